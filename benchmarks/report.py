@@ -20,7 +20,7 @@ from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.texts import TOTAL_BYTES
 from promptgraft.search.events import CandidateAdded, MutationRejected
-from promptgraft.search.fresh import HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Scores
 from promptgraft.targets.base import RejectionReason
@@ -97,7 +97,7 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
             baseline_scores=held_out,
             winner_scores=tuple(max(one, float(chance.random() < 0.3)) for one in held_out),
         ),
-        improved=True,
+        verdict=RunVerdict.IMPROVED,
         stop_reason="budget",
         stop_detail="12 of 900000 rollouts are left; one more step may take 308",
         case_ids=ids,

@@ -200,6 +200,8 @@ def run(
         "pareto_set_size": 4,
         "training_examples": EXAMPLES,
         "feedback_fn": feedback,
+        "held_out": (),
+        "keep_anyway": True,
         **settings,
     }
     result = GepaOptimizer(context, GepaConfig(**grouped(**chosen))).optimize(Prompt(TEMPLATE))

@@ -227,13 +227,13 @@ def test_ipython_shows_what_print_shows() -> None:
 
 
 def test_a_result_says_first_whether_it_improved() -> None:
-    assert RESULT.improved
+    assert RESULT.found_better
     assert str(RESULT).splitlines()[:2] == [
-        "toy/words: improved",
+        "toy/words: better on validation, not checked",
         "  validation  0.000 -> 0.333 (+0.333) on 6 examples",
     ]
     assert (
-        "<RunResult toy/words: improved, 0.000 -> 0.333 (+0.333) on the validation set, "
+        "<RunResult toy/words: better on validation, not checked, 0.000 -> 0.333 (+0.333) on "
         in repr(RESULT)
     )
     cells = [cell.text for cell in parsed(RESULT._repr_html_()).iter("td")]
@@ -267,7 +267,7 @@ def test_figures_have_a_short_repr() -> None:
         "[<RunSummary 20260101-000000-words running: toy/words, none -> 0.500 on the "
         "validation set>]"
     )
-    assert repr(GAIN).startswith("<Gain no improvement: gain +1.000 (95 % interval ")
+    assert repr(GAIN).startswith("<Gain not shown: gain +1.000 (95 % interval ")
 
 
 def test_what_a_fingerprint_may_be_taken_of_keeps_its_whole_repr() -> None:

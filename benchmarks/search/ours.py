@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from promptgraft import (
+    Data,
     GepaConfig,
     GepaExample,
     GepaOptimizer,
@@ -102,6 +103,7 @@ def search(
         target_section_paths=[(name,) for name in world.first if name not in world.tools],
         feedback_fn=_feedback,
         seed=world.seed,
+        data=Data(held_out=()),
         minibatch_size=minibatch_size,
         enable_merge=enable_merge,
         # The simulated reflection model has to know which text it is asked about.

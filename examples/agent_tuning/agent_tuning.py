@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft import (
+    Data,
     Deadline,
     EventBus,
     FileJournal,
@@ -285,6 +286,8 @@ def config(seed: int) -> GepaConfig:
         enable_example_generation=True,
         max_task_examples_per_section=3,
         example_mutation_rate=0.5,
+        data=Data(held_out=()),
+        keep_anyway=True,  # the cases are too few to hold some out
         training_examples=questions(VALIDATION) + questions(LEARNING),
         feedback_fn=feedback,
         example_formatter=show_example,

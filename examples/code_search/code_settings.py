@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from code_questions import HERE, feedback, load_questions
 
-from promptgraft import GepaConfig, OfflineAdapter, OptimizationContext, Strategy, Targets
+from promptgraft import Data, GepaConfig, OfflineAdapter, OptimizationContext, Strategy, Targets
 from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.overrides import PromptOverridesStore
 
@@ -51,6 +51,8 @@ def config_for(
         feedback_fn=feedback,
         seed=seed,
         example_mutation_rate=0.5,
+        data=Data(held_out=()),  # `ablation.py` tells what is gained on other files
+        keep_anyway=True,
         enable_merge=enable_merge,
         strategy=Strategy(preset="paper"),  # what the table in README.md was measured with
     )

@@ -32,7 +32,7 @@ def main(seed: int, budget: int) -> None:
     print(f"validation: {result.baseline_pareto_mean:.3f} -> {result.best_pareto_mean:.3f}")
     for kind, gain in result.gains.items():
         print(f"  {kind}: {gain:+.3f}")
-    if not result.improved:
+    if not result.found_better:
         print("nothing beat the baseline; nothing was stored")
         return
     unseen = load_questions(HERE / "test.jsonl")

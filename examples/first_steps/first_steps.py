@@ -65,19 +65,25 @@ TEMPLATE = PromptTemplate[Bin](
 THINGS = {
     Bin.PAPER: (
         "last week's newspaper; a cardboard parcel; an old magazine; a torn envelope; "
-        "a pile of newspapers; flattened cardboard; a magazine about boats; envelopes from the bank"
+        "a pile of newspapers; flattened cardboard; a magazine about boats; "
+        "envelopes from the bank; "
+        "a wet newspaper; a box of cardboard; the magazine of a club; unused envelopes; "
+        "two newspapers"
     ),
     Bin.GLASS: (
         "an empty jam jar; a green wine bottle; a cracked vase; a jar of pickles, empty; "
-        "two beer bottles; a jar that held honey; a bottle of olive oil; the vase from my aunt"
+        "two beer bottles; a jar that held honey; a bottle of olive oil; the vase from my aunt; "
+        "a jar without a lid; an empty bottle; half a vase; a cracked jar; bottles of a party"
     ),
     Bin.COMPOST: (
         "apple peel; coffee grounds; wilted flowers; egg shells; "
-        "peel of potatoes; grounds of yesterday's coffee; dead flowers; crushed shells"
+        "peel of potatoes; grounds of yesterday's coffee; dead flowers; crushed shells; "
+        "orange peel; damp coffee grounds; flowers from the grave; shells of nuts; peel of a pear"
     ),
     Bin.REST: (
         "a worn sponge; a full vacuum bag; broken pottery; a used plaster; "
-        "an old dish sponge; the vacuum dust; pottery in pieces; a plaster with ointment"
+        "an old dish sponge; the vacuum dust; pottery in pieces; a plaster with ointment; "
+        "half a sponge; dust of the vacuum; a plate of pottery; an old plaster; a wet sponge"
     ),
 }
 
@@ -112,7 +118,7 @@ def improve() -> None:
         adapter=OfflineAdapter(), overrides_store=store, overrides_tag=TAG
     )
     config = GepaConfig(
-        rollout_budget=200,
+        rollout_budget=300,
         minibatch_size=8,
         pareto_set_size=16,
         target_section_paths=(("task",),),

@@ -65,8 +65,7 @@ def main() -> None:
     # `model="anthropic/claude-haiku-4-5"` and the like work the same way.
     result = pg.optimize(PROMPT, splits, [metrics.exact()], model="offline")
     unseen = result.held_out
-    verdict = "improved" if result.improved else "not improved"
-    print(f"{verdict} after {result.total_rollouts} rollouts")
+    print(f"{result.verdict} after {result.total_rollouts} rollouts")
     if unseen is not None:
         print(f"on unseen things: {unseen.baseline_mean:.3f} -> {unseen.winner_mean:.3f}")
     for path, body in result.best_section_overrides.items():

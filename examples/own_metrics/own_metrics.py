@@ -9,6 +9,7 @@ from pathlib import Path
 
 from promptgraft import (
     Case,
+    Data,
     Dataset,
     GepaConfig,
     GepaOptimizer,
@@ -87,6 +88,8 @@ def search(splits: Splits, context: OptimizationContext, rollouts: int) -> GepaR
         target_section_paths=(("desks",),),
         feedback_fn=feedback_from(METRICS, aggregation=SCORE),
         objectives=Objectives(frontier_type="cartesian"),
+        data=Data(held_out=()),
+        keep_anyway=True,  # whether it is better is told below, on messages of the test split
     )
     return GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
 
@@ -107,8 +110,8 @@ def main(rollouts: int = 400, most: int = 40) -> None:
     splits, store = Splits.by_field(messages, "split"), InMemoryPromptOverridesStore()
     result = search(splits, OptimizationContext(OfflineAdapter(), overrides_store=store), rollouts)
     print(f"validation: {result.baseline_pareto_mean:.3f} -> {result.best_pareto_mean:.3f}")
-    if not result.improved or splits.test is None:
-        print("no improvement: nothing better was found")
+    if not result.found_better or splits.test is None:
+        print("not improved: nothing better was found")
         return
     unseen = splits.test.cases[:most]
     print("test, source and winner:")

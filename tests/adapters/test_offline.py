@@ -327,6 +327,6 @@ def test_it_improves_a_prompt_on_notes_that_the_search_never_saw() -> None:
         ]
         return sum(answers) / len(answers)
 
-    assert result.improved
+    assert result.found_better
     assert share(plain) < 0.55
     assert share(improved) > share(plain) + 0.25

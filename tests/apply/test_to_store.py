@@ -132,7 +132,7 @@ def test_a_source_that_says_it_already_needs_no_override(console: Console, world
 def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
     console: Console, world: World
 ) -> None:
-    world.let_the_run_end(improved=False, best=0)
+    world.let_the_run_end(verdict="not improved", best=0)
 
     ended = console("apply")
 
@@ -147,7 +147,7 @@ def test_a_run_that_found_nothing_better_exits_with_1_and_writes_nothing(
 def test_a_candidate_that_is_named_is_applied_whatever_the_run_says(
     console: Console, world: World
 ) -> None:
-    world.let_the_run_end(improved=False, best=0)
+    world.let_the_run_end(verdict="not improved", best=0)
     assert console("apply", "--candidate", "1").code == 0
     assert set(world.held()) == {PART}
 
@@ -251,14 +251,18 @@ def test_the_winner_of_a_job_goes_where_the_job_keeps_its_overrides(
         "    return open_project(Path(__file__).parent / 'promptgraft.yaml').job()\n",
         "utf-8",
     )
-    assert console("optimize", "jobs.py:job", "--runs", "kept", "--quiet").code == 0
+    assert console("optimize", "jobs.py:job", "--runs", "kept", "--quiet").code == 1
+    refused = console("apply", "--runs", "kept")
+    assert refused.code == 1
+    assert "better on validation, not checked; --keep-anyway applies it" in refused.out
+    assert world.held() == {}
 
-    ended = console("apply", "--runs", "kept", "--json")
+    ended = console("apply", "--runs", "kept", "--keep-anyway", "--json")
 
     assert ended.code == 0
     assert json.loads(ended.out)["outcome"] == "applied"
     assert "made" in ended.err
     assert set(world.held()) == {PART}
-    refused = console("apply", "--runs", "kept", "--to-source")
+    refused = console("apply", "--runs", "kept", "--keep-anyway", "--to-source")
     assert (refused.code, refused.err.count("\n")) == (2, 2)
     assert "only Markdown prompts of a project can be written back" in refused.err

@@ -14,7 +14,7 @@ import threading
 
 import attrs
 
-from optimizers.worlds import PROMPT, answer, config, failing, propose
+from optimizers.worlds import PROMPT, answer, config, examples, failing, propose
 from promptgraft import (
     Cancellation,
     InMemoryPromptOverridesStore,
@@ -35,7 +35,10 @@ def made(task=answer, *, reflection=propose, store=None, **changes):
         overrides_store=store or LocalPromptOverridesStore(),
         overrides_tag="toy",
     )
-    return OptimizationJob(PROMPT, context, config(**{"rollout_budget": 60, **changes}))
+    # Enough is held out to show that a winner with half of the words is better.
+    unseen = [attrs.evolve(e, id=f"{e.id}-{n}") for n in range(4) for e in examples(6)]
+    given = {"rollout_budget": 60 + 48, "held_out": unseen, **changes}
+    return OptimizationJob(PROMPT, context, config(**given))
 
 
 def good():
@@ -106,7 +109,7 @@ def wordy():
 
 
 def too_few():
-    return made(rollout_budget=20)
+    return made(held_out=(), rollout_budget=20)
 
 
 def few_reflections():
@@ -133,7 +136,7 @@ def full():
 def lazy(example=None):
     import neighbour
 
-    return attrs.evolve(made(), config=config(rollout_budget=60, feedback_fn=neighbour.judge))
+    return attrs.evolve(made(), config=attrs.evolve(made().config, feedback_fn=neighbour.judge))
 
 
 def waiting():
@@ -160,7 +163,7 @@ def owned():
 
 
 def journaled():
-    job = made(after(60, lambda: 1 / 0), rollout_budget=40)
+    job = made(after(100, lambda: 1 / 0), rollout_budget=90)
     return attrs.evolve(job, context=attrs.evolve(job.context, journal=JOURNAL))
 
 

@@ -54,9 +54,12 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
         ["everything.yaml:31", "models.task.api_key"],
         ["everything.yaml:42", "models.reflection.api_key"],
         ["everything.yaml:4", "prompts.triage"],
+        ["everything.yaml:4", "prompts.triage"],
+        ["everything.yaml:5", "prompts.other"],
         ["everything.yaml:5", "prompts.other"],
     ]
-    assert ": there are only 5 validation, 5 held-out " in warnings[3]
+    assert ": there are only 5 validation examples" in warnings[3]
+    assert ": 5 held-out examples can show no gain: it takes 6 at least" in warnings[4]
     assert warnings[1].endswith(
         ": the environment variable PROJECT_TEST_KEY is not set; a run needs it"
     )
@@ -126,7 +129,7 @@ def test_a_model_in_python_that_is_none_is_a_fault(
 def test_a_project_without_a_test_set_is_warned_of(console: Console, folder: Path) -> None:
     shown = console("check", "--project", "files_of_their_own.yaml")
     assert shown.code == ExitCode.OK
-    assert "files_of_their_own.yaml:3: splits: there is no test set" in shown.out
+    assert "prompts.triage: no example is held out: the run cannot show " in shown.out
 
 
 def test_each_fault_is_a_line_and_the_exit_code_is_that_of_wrong_use(

@@ -42,7 +42,7 @@ def test_the_demo_improves_and_says_so_in_one_document(finished: Path) -> None:
     assert document["model"] == "embedded offline model"
     assert document["improved"] is True
     assert document["scores"]["pareto"]["gain"] > 0
-    assert document["rollouts"]["used"] <= 600
+    assert document["rollouts"]["used"] <= 600 + 214
     assert Path(document["stored"]["file"]).is_file()
     assert document["stored"]["store"] == str(finished)
 
@@ -58,14 +58,14 @@ def test_the_demo_runs_what_the_script_of_the_example_runs() -> None:
     written = {keyword.arg: ast.unparse(keyword.value) for keyword in config.keywords}
 
     assert {
-        "rollout_budget": repr(example.budget),
+        "rollout_budget": f"{example.budget} + 2 * {len(example.held_out)}",
         "minibatch_size": repr(example.minibatch_size),
         "pareto_set_size": repr(example.pareto_set_size),
         "target_section_paths": repr(example.targets),
         "training_examples": "load_tickets(HERE / 'train.jsonl')",
         "feedback_fn": "feedback",
         "seed": "seed",
-        "data": f"Data(shuffle={example.shuffle})",
+        "data": f"Data(held_out=load_tickets(HERE / 'test.jsonl'), shuffle={example.shuffle})",
     } == written
 
 
@@ -85,8 +85,8 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     lines = log.decode().splitlines()
     assert lines[0] == "promptgraft demo, embedded offline model, seed 0"
     assert lines[1] == f"the winner will be kept under tag `triage-demo` in {finished}"
-    assert "; at most 600 rollouts, " in lines[2]
-    assert lines[-1].startswith("measuring on ")
+    assert "; at most 814 rollouts, " in lines[2]
+    assert lines[-1].startswith("ended: improved, ")
     assert any(line.startswith("step ") and " accepted section " in line for line in lines)
 
 

@@ -145,7 +145,7 @@ TESTS = str(Path(__file__).parents[1])
         ("stopper", 2, "stoppers[0] (`raising`) after step 0 raised KeyError: 'oops'"),
         ("feedback", 2, "feedback function on example `e0` raised KeyError: 'oops'"),
         ("own_target", 2, "the target's rollout of example `e0` raised KeyError: 'oops'"),
-        ("handler", 0, ""),
+        ("handler", 1, ""),
     ],
 )
 def test_what_the_code_of_a_job_raises_is_one_line_that_names_it(
@@ -159,7 +159,7 @@ def test_what_the_code_of_a_job_raises_is_one_line_that_names_it(
         line for line in ended.stderr.decode().splitlines() if line.startswith("promptgraft: ")
     ]
     assert ended.returncode == code, ended.stderr.decode()
-    if code:
+    if said:
         assert lines[0].startswith(f"promptgraft: {said}")
         assert len(lines) == 1
         assert "Traceback" not in ended.stderr.decode()
@@ -171,7 +171,7 @@ def test_what_was_found_before_the_error_is_shown_with_what_to_do_next(folder: P
     [run] = (folder / "runs").iterdir()
 
     lines = ended.stdout.decode().splitlines()
-    assert lines[0] == "toy/words: improved, stopped early"
+    assert lines[0] == "toy/words: better on validation, not checked, stopped early"
     assert any(line.startswith("validation     0.000  ") for line in lines)
     assert any(line.startswith("stopped     failed: adapter `task` on example ") for line in lines)
     assert f"kept in     runs/{run.name}" in lines
@@ -188,5 +188,5 @@ def test_the_document_of_a_run_that_failed_has_what_was_found(folder: Path) -> N
     document = json.loads(ended.stdout.splitlines()[-1])
     assert (ended.returncode, document["event"]) == (2, "result")
     assert document["stop"]["reason"] == "failed"
-    assert document["improved"] is True
+    assert document["verdict"] == "better on validation, not checked"
     assert document["winner"]

@@ -19,10 +19,12 @@ def jobs(project: Path) -> Path:
     return project
 
 
-FEW = (
-    "there are only 6 training, 6 validation examples; with fewer than 10 in a set a gain may "
-    "be luck"
-)
+WARNINGS = [
+    (
+        "there are only 6 training, 6 validation examples; with fewer than 10 in a set a gain may "
+        "be luck"
+    ),
+]
 
 
 def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
@@ -33,7 +35,7 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     lines = ended.out.splitlines()
     assert lines[:5] == [
         "toy/words: what a run uses",
-        "rollouts     60",
+        "rollouts     108",
         "proposals    4 if all are accepted, 8 if none is",
         "reflections  30",
         "",
@@ -41,10 +43,10 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     for title, questions, rows in (("expected", "6", lines[5:9]), ("at most", "30", lines[10:14])):
         assert " ".join(rows[0].split()) == f"{title} calls in out tokens dollars model"
         task, reflection, together = (line.split() for line in rows[1:])
-        assert (task[0], task[1], task[-2:]) == ("task", "60", ["0.00", "task"])
+        assert (task[0], task[1], task[-2:]) == ("task", "108", ["0.00", "task"])
         assert (reflection[0], reflection[1], reflection[-1]) == ("reflection", questions, "writer")
         assert together[0] == "together"
-    assert lines[14:] == ["", f"warning: {FEW}"]
+    assert lines[14:] == ["", f"warning: {WARNINGS[0]}"]
     assert list(project.glob(".promptgraft/**/*.json")) == []
 
 
@@ -62,11 +64,11 @@ def test_the_document_says_the_same(console: Console) -> None:
     document = json.loads(console("plan", "toy_jobs.py:good", "--json").out)
 
     assert document["prompt"] == "toy/words"
-    assert (document["rollouts"], document["reflections"]) == (60, 30)
+    assert (document["rollouts"], document["reflections"]) == (108, 30)
     assert document["proposals"] == {"if_accepted": 4, "if_refused": 8}
     assert [role["model"] for role in document["roles"]] == ["task", "writer"]
     assert document["cost"] == "0"
-    assert document["warnings"] == [FEW]
+    assert document["warnings"] == WARNINGS
     of_roles = sum(role["tokens"] for role in document["roles"])
     assert document["tokens"] == of_roles > 0
 
@@ -112,7 +114,7 @@ def test_a_job_is_an_object_or_a_function_in_a_file_or_a_module(
         ),
         ("toy_jobs.py:odd", "toy_jobs.py:odd: expected an OptimizationJob, it returned 'no job'"),
         ("toy_jobs.py:raising", "toy_jobs.py:raising raised KeyError: 'token'"),
-        ("toy_jobs.py:wrong", "toy_jobs.py:wrong: rollout_budget: expected at least 18 "),
+        ("toy_jobs.py:wrong", "toy_jobs.py:wrong: rollout_budget: expected at least 66 "),
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "optimize"])

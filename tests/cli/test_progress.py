@@ -40,7 +40,7 @@ from promptgraft.search.events import (
     RunEnded,
     RunStarted,
 )
-from promptgraft.search.fresh import HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
@@ -160,7 +160,7 @@ ENDED = RunEnded(
     run_id="r",
     stop_reason="budget",
     stop_detail="10 of 1000 rollouts are left",
-    improved=True,
+    verdict=RunVerdict.IMPROVED,
     best=1,
     baseline_mean=0.5,
     best_mean=0.625,
@@ -170,7 +170,6 @@ ENDED = RunEnded(
     shortened=0.0,
     frontier=(1,),
     gains={},
-    confirmation=None,
     held_out=HeldOut(ids=("u",), baseline_scores=(0.25,), winner_scores=(0.75,)),
     tag="latest",
     accepted=1,
@@ -273,7 +272,6 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
         ("step/12/3/again/1/child", "step 12, proposal 3: evaluating both again, 2 of 8"),
         ("step/12/idle/4", "step 12: evaluating the best on more, 2 of 8"),
         ("final/7/3", "evaluating the finalists, 2 of 8"),
-        ("confirm/3/winner/0", "confirming the winner, 2 of 8"),
         ("held-out/3", "evaluating held-out examples, 2 of 8"),
     ],
 )
@@ -345,7 +343,7 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     assert captured.out == ""
     used = "of 1000 rollouts, $0.25"
     ended = (
-        "ended: improved, but it may be luck, 0.500 -> 0.625 (+0.125) on the validation set, "
+        "ended: improved, 0.500 -> 0.625 (+0.125) on the validation set, "
         "0.250 -> 0.750 (+0.500) on held-out examples (95 % interval -0.963 to +0.988), "
         "990 rollouts; "
         "stopped by budget: 10 of 1000 rollouts are left"

@@ -371,7 +371,7 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     lines = ended.out.splitlines()
     assert lines[0] == f"A  {first.id}, fernhill/triage, ended"
     assert lines[1] == f"B  {second.id}, fernhill/triage, ended"
-    for row in ("baseline", "best", "held out, winner", "improved", "rollouts", "dollars"):
+    for row in ("baseline", "best", "held out, winner", "verdict", "rollouts", "dollars"):
         assert re.search(rf"(?m)^{row} +\S+ +\S+", ended.out), row
     assert ended.out.count("candidate 0, baseline\n") == 2
     document = json.loads(console("compare", first.id, second.id, "--json").out)
@@ -524,7 +524,8 @@ def test_code_that_a_run_directory_brings_along_is_not_run(
     folder.config.write_text(json.dumps({**config, "origin": json.loads(written)}))
     monkeypatch.chdir(demo.parent)
 
-    ended = console(command, "--runs", str(folder.path.parent))
+    chosen = ["--candidate", "1"] if command == "apply" else []
+    ended = console(command, *chosen, "--runs", str(folder.path.parent))
 
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err

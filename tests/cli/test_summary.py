@@ -56,7 +56,7 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
     lines = summary(outcome(), capsys)
 
     assert lines[:12] == [
-        "toy/words: improved, but it may be luck",
+        "toy/words: better on validation only",
         "",
         "            baseline   best    gain",
         "held out       0.000  0.000  +0.000  6 examples, never seen",
@@ -79,7 +79,7 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
         f"kept in     runs/{RUN}",
         "",
         "Next:",
-        f"  promptgraft apply {RUN} --runs runs",
+        f"  promptgraft show {RUN} --runs runs",
     ]
 
 
@@ -119,7 +119,7 @@ def test_a_run_that_was_stopped_says_so_and_how_to_go_on(
     )
     lines = summary(attrs.evolve(told, result=stopped), capsys)
 
-    assert lines[0] == "toy/words: improved, but it may be luck, stopped early"
+    assert lines[0] == "toy/words: better on validation only, stopped early"
     assert "stopped     cost: max_cost: 2 dollars are spent" in lines
     assert lines[-1] == f"  promptgraft resume {RUN} --runs runs"
 

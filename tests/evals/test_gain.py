@@ -43,7 +43,7 @@ def test_a_gain_that_may_be_chance_is_no_improvement() -> None:
     found = gain(*sides(10, 6, 20))
     assert found.mean_gain is not None
     assert found.mean_gain > 0
-    assert found.verdict is Outcome.NO_IMPROVEMENT
+    assert found.verdict is Outcome.NOT_SHOWN
 
     assert found.meaning == "it may be luck: the interval includes 0"
 
@@ -63,7 +63,7 @@ def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
 
 def test_a_handful_of_cases_improves_nothing_however_well_it_went() -> None:
     found = gain(*sides(5, 0, 0))
-    assert found.verdict is Outcome.NO_IMPROVEMENT
+    assert found.verdict is Outcome.NOT_SHOWN
     assert found.line() == (
         "gain +1.000 (95 % interval -0.044 to +1.000) on 5 cases, 5 won, 0 lost, 0 tied"
     )
@@ -97,7 +97,7 @@ def test_unscored_cases_are_named_and_in_no_mean() -> None:
 def test_without_a_pair_the_gain_is_not_known(scores: Scores) -> None:
     found = gain(scores, scores)
     assert (found.mean_before, found.mean_gain, found.low) == (None, None, None)
-    assert found.verdict is Outcome.NO_IMPROVEMENT
+    assert found.verdict is Outcome.NOT_SHOWN
     assert found.line().startswith("gain unknown: no case has a score before and after")
 
 

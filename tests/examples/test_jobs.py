@@ -20,7 +20,7 @@ def job_of(example: str) -> str:
 @pytest.mark.parametrize(
     ("example", "prompt", "budget"),
     [
-        ("triage", "examples/support/triage", 1500),
+        ("triage", "examples/support/triage", 1714),
         ("code_search", "examples/code/search", 2000),
     ],
 )

@@ -48,10 +48,10 @@ def test_it_is_at_most_forty_lines_of_code() -> None:
 def test_two_texts_are_improved_resumed_and_used_by_another_process(tmp_path: Path) -> None:
     whole, stopped = copied(tmp_path / "whole"), copied(tmp_path / "stopped")
     said = promptgraft(whole, "optimize", "desk.py:job")
-    promptgraft(stopped, "optimize", "desk.py:job", "--budget", "50")
+    promptgraft(stopped, "optimize", "desk.py:job", "--budget", "74")
     assert winner(stopped) != winner(whole)
     assert (
-        promptgraft(stopped, "resume", "--budget", "120").splitlines()[:8]
+        promptgraft(stopped, "resume", "--budget", "136").splitlines()[:8]
         == (said.splitlines()[:8])
     )
     assert winner(stopped) == winner(whole)

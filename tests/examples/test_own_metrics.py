@@ -34,4 +34,4 @@ def test_what_may_be_luck_is_no_improvement(capsys: pytest.CaptureFixture[str]) 
     runpy.run_path(str(SCRIPT))["main"](100, 6)
     output = capsys.readouterr().out
     assert output == shown()[1]
-    assert output.splitlines()[-1].startswith("no improvement: gain +")
+    assert output.splitlines()[-1].startswith("not shown: gain +")

@@ -253,6 +253,7 @@ def test_instructions_are_optimized_as_the_specification_shows(in_project: Path)
         training_examples=data(20),
         feedback_fn=score_response,
         seed=42,
+        keep_anyway=True,  # too few examples to hold some out, so nothing can be shown
     )
     store = LocalPromptOverridesStore()
     context = OptimizationContext(
@@ -316,6 +317,7 @@ def test_instructions_and_examples_are_optimized_together_as_the_specification_s
         training_examples=data(25),
         feedback_fn=score_response,
         seed=42,
+        keep_anyway=True,  # too few examples to hold some out, so nothing can be shown
     )
     optimizer = GepaOptimizer(context, config)
     result = optimizer.optimize(Prompt(TEMPLATE), session=session)

@@ -101,7 +101,7 @@ def settings_of(world: World, plain: Mapping[str, Any], stop_file: Path) -> Gepa
     if validation is not None:
         made["validation"] = Racing(**validation) if validation else Full()
     # The reflector of this world has to know which part it is asked about.
-    return GepaConfig(**grouped(**given, **made, published_question=False))
+    return GepaConfig(**grouped(**given, **made, published_question=False, keep_anyway=True))
 
 
 _NAMES = {"required_objectives": "required", "shuffle_examples": "shuffle"}

@@ -83,7 +83,7 @@ def parts() -> list[Combination]:
 
 def rules() -> list[Combination]:
     noisy = World(words=6, validation=10, learning=10, noise=10, held_out=4, mood="greedy")
-    paired = {"acceptance": {"paired": {"level": 0.2, "max_repeats": 1, "confirmations": 2}}}
+    paired = {"acceptance": {"paired": {"level": 0.2, "max_repeats": 1}}}
     big = {"pareto_set_size": 10, "rollout_budget": 260}
     graded = World(parts=("rules", "notes"), words=8, needs=3, validation=10, learning=10)
     keen = World(words=6, mood="narrow", stored="Words: w0 w2", validation=8, learning=8)

@@ -163,11 +163,12 @@ def _dollars(amount: str | None) -> Decimal | None:
 
 
 def _described(result: GepaResult, budget: int) -> dict[str, Plain]:
-    confirmation, held_out = result.confirmation, result.held_out
+    held_out = result.held_out
     return {
         "stop": result.stop_reason.name,
         "steps": result.steps,
-        "improved": result.improved,
+        "improved": result.found_better,
+        "verdict": str(result.verdict),
         "best": result.best_index,
         "persisted": result.persisted,
         "frontier": list(result.frontier),
@@ -177,15 +178,6 @@ def _described(result: GepaResult, budget: int) -> dict[str, Plain]:
             "mutations": result.ended.accepted,
             "of examples": result.accepted_example_mutations,
             "merges": result.accepted_merges,
-        },
-        "confirmation": None
-        if confirmation is None
-        else {
-            "candidate": confirmation.candidate,
-            "baseline": _rounded(confirmation.baseline_mean),
-            "winner": _rounded(confirmation.winner_mean),
-            "p": _rounded(confirmation.p_value),
-            "confirmed": confirmation.confirmed,
         },
         "held out": None
         if held_out is None

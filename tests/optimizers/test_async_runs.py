@@ -337,7 +337,7 @@ def test_tasks_of_the_loop_make_progress_while_a_run_goes_on() -> None:
             ticking.cancel()
 
     result = asyncio.run(run())
-    assert result.improved
+    assert result.found_better
     assert turns > result.total_rollouts
 
 
@@ -358,7 +358,7 @@ def test_a_plain_run_inside_a_running_loop_works() -> None:
     async def run() -> GepaResult:
         return world.optimizer(MemoryJournal()).optimize(PROMPT)
 
-    assert asyncio.run(run()).improved
+    assert asyncio.run(run()).found_better
     assert len(client.loops) == 1
 
 
@@ -544,7 +544,9 @@ def test_a_coroutine_that_waits_for_its_own_loop_is_told_how_to_do_it() -> None:
         with pytest.raises(FeedbackError, match=r"call it with `await asyncio.to_thread\(...\)`"):
             run(world.optimizer(MemoryJournal()))
         inner.client.loops.clear()
-        assert run(attrs.evolve(world, feedback=ask_in_thread).optimizer(MemoryJournal())).improved
+        assert run(
+            attrs.evolve(world, feedback=ask_in_thread).optimizer(MemoryJournal())
+        ).found_better
         assert len(inner.client.loops) == 1
         inner.client.loops.clear()
 
@@ -582,4 +584,4 @@ def test_an_exit_in_a_coroutine_reaches_the_caller_and_leaves_the_loop_running()
 
     with pytest.raises(SystemExit):
         run_with(leave)
-    assert run_with(judged).improved
+    assert run_with(judged).found_better

@@ -104,7 +104,7 @@ def test_what_was_paid_before_a_feedback_function_failed_is_not_paid_again() -> 
     with pytest.raises(FeedbackError, match="raised ZeroDivisionError"):
         optimize(broken, journal=journal)
     mended = Run(config(feedback_fn=feedback_of(None)), journal=journal, reuse_scores=True)
-    assert mended.start().improved
+    assert mended.start().found_better
     assert [asked(r) for r in mended.task.requests[:2]] == ["w2", "w3"]
 
 

@@ -234,7 +234,7 @@ def test_processes_do_not_change_the_outcome() -> None:
         )
         chosen = settings(persist=False, proposals_per_step=overlap, steps_at_once=overlap)
         result = GepaOptimizer(context, chosen).optimize(prompt)
-        assert result.improved
+        assert result.found_better
         return result, answers(journal)
 
     with processes() as executor:
@@ -287,7 +287,7 @@ def test_characters_that_a_stream_cut_in_two_do_not_disturb_a_journal() -> None:
         for kept in (journal, journal, None)
     ]
     assert results[0] == results[1] == results[2]
-    assert results[0].improved
+    assert results[0].found_better
     assert results[0].best_section_overrides[RULES].endswith("😀")
 
 

@@ -95,7 +95,7 @@ def test_a_fault_of_the_provider_stays_unscored_and_out_of_every_mean() -> None:
     assert None not in {score for row in result.scores_matrix for score in row[1:]}
     assert result.baseline_pareto_mean == 0.0
     assert result.best_pareto_mean == 1.0
-    assert result.improved
+    assert result.found_better
     assert result.stop_reason is not StopReason.PERFECT  # nobody knows about w0
     assert result.unscored_rollouts == sum(asked(r) == "w0" for r in run.task.requests) > 5
     assert result.total_rollouts == run.task.calls
@@ -137,7 +137,7 @@ def test_leaving_out_what_is_hard_makes_no_candidate_better() -> None:
     result = optimize(settings, task=task)
     assert result.accepted_mutations == 1
     assert result.scores_matrix == ((0.0, *[1.0] * 5), (None, *[1.0] * 5))
-    assert not result.improved
+    assert not result.found_better
     assert result.best_index == 0
     assert result.best_pareto_mean == result.baseline_pareto_mean == pytest.approx(5 / 6)
 
@@ -182,7 +182,7 @@ def test_too_many_unscored_rollouts_stop_the_run(share: float, stops: bool) -> N
     run = Run(settings, task=numbered(fail_half))
     result = run.start()
     assert (result.stop_reason is StopReason.PROVIDER_FAILED) is stops
-    assert result.improved is not stops
+    assert result.found_better is not stops
     assert result.unscored_rollouts == (3 if share == 0 else 5)
     if share == 0.1:
         assert result.stop_detail == (
@@ -260,7 +260,7 @@ def test_a_provider_that_refuses_stops_the_run_with_the_best_so_far() -> None:
     result = run.start()
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     assert result.stop_detail == "401: the key is not valid"
-    assert result.improved
+    assert result.found_better
     assert result.best_pareto_mean == max(
         sum(score or 0 for score in row) / 6 for row in result.scores_matrix
     )
@@ -294,7 +294,7 @@ def test_a_provider_that_refuses_the_very_baseline_leaves_the_baseline_as_the_be
     assert result.best_index == 0
     assert result.scores_matrix == ((None,) * 6,)
     assert result.best_pareto_mean is result.baseline_pareto_mean is None
-    assert not result.improved
+    assert not result.found_better
     assert result.steps == result.total_rollouts == 0
 
 
@@ -369,7 +369,7 @@ def test_a_deadline_stops_the_run_with_the_best_so_far(seconds: int) -> None:
     accepted = len(result.candidates)
     assert result.candidates == whole.candidates[:accepted]
     assert result.scores_matrix == whole.scores_matrix[:accepted]
-    assert result.improved == (accepted > 1)
+    assert result.found_better == (accepted > 1)
     rest = Run(journal=journal)
     assert rest.start() == whole
     assert rest.task.calls == whole.total_rollouts - seconds
@@ -382,7 +382,7 @@ def test_a_deadline_in_the_very_baseline_leaves_the_baseline_as_the_best() -> No
     assert result.total_rollouts == 4
     assert result.candidates[0].section_bodies == {}
     assert result.baseline_pareto_mean is None
-    assert not result.improved
+    assert not result.found_better
 
 
 def test_a_deadline_between_two_steps_is_kept_without_an_adapter_that_looks_at_it() -> None:

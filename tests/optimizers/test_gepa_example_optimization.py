@@ -93,7 +93,7 @@ def test_what_only_one_kind_of_part_can_fix_is_fixed_by_it(
     look: Look, target: dict[str, Any]
 ) -> None:
     found = run(look, **SECTIONS, **target)
-    assert found.result.improved
+    assert found.result.found_better
     assert found.result.best_pareto_mean == 1.0
     assert found.result.stop_reason is StopReason.PERFECT
     assert look(found.rendered())
@@ -102,7 +102,7 @@ def test_what_only_one_kind_of_part_can_fix_is_fixed_by_it(
 @pytest.mark.parametrize("look", [look for look, _ in CASES])
 def test_without_that_kind_of_part_nothing_is_gained(look: Look) -> None:
     found = run(look, **SECTIONS)
-    assert not found.result.improved
+    assert not found.result.found_better
     assert found.store.resolve(TEMPLATE.descriptor, "won") is None
 
 
@@ -321,7 +321,7 @@ def test_an_example_that_does_not_fit_the_types_is_refused_before_it_is_tried(ca
     assert {refused.reason for refused in result.rejections} == {RejectionReason.DOES_NOT_FIT}
     assert all(said in refused.detail for refused in result.rejections)
     assert started.task.calls == 6 + 3  # the validation set and one minibatch, for the baseline
-    assert not result.improved
+    assert not result.found_better
 
 
 def test_a_proposal_for_an_example_is_told_with_the_text_before_and_after() -> None:
@@ -430,7 +430,7 @@ def test_an_example_that_the_store_has_added_may_be_a_target(
     base = with_added(InMemoryPromptOverridesStore())
     store = through(base)
     found = run(in_added_example, store=store, bus=bus, target_task_examples=(ADDED,))
-    assert found.result.improved
+    assert found.result.found_better
     assert found.result.persisted
     assert in_added_example(found.rendered())
     # It was there already, and is no new one.
@@ -475,7 +475,7 @@ def test_the_same_seed_gives_the_same_run_over_all_kinds() -> None:
 
 def test_the_winner_of_all_kinds_is_one_write_and_renders() -> None:
     found = run(in_new_example, **all_targets(), max_failed_reflections=50)
-    assert found.result.improved
+    assert found.result.found_better
     override = found.store.resolve(TEMPLATE.descriptor, "won")
     assert override == found.result.best_override
     assert not Prompt(TEMPLATE).bind(Question("x")).render().applied

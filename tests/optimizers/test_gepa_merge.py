@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft import (
+    Data,
     EventBus,
     GepaConfig,
     GepaExample,
@@ -258,6 +259,7 @@ class Run:
             feedback_fn=feedback,
             enable_merge=merge,
             seed=seed,
+            data=Data(held_out=()),
             strategy=Strategy(preset="paper", published_question=False),
             limits=Limits(max_failed_reflections=100),
         )

@@ -47,7 +47,7 @@ def test_improves_the_score_until_everything_is_perfect() -> None:
     result = optimize()
     assert result.baseline_pareto_mean == 0.0
     assert result.best_pareto_mean == 1.0
-    assert result.improved
+    assert result.found_better
     assert result.stop_reason is StopReason.PERFECT
     assert result.scores_matrix[result.best_index] == (1.0,) * 6
     assert result.scores_matrix[0] == (0.0,) * 6
@@ -149,7 +149,7 @@ def test_the_winner_keeps_other_overrides_and_stale_neighbours() -> None:
         config(target_section_paths=(RULES,)), overrides_store=store, overrides_tag="t"
     )
 
-    assert result.improved
+    assert result.found_better
     assert set(result.best_section_overrides) == {RULES}
     after = store.resolve(PROMPT.descriptor, "t")
     assert after is not None
@@ -186,7 +186,7 @@ def test_parameters_bound_to_the_prompt_hold_for_every_example() -> None:
     )
     run = Run(prompt=Prompt[object](template).bind({"tone": "kind"}))
     result = run.start()
-    assert result.improved
+    assert result.found_better
     assert {section(r, ("tone",)).text for r in run.task.requests} == {"Be kind."}
 
 

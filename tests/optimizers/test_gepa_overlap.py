@@ -202,7 +202,7 @@ def test_what_is_made_sure_of_beside_other_steps_does_not_depend_on_workers() ->
 
 def test_a_search_goes_on_to_the_end_with_proposals_of_every_fate() -> None:
     result = outcome(overlapping(8), None).result
-    assert result.improved
+    assert result.found_better
     assert result.unscored_rollouts
     assert result.accepted_mutations > 3
     assert len({rejection.reason for rejection in result.rejections}) > 2
@@ -268,7 +268,7 @@ def test_reflections_of_different_proposals_are_made_side_by_side(k: int, g: int
 
     settings = config(proposals_per_step=k, steps_at_once=g, reflections_per_module=1)
     with workers(2) as executor:
-        assert optimize(settings, reflection=reply, executor=executor).improved
+        assert optimize(settings, reflection=reply, executor=executor).found_better
 
 
 def test_a_step_knows_what_was_committed_before_it_began() -> None:
@@ -624,7 +624,7 @@ def test_a_race_with_overlapping_steps_compares_what_both_were_tried_on() -> Non
         perfect_score=2,
     )
     result = optimize(settings)
-    assert result.improved
+    assert result.found_better
     assert None not in result.scores_matrix[result.best_index]
     assert any(None in row for row in result.scores_matrix)
     assert result.total_rollouts <= 500

@@ -47,7 +47,7 @@ def test_a_tie_is_no_improvement_and_nothing_is_written() -> None:
     result = optimize(settings, overrides_store=store)
     assert result.accepted_mutations > 0
     assert result.best_pareto_mean == result.baseline_pareto_mean == 0.0
-    assert not result.improved
+    assert not result.found_better
     assert result.best_index == 0
     assert result.best_section_overrides == {}
     assert not result.persisted
@@ -59,7 +59,7 @@ def test_nothing_accepted_is_no_improvement_and_nothing_is_written() -> None:
     result = optimize(config(feedback_fn=scored(0.5)), overrides_store=store)
     assert result.accepted_mutations == 0
     assert result.best_pareto_mean == result.baseline_pareto_mean == 0.5
-    assert not result.improved
+    assert not result.found_better
     assert store.writes == []
 
 
@@ -68,7 +68,7 @@ def test_persist_false_leaves_store_and_session_alone(scope: PersistenceScope) -
     store, session = CountingStore(), Session()
     settings = config(persist=False, persist_scope=scope)
     result = optimize(settings, overrides_store=store, session=session)
-    assert result.improved
+    assert result.found_better
     assert not result.persisted
     assert store.writes == []
     assert session.select_all(PromptOverride) == ()
@@ -76,7 +76,7 @@ def test_persist_false_leaves_store_and_session_alone(scope: PersistenceScope) -
 
 def test_without_a_store_the_winner_is_in_the_result_only() -> None:
     result = optimize()
-    assert result.improved
+    assert result.found_better
     assert not result.persisted
     assert set(result.best_section_overrides) == {RULES, NOTES}
 
@@ -98,7 +98,7 @@ def test_the_session_scope_without_a_session_is_refused_before_the_first_call() 
         run.start()
     assert run.task.calls == 0
     assert run.plan().rollouts > 0
-    assert optimize(config(persist_scope=PersistenceScope.SESSION, persist=False)).improved
+    assert optimize(config(persist_scope=PersistenceScope.SESSION, persist=False)).found_better
 
 
 def test_the_session_scope_hands_over_nothing_without_an_improvement() -> None:

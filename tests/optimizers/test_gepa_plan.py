@@ -104,9 +104,8 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def room_for(chosen: dict[str, Any], policy: AcceptancePolicy) -> dict[str, Any]:
-    """Add to a budget what repeats and confirming may take of a first step."""
+    """Add to a budget what repeats may take of a first step."""
     more = chosen["proposals_per_step"] * chosen["minibatch_size"] * policy.max_repeats
-    more += chosen["pareto_set_size"] * policy.confirmations
     return {**chosen, "rollout_budget": chosen["rollout_budget"] + 2 * more}
 
 
@@ -114,7 +113,6 @@ policies = st.sampled_from([Strict(), MinGain(0.01)]) | st.builds(
     Paired,
     level=st.just(0.5),
     max_repeats=st.integers(0, 2),
-    confirmations=st.integers(1, 2),
 )
 
 
@@ -270,9 +268,19 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
 
     assert warnings(10, 10) == ()
     luck = "with fewer than 10 in a set a gain may be luck"
+    assert warnings(10, 10, held_out=None) == (
+        (
+            "no example is held out: the run cannot show that its winner is better than the "
+            "baseline; add examples, or name some in data.held_out"
+        ),
+    )
+    assert warnings(10, 10, held_out=examples(8, first=20)) == (
+        "8 held-out examples can show a gain of 0.75 at the least; hold out more for smaller ones",
+    )
     assert warnings(10, 9) == (f"there are only 9 validation examples; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (
-        f"there are only 3 training, 2 held-out examples; {luck}",
+        f"there are only 3 training examples; {luck}",
+        "2 held-out examples can show no gain: it takes 6 at least",
         (
             "minibatch_size: 4 is more than the 3 training examples, so every step takes all of "
             "them; lower it"
@@ -405,7 +413,9 @@ def test_a_plan_makes_no_call_and_touches_no_journal() -> None:
     assert first.plan(PROMPT) == first.plan(PROMPT)
     assert task.calls == reflection.calls == []
     # A journal belongs to the run that began it: this one is still free for another.
-    assert optimizer(config(seed=9), task, reflection, journal=journal).optimize(PROMPT).improved
+    assert (
+        optimizer(config(seed=9), task, reflection, journal=journal).optimize(PROMPT).found_better
+    )
 
 
 def test_what_is_not_known_is_none_and_never_nothing() -> None:

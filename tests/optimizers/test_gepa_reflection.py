@@ -224,7 +224,7 @@ def test_a_refused_reply_is_sent_back_once_with_the_reason() -> None:
     assert bound(second, "problem").startswith("the reply has no fenced block")
     assert bound(second, "previous") == "```\nno block at all\n```"
     assert bound(second, "examples") == bound(first, "examples")
-    assert result.improved
+    assert result.found_better
 
 
 def test_a_reply_that_was_cut_off_is_refused_and_a_shorter_one_asked_for() -> None:
@@ -298,7 +298,7 @@ def test_a_users_own_meta_prompt_reaches_the_reflection_model() -> None:
         task = section(question, ("task",))
         assert task.overridden
         assert task.text.startswith("Rewrite the part as a pirate would.\n\n- Use at most")
-    assert result.improved
+    assert result.found_better
 
 
 def test_a_meta_prompt_that_changes_during_a_run_changes_the_next_run_only() -> None:

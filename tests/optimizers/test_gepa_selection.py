@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -11,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
-from promptgraft.algorithms.gepa import GepaMutationProposed, GepaRolloutCompleted
+from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, GepaRolloutCompleted
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
-from promptgraft.search.config import split_examples
 from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, mean_score
@@ -312,20 +312,45 @@ def test_the_seed_decides_parents_and_minibatches() -> None:
     assert path(1) != path(2)
 
 
-def test_the_first_examples_are_those_to_compare_on() -> None:
+def sets_of(**changes: Any) -> list[tuple[GepaExample, ...]]:
+    """Return validation set, training set and held-out set of ten examples or more."""
+    found = config(**{"pareto_set_size": 4, "training_examples": examples(10), **changes})
+    return [*found.split, found.held_out]
+
+
+def test_examples_are_split_in_their_order() -> None:
     data = examples(10)
-    assert split_examples(data, 4, shuffle_seed=None) == (data[:4], data[4:])
+    assert sets_of() == [data[:4], data[4:], ()]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_shuffled_examples_are_split_without_loss(seed: int) -> None:
     data = examples(10)
-    pareto, feedback = split_examples(data, 4, shuffle_seed=seed)
-    assert len(pareto) == 4
-    assert sorted((*pareto, *feedback), key=lambda e: int(e.id[1:])) == list(data)
-    assert (pareto, feedback) != (data[:4], data[4:])
-    assert split_examples(data, 4, shuffle_seed=seed) == (pareto, feedback)
+    validation, training, _ = sets_of(shuffle=True, seed=seed)
+    assert len(validation) == 4
+    assert sorted((*validation, *training), key=lambda e: int(e.id[1:])) == list(data)
+    assert (validation, training) != (data[:4], data[4:])
+    assert sets_of(shuffle=True, seed=seed) == [validation, training, ()]
     assert data == examples(10)
+
+
+@given(
+    st.integers(6, 200), st.integers(1, 5), st.integers(30, 2000) | st.just("light"), st.booleans()
+)
+@settings(max_examples=150, deadline=None)
+def test_where_nothing_is_said_a_share_is_held_out_that_the_budget_pays_for(
+    count: int, pareto: int, budget: Any, shuffle: bool
+) -> None:
+    given = {"pareto_set_size": pareto, "training_examples": examples(count), "shuffle": shuffle}
+    found = config(**given, held_out=None, rollout_budget=budget)
+    sets = [*found.split, found.held_out]
+    assert {one.id for part in sets for one in part} == {one.id for one in examples(count)}
+    held = len(sets[2])
+    assert held == 0 or 8 <= held <= min(0.3 * count, len(sets[1]) + 1)
+    assert found.following_size == 2 * held
+    assert found.least_budget <= found.budget
+    if count >= 40 and (budget == "light" or budget >= 1000):
+        assert held == int(0.3 * count)
 
 
 def test_candidates_with_equal_overrides_have_equal_digests() -> None:

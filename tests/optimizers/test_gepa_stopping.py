@@ -72,7 +72,7 @@ def test_a_run_that_ended_with_its_reflection_model_can_go_on() -> None:
     ]
     rest = Run(journal=journal)
     result = rest.start()
-    assert result.improved
+    assert result.found_better
     assert result.stop_reason is StopReason.PERFECT
     assert result.total_reflections == rest.reflection.calls + 4
 
@@ -95,7 +95,7 @@ def test_garbage_stops_the_run_without_burning_the_budget(garbage: str) -> None:
     assert result.stop_detail.startswith("5 steps gave no usable proposal; the last: ")
     assert result.total_reflections == run.reflection.calls == 10
     assert result.total_rollouts == 6 + 5 * 3
-    assert not result.improved
+    assert not result.found_better
 
 
 def test_a_usable_proposal_forgives_earlier_failures() -> None:
@@ -233,7 +233,7 @@ def test_a_perfect_baseline_ends_the_run_before_the_first_step() -> None:
     assert result.steps == 0
     assert run.task.calls == result.total_rollouts == 6
     assert run.reflection.calls == 0
-    assert not result.improved
+    assert not result.found_better
 
 
 def test_the_user_says_what_is_perfect() -> None:
@@ -249,4 +249,4 @@ def test_a_budget_that_is_used_up_ends_the_run() -> None:
         result.stop_detail == "one more step may take 12 rollouts, and 5 of 47 are left for steps"
     )
     assert result.total_rollouts == 42
-    assert result.improved
+    assert result.found_better

@@ -138,7 +138,7 @@ def test_fresh_and_stale_overrides_of_other_parts_stay(store: Store) -> None:
     store.set_section_override(PROMPT, tag=TAG, path=QUESTION, body=WELL)
     before = kept(store)
     result = improve(store, target_section_paths=(RULES,))
-    assert result.improved
+    assert result.found_better
     after = kept(store)
     assert after.without(after.sections[RULES]) == before
     assert [skip.reason for skip in shown(store).skipped] == [SkipReason.STALE]
@@ -290,7 +290,7 @@ def test_without_an_improvement_a_folder_stays_as_it_is(tmp_path: Path) -> None:
     store = local(tmp_path)
     improve(store)
     files = documents(tmp_path)
-    assert not improve(store).improved
+    assert not improve(store).found_better
     assert documents(tmp_path) == files
 
 
@@ -324,7 +324,7 @@ def test_a_winner_does_not_replace_what_another_writer_wrote_during_the_run(stor
     assert {path: one.body for path, one in kept(store).sections.items()} == {RULES: theirs}
     result = caught.value.result
     assert isinstance(result, GepaResult)
-    assert result.improved
+    assert result.found_better
     assert not result.persisted
     # Both ways out of it that the message names.
     store.upsert(PROMPT.descriptor, result.best_override)
@@ -399,7 +399,7 @@ def test_the_tag_of_the_prompts_own_store_is_the_base_and_is_not_written(store: 
     before = kept(store, "prod")
     run = Run(prompt=Prompt(TEMPLATE, overrides_store=store, overrides_tag="prod"))
     result = run.start()
-    assert result.improved
+    assert result.found_better
     assert not result.persisted
     assert result.best_override.tag == "prod"
     assert {section(call, QUESTION).text[:5] for call in run.task.requests} == {"Well,"}

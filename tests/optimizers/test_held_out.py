@@ -73,7 +73,7 @@ def test_the_budget_keeps_what_they_take() -> None:
         result = optimize(config(held_out=UNSEEN, rollout_budget=budget))
         assert result.total_rollouts <= budget
         assert result.held_out is not None
-        assert not result.improved or len(result.held_out.winner_scores) == 5
+        assert not result.found_better or len(result.held_out.winner_scores) == 5
 
 
 def test_a_plan_and_a_size_know_of_them() -> None:
@@ -119,11 +119,11 @@ def test_interrupted_while_measuring_it_pays_nothing_twice() -> None:
     settings = config(held_out=UNSEEN)
     stopped = optimize(settings, journal=journal, cancellation=cancellation, task=cancel_at_unseen)
     assert stopped.stop_reason is StopReason.CANCELLED
-    recorded = [key for key in answers(journal) if key.startswith("held-out/0/")]
-    assert len(recorded) == 4
+    recorded = [key for key in answers(journal) if key.startswith("held-out/")]
+    assert 0 < len(recorded) < 10
     again = Run(settings, journal=journal)
     assert again.start() == optimize(settings)
-    assert again.task.calls == 10 - 4
+    assert again.task.calls == 10 - len(recorded)
 
 
 def test_an_unscored_answer_is_in_neither_mean() -> None:
@@ -153,7 +153,7 @@ ANOTHER = attrs.evolve(examples(1, first=95)[0], id="unseen-95")
     [
         ((attrs.evolve(UNSEEN[0], label="another"), *UNSEEN[1:]), 2),
         ((attrs.evolve(UNSEEN[0], id="unseen-x"), *UNSEEN[1:]), 2),
-        ((ANOTHER, *UNSEEN), 2),
+        ((ANOTHER, *UNSEEN[1:]), 2),
         (UNSEEN[1:], 0),
         (UNSEEN[::-1], 0),
         ((), 0),

@@ -253,8 +253,7 @@ def test_the_runs_above_show_training_texts_and_use_all_that_could_tell(
     for text in ("saw mk", "no sense in", "the whole prompt has", "better answer of another"):
         assert text in shown, text
     results = [run.result for run in runs]
-    assert any(result.improved for result in results)
-    assert any(result.confirmation for result in results)
+    assert any(result.found_better for result in results)
     assert any(result.generated_task_examples for result in results)
     assert any(result.unscored_rollouts for result in results)
     assert any(isinstance(event, GepaMergeAttempted) for run in runs for event in run.events)
@@ -308,7 +307,7 @@ def holds_answers(held: object) -> bool:
 def test_a_reflector_that_copies_answers_is_caught_and_told_and_gets_nothing_in() -> None:
     run, store = copied_run(copying)
     result = run.start()
-    assert (result.stop_reason, result.improved) == (StopReason.REFLECTION_FAILED, False)
+    assert (result.stop_reason, result.found_better) == (StopReason.REFLECTION_FAILED, False)
     assert {one.reason for one in result.rejections} == {RejectionReason.COPIED_ANSWER}
     repairs = run.reflection.requests[1::2]
     assert repairs
@@ -323,7 +322,7 @@ def test_a_reflector_that_copies_answers_is_caught_and_told_and_gets_nothing_in(
 def test_a_reflector_that_relents_wins_without_an_answer_in_the_pool_or_the_store() -> None:
     run, store = copied_run(relenting)
     result = run.start()
-    assert (result.improved, result.persisted) == (True, True)
+    assert (result.found_better, result.persisted) == (True, True)
     assert not holds_answers(result.candidates)
     held = store.resolve(PROMPT.descriptor)
     assert "think" in repr(held)
@@ -332,7 +331,7 @@ def test_a_reflector_that_relents_wins_without_an_answer_in_the_pool_or_the_stor
 
 def test_without_the_guard_the_copied_answers_win() -> None:
     run, store = copied_run(copying, max_copied_words=0)
-    assert run.start().improved
+    assert run.start().found_better
     assert holds_answers(store.resolve(PROMPT.descriptor))
 
 
@@ -341,7 +340,7 @@ def test_the_guard_is_there_by_default_and_not_in_the_published_algorithm(
     preset: str, improved: bool
 ) -> None:
     run, _ = copied_run(copying, max_copied_words=None, preset=preset)
-    assert run.start().improved is improved
+    assert run.start().found_better is improved
 
 
 # A metric that was gamed
@@ -370,7 +369,7 @@ def all_it_has_heard_or_sense(rendered: Rendered) -> str:
 @pytest.mark.parametrize(
     ("task", "verdict"),
     [
-        (all_it_has_heard, Outcome.NO_IMPROVEMENT),
+        (all_it_has_heard, Outcome.NOT_SHOWN),
         (all_it_has_heard_or_sense, Outcome.WORSE),
     ],
 )
@@ -383,7 +382,7 @@ def test_a_metric_gamed_in_the_search_does_not_survive_test(task: Reply, verdict
     store = InMemoryPromptOverridesStore()
     data = over(words(*names, split="v"), words(*names, split="t"), Contains())
     result = Run(config(**data), task=task, reflection=hear, overrides_store=store).start()
-    assert result.improved
+    assert result.found_better
     assert result.best_pareto_mean == 1.0
     unseen = words(*(f"t{n}" for n in range(8)), split="test")
     found = on_test(PROMPT, store, unseen, task)
@@ -432,7 +431,7 @@ def test_a_candidate_that_raises_on_three_of_four_cases_is_no_success(
 ) -> None:
     settings = {"frontier_type": kind, "weights": weights}
     result, _ = bold_run(reckless("w2"), **settings)
-    assert not result.improved
+    assert not result.found_better
     assert "0.250 on the minibatch, the parent had 0.500" in {r.detail for r in result.rejections}
 
     # One that looks well on its minibatch gets into the pool, and no further.
@@ -441,7 +440,7 @@ def test_a_candidate_that_raises_on_three_of_four_cases_is_no_success(
     assert result.scores_matrix[1] == (0.0, 0.0, 1.0, 0.0)
     assert result.objectives[1]["knows"] == 0.25
     assert result.pick("knows=1") == result.best_index == 0
-    assert (result.improved, store.writes) == (False, [])
+    assert (result.found_better, store.writes) == (False, [])
 
 
 @pytest.mark.parametrize("train", [FOUR, ("w2",)])
@@ -451,7 +450,7 @@ def test_a_candidate_that_stays_unscored_on_three_of_four_cases_is_no_success(
     result, store = bold_run(reckless("w2", error=OVERLOADED), train=train)
     assert result.scores_matrix[1] == (None, None, 1.0, None)
     assert result.best_pareto_mean == 0.5
-    assert (result.improved, store.writes) == (False, [])
+    assert (result.found_better, store.writes) == (False, [])
 
 
 def test_an_evaluation_counts_three_raising_cases_as_failed() -> None:
@@ -466,10 +465,10 @@ def test_an_evaluation_counts_three_raising_cases_as_failed() -> None:
 
 def test_required_objectives_count_a_raising_case_as_zero() -> None:
     three_of_four = reckless("w0", "w1", "w2")
-    assert bold_run(three_of_four, train=("w2",))[0].improved
+    assert bold_run(three_of_four, train=("w2",))[0].found_better
     result, store = bold_run(three_of_four, train=("w2",), required={"knows": 0.9})
     assert len(result.candidates) > 1
-    assert (result.improved, store.writes) == (False, [])
+    assert (result.found_better, store.writes) == (False, [])
     stopper = RequiredObjectives({"knows": 0.9})
     result, _ = bold_run(three_of_four, train=("w2",), stoppers=(stopper,))
     assert result.stop_reason is not StopReason.OBJECTIVES
@@ -503,9 +502,11 @@ def test_a_dead_judge_ends_the_run_with_that_reason_and_keeps_nothing(
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     assert re.search(detail, result.stop_detail)
     assert (run.task.calls, run.reflection.calls) == (calls, 0)
-    assert (result.improved, store.writes) == (False, [])
+    assert (result.found_better, store.writes) == (False, [])
     assert (result.baseline_pareto_mean, result.best_pareto_mean) == (None, None)
-    assert exit_code_for(result.stop_reason, improved=result.improved) is ExitCode.PROVIDER_FAILED
+    assert (
+        exit_code_for(result.stop_reason, improved=result.found_better) is ExitCode.PROVIDER_FAILED
+    )
 
 
 @pytest.mark.parametrize("helped", [0, 2])
@@ -530,8 +531,8 @@ def test_a_dead_reflector_ends_the_run_with_the_best_so_far(
     result = Run(settings, reflection=numbered(reply), overrides_store=store).start()
     assert result.stop_reason is reason
     assert str(error) in result.stop_detail
-    assert exit_code_for(result.stop_reason, improved=result.improved) is code
-    assert result.improved is result.persisted is bool(helped)
+    assert exit_code_for(result.stop_reason, improved=result.found_better) is code
+    assert result.found_better is result.persisted is bool(helped)
     assert len(result.candidates) == 1 + helped
     assert result.best_pareto_mean == pytest.approx(helped / 6)
     assert len(store.writes) == min(helped, 1)
@@ -574,9 +575,9 @@ def lossy(settings: GepaConfig) -> GepaResult:
 
 
 def test_critical_cases_of_a_file_are_not_lost_by_a_winner(tmp_path: Path) -> None:
-    assert lossy(from_file(tmp_path)).improved
+    assert lossy(from_file(tmp_path)).found_better
     result = lossy(from_file(tmp_path, "validation-0"))
-    assert (result.improved, len(result.candidates) > 1) == (False, True)
+    assert (result.found_better, len(result.candidates) > 1) == (False, True)
 
 
 def test_critical_cases_of_a_file_are_not_lost_in_a_minibatch(tmp_path: Path) -> None:
@@ -587,5 +588,5 @@ def test_critical_cases_of_a_file_are_not_lost_in_a_minibatch(tmp_path: Path) ->
 
 
 def test_objectives_are_required_of_a_winner_over_a_file(tmp_path: Path) -> None:
-    assert not lossy(from_file(tmp_path, required={"brief": 0.8})).improved
-    assert lossy(from_file(tmp_path, required={"brief": 0.01})).improved
+    assert not lossy(from_file(tmp_path, required={"brief": 0.8})).found_better
+    assert lossy(from_file(tmp_path, required={"brief": 0.01})).found_better

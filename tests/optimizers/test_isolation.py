@@ -82,7 +82,7 @@ def test_labels_and_parameters_that_a_feedback_function_changes_are_whole_again(
     data = twelve(Basket)
     result = optimize(config(training_examples=data, feedback_fn=judge_and_spoil))
     untouched = optimize(config(training_examples=_plain(data)))
-    assert result.improved
+    assert result.found_better
     assert result.best_section_overrides == untouched.best_section_overrides
     assert data == twelve(Basket)
 
@@ -125,7 +125,7 @@ def test_what_somebody_holds_who_made_the_examples_changes_no_rollout() -> None:
             basket.word = "spoiled"
         return answer(rendered)
 
-    assert optimize(config(training_examples=data), task=spoil).improved
+    assert optimize(config(training_examples=data), task=spoil).found_better
 
 
 def test_a_function_that_changes_what_it_is_given_gives_the_same_scores_again() -> None:
@@ -137,7 +137,7 @@ def test_a_function_that_changes_what_it_is_given_gives_the_same_scores_again() 
     settings = config(training_examples=data, target_section_paths=())
     context = OptimizationContext(reflection_adapter=ScriptedAdapter(propose))
     result = GepaOptimizer(context, settings).optimize(texts)
-    assert result.improved
+    assert result.found_better
     assert [example.params for example in data] == [([f"w{n % 6}"],) for n in range(12)]
 
 

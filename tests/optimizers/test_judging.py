@@ -209,7 +209,7 @@ def test_an_answer_that_its_judge_cannot_judge_is_unscored_and_never_zero(
     places = dict(zip(result.pareto_ids, result.scores_matrix[0], strict=True))
     assert places["e2"] is None
     assert all(score == 0.0 for place, score in places.items() if place != "e2")
-    assert result.improved
+    assert result.found_better
     assert any(spent.role is Role.JUDGE for spent in result.ledger)
 
 
@@ -271,7 +271,7 @@ def test_processes_judge_as_one_thread_does() -> None:
 
 def test_a_journal_belongs_to_its_metrics_with_their_options() -> None:
     journal = MemoryJournal()
-    assert optimize(judged_by(KNOWN), journal=journal).improved
+    assert optimize(judged_by(KNOWN), journal=journal).found_better
     for asked in ([SHORT], [KNOWN, SHORT], [metrics.length(name="short", max=2)]):
         with pytest.raises(JournalMismatchError, match="metrics"):
             optimize(judged_by(*asked), journal=journal)

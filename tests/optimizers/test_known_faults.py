@@ -97,13 +97,13 @@ def test_baseline_and_accepted_children_count_and_nothing_overshoots(budget: int
 def test_a_render_error_does_not_end_the_run_and_a_rate_limit_is_no_zero() -> None:
     error = PromptRenderError("division by zero")
     result = optimize(task=failing(error, lambda rendered: asked(rendered) == "w0"))
-    assert result.improved
+    assert result.found_better
     assert result.scores_matrix[0][0] == 0.0
     limited = TransientProviderError("429")
     result = optimize(
         config(minibatch_size=6), task=failing(limited, lambda rendered: asked(rendered) == "w0")
     )
-    assert result.improved
+    assert result.found_better
     assert {row[0] for row in result.scores_matrix} == {None}
 
 
@@ -197,7 +197,7 @@ def test_a_winner_is_kept_whole_or_not_at_all_and_only_when_it_is_better() -> No
     for reflection in (numbered(useless), [""] * 99):
         tied = CountingStore()
         result = optimize(overrides_store=tied, reflection=reflection)
-        assert not result.improved
+        assert not result.found_better
         assert tied.writes == []
 
     refusing = CountingStore(refuse=InvalidOverrideError("no"))
@@ -394,7 +394,7 @@ def test_words_that_yaml_takes_for_other_things_stay_the_texts_that_they_are(giv
         target_tool_examples=(agent_world.TOOL_EXAMPLE,),
     )
     result = run.start()
-    assert result.improved
+    assert result.found_better
     assert result.rejections == ()
     example = result.best_tool_example_overrides["search_code", 0]
     assert example.description == "Find: zebra # not a comment"
@@ -413,7 +413,7 @@ def test_a_task_example_may_get_another_number_of_steps(count: int) -> None:
         target_task_examples=(("examples", "first"),),
     )
     result = run.start()
-    assert result.improved
+    assert result.found_better
     store = InMemoryPromptOverridesStore()
     store.upsert(AGENT.descriptor, result.best_override)
     rendered = Prompt(AGENT.template, overrides_store=store).bind(agent_world.Question("new"))
@@ -465,7 +465,7 @@ def test_typographic_characters_and_long_texts_of_examples_are_no_reason_to_refu
         target_tool_examples=(agent_world.TOOL_EXAMPLE,),
     )
     result = run.start()
-    assert result.improved
+    assert result.found_better
     assert result.rejections == ()
     example = result.best_tool_example_overrides["search_code", 0]
     assert example.description == said
@@ -483,7 +483,7 @@ def test_an_example_that_cannot_be_used_is_repaired_with_the_reason() -> None:
             high_with("zebra"), [bad, good], target_tool_examples=(agent_world.TOOL_EXAMPLE,)
         )
         result = run.start()
-        assert result.improved
+        assert result.found_better
         [rejection] = result.rejections
         assert (rejection.reason, rejection.final) == (reason, False)
         assert rejection.detail in bound(run.reflection.requests[1], "problem")

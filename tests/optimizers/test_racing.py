@@ -100,7 +100,7 @@ def test_a_race_gets_as_far_with_fewer_rollouts() -> None:
     def rollouts_until_six_words_are_known(preset: str) -> int:
         session = Session()
         sizes = {"training_examples": twins(60), "pareto_set_size": 60, "rollout_budget": 900}
-        assert optimize(lean(preset=preset, **sizes), session=session).improved
+        assert optimize(lean(preset=preset, **sizes), session=session).found_better
         added = session.select_all(GepaCandidateAdded)
         return next(event.rollouts for event in added if _words(event) >= 6)
 
@@ -145,7 +145,7 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
         task=forgets,
         session=session,
     )
-    assert not result.improved
+    assert not result.found_better
     raced = tried_on(session, r"step/\d+/pareto/(first|rest)")
     assert len(raced) > 5
     assert set(raced.values()) == {2}
@@ -154,7 +154,7 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
 def test_the_winner_and_the_baseline_are_tried_on_all_of_it() -> None:
     session = Session()
     result = optimize(lean(), session=session)
-    assert result.improved
+    assert result.found_better
     assert None not in result.scores_matrix[0]
     assert None not in result.scores_matrix[result.best_index]
     best = [score for score in result.scores_matrix[result.best_index] if score is not None]
@@ -214,7 +214,7 @@ def test_a_candidate_that_is_worse_where_critical_never_becomes_the_best() -> No
         )
     )
     result = optimize(settings, reflection=reply, task=_answer_all)
-    assert not result.improved
+    assert not result.found_better
 
 
 def _answer_all(rendered: RenderedPrompt[object]) -> str:
@@ -270,7 +270,7 @@ def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
     )
     assert result.stop_reason is StopReason.CANCELLED
     assert not tried_on(told, "final")
-    assert result.improved
+    assert result.found_better
     assert result.best_pareto_mean is not None
     assert result.baseline_pareto_mean is not None
     assert result.best_pareto_mean > result.baseline_pareto_mean
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
 def test_unscored_answers_stand_for_nothing_in_a_race() -> None:
     settings = lean(max_unscored_share=1.0)
     result = optimize(settings, task=failing(TransientProviderError("429"), about("w3", "w4")))
-    assert result.improved
+    assert result.found_better
     assert result.unscored_rollouts
 
 
@@ -471,7 +471,7 @@ def test_luck_on_a_few_examples_does_not_keep_better_candidates_out() -> None:
     result = optimize(settings, task=right_elsewhere, session=session)
     [first] = {added.mean for added in session.select_all(GepaCandidateAdded)[:1]}
     assert first == 1.0
-    assert result.improved
+    assert result.found_better
     assert (result.baseline_pareto_mean, result.best_pareto_mean) == (0.2, 0.95)
     # Not only the finals have found it.
     raced = [added for added in session.select_all(GepaCandidateAdded) if added.candidate]

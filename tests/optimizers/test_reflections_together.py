@@ -99,7 +99,7 @@ def test_repairs_are_asked_at_the_same_time_after_all_first_attempts() -> None:
     with workers(1) as context:
         meeting = Meeting(range(2), Meeting(range(2, 4), reply))
         assert shared(meeting, context=context).start() == whole
-    assert whole.improved
+    assert whole.found_better
 
 
 def test_without_workers_they_are_asked_in_turn() -> None:
@@ -112,7 +112,7 @@ def test_without_workers_they_are_asked_in_turn() -> None:
         finally:
             working.release()
 
-    assert shared(reply).start().improved
+    assert shared(reply).start().found_better
 
 
 @pytest.mark.parametrize("count", [0, 2])

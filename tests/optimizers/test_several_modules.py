@@ -71,7 +71,7 @@ def test_a_rejected_child_tells_each_of_its_changes() -> None:
         return instruction(f"{current_text(rendered)} {random.Random(rendered.text).random()}")
 
     result = search(reflection=useless, context={"session": session}).start()
-    assert not result.improved
+    assert not result.found_better
     proposed = by_step(session.select_all(GepaMutationProposed))
     rejected = by_step(session.select_all(GepaMutationRejected))
     assert {len(found) for found in proposed.values()} == {1, 2}
@@ -93,7 +93,7 @@ def test_one_reply_that_cannot_be_used_leaves_the_other_change() -> None:
     session, journal = Session(), MemoryJournal()
     context = {"session": session, "journal": journal}
     result = search(reflection=only(NAMES[1]), context=context).start()
-    assert result.improved
+    assert result.found_better
     changed = {one.name for candidate in result.candidates for one in candidate.modules}
     assert changed == {f"section {NAMES[1]}"}
     refused = by_step(session.select_all(GepaMutationRejected))
@@ -184,7 +184,7 @@ def test_the_plan_counts_the_reflections_of_every_part(parts: int, most: int) ->
 
 def test_gains_tell_of_kinds_and_not_of_each_part() -> None:
     result = search().start()
-    assert result.improved
+    assert result.found_better
     assert set(result.gains) == {"section"}
     assert result.baseline_pareto_mean is not None
     assert result.best_pareto_mean is not None

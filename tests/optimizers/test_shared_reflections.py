@@ -141,7 +141,7 @@ def test_long_texts_have_one_reflection() -> None:
 def test_what_cannot_be_put_together_leaves_the_first_proposal() -> None:
     session = Session()
     # Both change the only line.
-    assert shared(teach, session=session).start().improved
+    assert shared(teach, session=session).start().found_better
     for event in session.select_all(GepaMutationProposed):
         assert "\n" not in event.after
 
@@ -152,7 +152,7 @@ def test_one_of_two_replies_that_cannot_be_used_leaves_the_other() -> None:
 
     session = Session()
     result = shared(reply, session=session).start()
-    assert result.improved
+    assert result.found_better
     refused = [one for one in session.select_all(GepaMutationRejected) if one.step == 1]
     assert [one.final for one in refused if one.text == "hm"] == [False, False]  # with a repair
 

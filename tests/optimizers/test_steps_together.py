@@ -510,7 +510,7 @@ def test_a_search_leaves_what_is_kept_for_its_end(pareto: int, k: int, g: int) -
         )
         session = Session()
         result = Run(settings, task=marks, reflection=longer, session=session).start()
-        assert result.improved
+        assert result.found_better
         made = [one.position for one in session.select_all(GepaRolloutCompleted)]
         used = sum(not position.startswith("final/") for position in made)
         rooms.append(budget - settings.reserved_size - used)

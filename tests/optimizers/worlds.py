@@ -98,6 +98,9 @@ def config(**changes: Any) -> GepaConfig:
         "training_examples": twins(6),
         "feedback_fn": judge,
         "seed": 1,
+        # Nothing is held out in most of these worlds, and nothing shown by that.
+        "held_out": (),
+        "keep_anyway": True,
     }
     return GepaConfig(**grouped(**(settings | changes)))
 

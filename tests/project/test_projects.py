@@ -152,7 +152,7 @@ def test_validation_steers_train_teaches_and_test_is_held_out() -> None:
 
     assert [example.id for example in config.training_examples] == ["4", "5", "1", "2", "3"]
     assert config.pareto_set_size == 2
-    assert [example.id for example in config.data.held_out] == ["6"]
+    assert [example.id for example in config.held_out] == ["6"]
     assert not config.data.shuffle
     assert not config.persist
     assert config.acceptance == Paired(level=0.2, max_repeats=1)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import attrs
 
 from promptgraft import (
+    Data,
     Deadline,
     EventBus,
     FileJournal,
@@ -274,6 +275,8 @@ def run(
             training_examples=examples(count),
             feedback_fn=feedback,
             seed=seed,
+            data=Data(held_out=()),
+            keep_anyway=True,
             strategy=Strategy(
                 preset="paper",
                 published_question=False,

@@ -137,7 +137,7 @@ def test_the_run_changes_every_kind_of_part_and_merges(tmp_path: Path) -> None:
     assert len(attempted) == result.accepted_merges > 1
     assert len({rejection.reason for rejection in result.rejections}) > 2
     assert any(not rejection.final for rejection in result.rejections)
-    assert result.improved
+    assert result.found_better
     assert result.persisted
 
 
@@ -223,7 +223,7 @@ def test_a_finished_run_resumed_asks_nothing_and_writes_no_second_revision(
     tmp_path: Path,
 ) -> None:
     first = run(tmp_path, budget=80)
-    assert first.improved
+    assert first.found_better
     assert first.persisted
     spent, keys = paid(tmp_path), acknowledged(tmp_path)
     stored = {path: path.read_bytes() for path in (tmp_path / ".promptgraft").rglob("*.json")}

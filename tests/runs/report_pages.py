@@ -15,7 +15,7 @@ from promptgraft.runs.reading import summarize
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import comparison_page, history_page
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
-from promptgraft.search.fresh import HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role, Spending
@@ -80,7 +80,7 @@ def small_run(**changes: Any) -> ReportData:
             baseline_scores=(0.0,) * 8,
             winner_scores=(1.0,) * 7 + (None,),
         ),
-        "improved": True,
+        "verdict": RunVerdict.IMPROVED,
         "stop_reason": "budget",
         "stop_detail": "1 of 60 rollouts is left",
         "gains": {"section": 0.1, "merge": 0.2},

@@ -38,7 +38,7 @@ from promptgraft.search.events import (
     RunEvent,
     RunStarted,
 )
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -187,20 +187,11 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
             POSITIONS,
         ),
         "reflections": COUNTS,
-        "improved": st.booleans(),
+        "verdict": st.sampled_from(RunVerdict),
         "means": ROWS,
         "frontier": PARENTS,
         "shortened": NUMBERS,
         "gains": MAPS,
-        "confirmation": st.none()
-        | st.builds(
-            Confirmation,
-            candidate=POSITIONS,
-            baseline_mean=SCORES,
-            winner_mean=SCORES,
-            p_value=NUMBERS,
-            confirmed=st.booleans(),
-        ),
         "held_out": st.none()
         | st.builds(HeldOut, ids=NAMES, why_not=TEXTS.filter(bool))
         | st.lists(st.tuples(TEXTS, SCORES, SCORES), min_size=1, unique_by=lambda one: one[0]).map(

@@ -88,7 +88,7 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path: Path) -> None:
     record, summary = seen[30]
     assert (record.state, summary.state) == (State.RUNNING, State.RUNNING)
     assert record.ended is None
-    assert summary.improved is None
+    assert summary.verdict is None
     assert 0 < len(record.candidates) == summary.candidates < len(read_run(made).candidates)
     assert summary.best_mean == max(one.mean for one in record.candidates)
     assert list_runs(tmp_path)[0].state is State.ENDED

@@ -71,7 +71,7 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     assert asked["settings"]["optimizer"]["training_examples"] == 12
     assert asked["plan"]["rollouts"] == 66
     found = document(folder.result)
-    assert found["improved"] is True
+    assert (found["improved"], found["verdict"]) == (False, "better on validation only")
     assert found["scores"]["pareto"]["best"] == result.best_pareto_mean
     assert found["scores"]["held_out"]["examples"] == 3
     assert found["winner"]["entries"]["toy/words"]["sections"][0]["body"].startswith("More words: ")
@@ -80,7 +80,7 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     assert [one["candidate"] for one in leaders] == list(result.frontier)
     assert set(leaders[-1]["leads_on"]) <= set(result.pareto_ids)
     summary = folder.summary.read_text("utf-8")
-    assert summary.startswith("# toy/words: improved, but it may be luck\n")
+    assert summary.startswith("# toy/words: better on validation only\n")
     assert "; 3 cases are too few to tell: even 3 of 3 won may be luck.\n" in summary
 
 
@@ -394,7 +394,7 @@ def test_a_disk_that_takes_no_more_does_not_end_the_run_and_is_said(tmp_path: Pa
         folder.candidate(3).mkdir()
         result = kept.run()
 
-    assert result.improved
+    assert result.found_better
     assert recorder.failure.startswith(f"{folder.candidates}/3.md cannot be written: ")
     assert "; mend the cause, then " in recorder.failure
     assert f"`promptgraft resume {folder.id}` writes what is missing" in recorder.failure

@@ -40,7 +40,7 @@ from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
 from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.strict import structure
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
@@ -126,16 +126,6 @@ def test_the_side_of_zero_on_which_the_interval_lies_is_said(
     assert sentence in section(render(run), "held-out")
 
 
-@pytest.mark.parametrize(("confirmed", "word"), [(True, "confirmed"), (False, "did not confirm")])
-def test_what_came_of_a_second_round_is_said(confirmed: bool, word: str) -> None:
-    again = Confirmation(
-        candidate=3, baseline_mean=0.25, winner_mean=0.75, p_value=0.03125, confirmed=confirmed
-    )
-    told = section(render(small_run(confirmation=again)), "verdict")
-    sentence = f"{word} candidate #3: baseline 0.250, winner 0.750, p = 0.031."
-    assert f"A second round of answers {sentence}" in told
-
-
 def test_held_out_answers_come_first_and_some_of_them_are_open() -> None:
     page = render(small_run())
     told = section(page, "answers")
@@ -203,7 +193,7 @@ def test_the_whole_prompt_stands_there_with_its_length_and_what_an_answer_costs(
     assert "dollars for an answer $0.002000 $0.002000 1.00" in told
     assert "It is long." in told
     assert "support/triage Copy ## Rules Answer in one word. $ticket" in told
-    lost = section(render(attrs.evolve(run, winner=0, improved=False)), "whole")
+    lost = section(render(attrs.evolve(run, winner=0, verdict=RunVerdict.NOT_IMPROVED)), "whole")
     assert "## Rules Answer." in lost
     assert "Winner" not in lost
     long = {"a/b": {"baseline": "", "winner": "w" * 400_000}}
@@ -238,8 +228,8 @@ def test_too_few_cases_to_tell_are_said_to_be_too_few() -> None:
     told = section(render(small_run(held_out=few)), "held-out")
     assert "Gain +0.500 95 % interval -0.776 to +0.987" in told
     assert "2 cases are too few to tell: even 2 of 2 won may be luck." in told
-    page = Page(render(small_run(held_out=few)))
-    assert "improved, but it may be luck" in " ".join(page.texts)
+    page = Page(render(small_run(held_out=few, verdict=RunVerdict.NOT_SHOWN)))
+    assert "better on validation only" in " ".join(page.texts)
 
 
 def test_held_out_cases_without_a_score_are_no_result() -> None:
@@ -275,7 +265,7 @@ def test_a_run_in_progress_or_interrupted_says_so() -> None:
     going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
     assert "not yet: the run was in progress" in section(going, "verdict")
     broken = attrs.evolve(
-        small_run(), state="interrupted", improved=None, stop_reason="", winner=0, ledger=()
+        small_run(), state="interrupted", verdict=None, stop_reason="", winner=0, ledger=()
     )
     told = section(render(broken), "verdict")
     assert "promptgraft resume 20260101-000000-triage resumes it" in told

@@ -33,10 +33,7 @@ PLACES = st.one_of(
         lambda one, length: Place(phase=Phase.FINAL, candidate=one, count=length), *[COUNTS] * 2
     ),
     st.builds(
-        lambda one, leg, count: Place(phase=Phase.CONFIRM, candidate=one, leg=leg, count=count),
-        COUNTS,
-        st.sampled_from(LEGS[Phase.CONFIRM]),
-        COUNTS,
+        lambda one, count: Place(phase=Phase.HELD_OUT, candidate=one, count=count), *[COUNTS] * 2
     ),
     st.builds(
         lambda step, one, leg, count: replace(
@@ -47,7 +44,6 @@ PLACES = st.one_of(
         st.sampled_from(LEGS[Phase.SHORTEN]),
         COUNTS,
     ),
-    st.builds(lambda one: Place(phase=Phase.HELD_OUT, candidate=one), COUNTS),
 )
 WORDS = st.sampled_from(
     [*Phase, "again", "race", "first", "best", "winner", "0", "1", "07", "²", ""]
@@ -87,7 +83,7 @@ def test_a_text_of_no_place_is_refused_with_what_a_place_looks_like() -> None:
         "step/3/shorten/2/5/line",
         "step/3/shorten/4/77/race/first",
         "final/4/7",
-        "confirm/4/winner/1",
+        "held-out/4/1",
         "held-out/4",
     ],
 )

@@ -120,6 +120,7 @@ def settings(**changes: Any) -> GepaConfig:
         "minibatch_size": 3,
         "rollout_budget": 70,
         "feedback_fn": judge,
+        "keep_anyway": True,
         **changes,
     }
     return GepaConfig(**given)

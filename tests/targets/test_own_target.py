@@ -129,6 +129,7 @@ def settings(**changes: Any) -> GepaConfig:
         "pareto_set_size": 4,
         "minibatch_size": 4,
         "rollout_budget": 80,
+        "keep_anyway": True,
         **changes,
     }
     return GepaConfig(**given)
@@ -320,11 +321,11 @@ def test_the_command_line_plans_runs_shows_and_resumes_it(
     def call(*arguments: str, code: int = 0) -> str:
         ended = Console(capsys)(*arguments)
         assert ended.code == code, ended.err
-        return ended.err if code else ended.out
+        return ended.err if code == 2 else ended.out
 
     assert "weather" in call("plan", "jobs.py:JOB")
-    done = json.loads(call("optimize", "jobs.py:JOB", "--json").splitlines()[-1])
-    assert done["improved"]
+    done = json.loads(call("optimize", "jobs.py:JOB", "--json", code=1).splitlines()[-1])
+    assert done["verdict"] == "better on validation, not checked"
     assert set(done["winner"]["entries"]) == {*TEXTS}
     assert {part["kind"] for part in done["parts"]} == {"text"}
     assert {part["before"] for part in done["parts"]} <= {*TEXTS.values()}
@@ -334,8 +335,8 @@ def test_the_command_line_plans_runs_shows_and_resumes_it(
     assert json.loads((run / "result.json").read_text())["parts"] == done["parts"]
     assert "rain" in call("show", "latest", "--candidate", str(done["best"]))
     assert "weather" in (run / "report.html").read_text()
-    assert f"promptgraft show {run.name}" in call("resume", run.name)
-    assert "keeps winners itself" in call("apply", code=2)
+    assert f"promptgraft show {run.name}" in call("resume", run.name, code=1)
+    assert "keeps winners itself" in call("apply", "--keep-anyway", code=2)
 
 
 def test_a_fault_of_its_methods_is_no_internal_error_of_the_command_line(

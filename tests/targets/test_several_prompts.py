@@ -169,7 +169,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 def test_the_command_line_runs_shows_and_reports_it(
     folder: Path, call: Callable[..., Ended]
 ) -> None:
-    done = json.loads(call("optimize", "jobs.py:made", "--json").out.splitlines()[-1])
+    done = json.loads(call("optimize", "jobs.py:made", "--json", code=1).out.splitlines()[-1])
     assert done["prompt"] == "team/support"
     assert set(done["winner"]["entries"]) == BOTH
     named = {part["part"] for part in done["parts"]}
@@ -186,19 +186,19 @@ def test_the_command_line_runs_shows_and_reports_it(
     assert "team/router#section rules" in shown
     assert "politely" in call("show", "latest", "--candidate", str(done["best"])).out
     call("report")
-    call("resume", run.name)
+    call("resume", run.name, code=1)
 
 
 def test_apply_stores_all_prompts_of_a_winner_or_none(
     folder: Path, call: Callable[..., Ended]
 ) -> None:
-    call("optimize", "jobs.py:unstored", "--quiet")
+    call("optimize", "jobs.py:unstored", "--quiet", code=1)
     store = LocalPromptOverridesStore()
     assert store.addresses() == ()
-    call("apply", "--dry-run")
+    call("apply", "--keep-anyway", "--dry-run")
     assert store.addresses() == ()
 
-    applied = json.loads(call("apply", "--json").out)
+    applied = json.loads(call("apply", "--keep-anyway", "--json").out)
     assert {row["prompt"] for row in applied["prompts"]} == BOTH
     steps = {
         store.current(ns="team", prompt_key=key).step  # type: ignore[union-attr]
@@ -206,11 +206,11 @@ def test_apply_stores_all_prompts_of_a_winner_or_none(
     }
     assert len(steps) == 1
     assert None not in steps
-    assert "already applied" in call("apply").out
+    assert "already applied" in call("apply", "--keep-anyway").out
 
     store.set_section_override(WRITER, path=("rules",), body="Be brief.")
     before = store.resolve(ROUTER.descriptor)
-    refused = call("apply", code=2)
+    refused = call("apply", "--keep-anyway", code=2)
     assert "team/writer#section rules" in refused.err
     assert store.resolve(ROUTER.descriptor) == before
 
@@ -218,8 +218,8 @@ def test_apply_stores_all_prompts_of_a_winner_or_none(
 def test_a_winner_of_several_prompts_is_not_written_into_files(
     folder: Path, call: Callable[..., Ended]
 ) -> None:
-    call("optimize", "jobs.py:unstored", "--quiet")
-    assert "written in Python" in call("apply", "--to-source", code=2).err
+    call("optimize", "jobs.py:unstored", "--quiet", code=1)
+    assert "written in Python" in call("apply", "--keep-anyway", "--to-source", code=2).err
 
 
 @pytest.mark.parametrize(

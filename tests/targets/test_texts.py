@@ -90,7 +90,7 @@ class Remembering:
 def test_the_function_is_handed_the_texts_of_the_candidate_to_the_byte() -> None:
     function = Remembering()
     result = optimized(texts_of(function))
-    assert result.improved
+    assert result.found_better
     baseline = [dict(texts) for texts, _ in function.calls[:6]]
     assert baseline == [TEXTS] * 6
     by_candidate = {
@@ -381,7 +381,7 @@ def test_a_proposal_that_loses_a_placeholder_never_reaches_the_function() -> Non
         reflection_adapter=writer,
         settings={"target_section_paths": (("rules",),), "max_reflections": 4},
     )
-    assert not result.improved
+    assert not result.found_better
     assert writer.calls == 4
     assert "the text lost the placeholders {word}" in writer.requests[1].text
     assert all(dict(texts) == TEXTS for texts, _ in function.calls)
@@ -392,7 +392,7 @@ def test_frozen_texts_are_handed_over_and_never_change() -> None:
     texts = texts_of(function, frozen=["rules"])
     store = InMemoryPromptOverridesStore()
     result = optimized(texts, overrides_store=store)
-    assert result.improved
+    assert result.found_better
     assert {texts["rules"] for texts, _ in function.calls} == {TEXTS["rules"]}
     assert texts.current(store)["notes"] != TEXTS["notes"]
     with pytest.raises(UnknownPartError):

@@ -62,6 +62,11 @@ from promptgraft.text import visible
     type=options.tag,
     help="The tag that gets it; by default the one that the run began with.",
 )
+@click.option(
+    "--keep-anyway",
+    is_flag=True,
+    help="Apply the winner although held-out examples do not show that it is better.",
+)
 @click.option("--to-source", is_flag=True, help="Write it into the prompt's files instead.")
 @click.option("--patch", is_flag=True, help="Print a patch of the files, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Check everything and write nothing.")
@@ -74,6 +79,7 @@ def apply_command(
     *,
     candidate: int | None,
     tag: str | None,
+    keep_anyway: bool,
     to_source: bool,
     patch: bool,
     dry_run: bool,
@@ -86,7 +92,7 @@ def apply_command(
 
     RUN is the id of a run, or the beginning of one; by default the newest. The store gets one
     revision. Refuses (exit code 2) when the source or the tag has changed since in a part that
-    the winner changes, and exits with 1 when nothing beat the baseline.
+    the winner changes, and exits with 1 when nothing is shown to be better.
     """
     if to_source and patch:
         raise click.UsageError("--to-source and --patch exclude each other; leave one out")
@@ -98,7 +104,7 @@ def apply_command(
             f"{given}: --patch touches no store and writes nothing; leave one out"
         )
     record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
-    choice = choose(record, candidate)
+    choice = choose(record, candidate, keep_anyway=keep_anyway)
     if choice.candidate is None:
         _say_nothing_improved(record, choice.why_not, as_json=as_json)
         return ExitCode.NOT_IMPROVED

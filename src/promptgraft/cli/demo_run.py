@@ -1,4 +1,4 @@
-"""What the demo does: search, measure on unseen tickets, keep the winner, say so."""
+"""What the demo does: run, keep the winner, say so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from promptgraft.algorithms import algorithm
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import open_store, shipped
 from promptgraft.cli.demo import DemoOptions
-from promptgraft.cli.exits import ExitCode, complain, exit_code_of
+from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
@@ -31,12 +31,9 @@ from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
-    PromptgraftError,
-    ProviderError,
     RunCancelledError,
     StoreError,
 )
-from promptgraft.evals.statistics import Gain, gain
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -52,14 +49,12 @@ from promptgraft.project.python_source import load_file
 from promptgraft.prompt import Prompt, PromptTemplate
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.runtime import Cancellation
-from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search import OptimizationContext
 from promptgraft.search.config import RunConfig
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Data
-from promptgraft.targets.prompt_rollout import PromptRollout
-from promptgraft.targets.spending import AbandonedRolloutError
-from promptgraft.targets.types import Candidate, FeedbackFn, GepaExample
+from promptgraft.targets.types import FeedbackFn, GepaExample
 
 NAME = "triage"
 
@@ -70,7 +65,7 @@ class Example:
 
     Attributes:
         training: tickets that the search may use; those ``held_out`` it never sees.
-        budget: rollouts that the search uses by default.
+        budget: rollouts that the search uses by default; held-out tickets come on top.
         pareto_set_size: tickets of the validation set; with ``shuffle`` the seed chooses them.
     """
 
@@ -111,14 +106,6 @@ def load_example() -> Example:
 
 
 @attrs.frozen(kw_only=True)
-class HeldOut:
-    """What was gained on the tickets that the search never saw, or why that is not known."""
-
-    gain: Gain
-    fault: PromptgraftError | None = None
-
-
-@attrs.frozen(kw_only=True)
 class DemoOutcome:
     """Everything that the demo found out.
 
@@ -133,7 +120,6 @@ class DemoOutcome:
     identity: str
     budget: int
     result: RunResult
-    measured: HeldOut
     store: LocalPromptOverridesStore
     address: OverrideAddress
     revision: Revision | None = None
@@ -152,20 +138,17 @@ def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
         print_json(_plain(outcome))
     else:
         _print(Screen(), outcome)
-    result, fault = outcome.result, outcome.measured.fault
+    result = outcome.result
     if outcome.problem:
         complain(f"the winner is not stored: {outcome.problem}")
         return ExitCode.WRONG_USE
     if problem := complaint(result):
         complain(problem)
-    elif fault is not None:
-        complain(f"the held-out tickets are not measured: {fault}")
-        return exit_code_of(fault)
     return exit_code_for(result.stop_reason, improved=result.improved)
 
 
 def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
-    """Search from the plain source, measure, and keep the winner if there is one.
+    """Search from the plain source, and keep the winner if there is one.
 
     The overrides that the store holds are no part of the search: runs with one seed give
     the same winner, whatever earlier runs have left under the tag.
@@ -187,15 +170,12 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
             journal=given["journal"],
         )
         cancellation.check()
-        progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
-        measured = _measure(example, config, adapter, result)
     outcome = DemoOutcome(
         given=given,
         example=example,
         identity=adapter.identity,
         budget=config.budget,
         result=result,
-        measured=measured,
         store=store,
         address=address,
     )
@@ -204,26 +184,28 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
 
 def _config(example: Example, given: DemoOptions) -> RunConfig:
     make: Callable[..., RunConfig] = algorithm()
+    following = 2 * len(example.held_out)
     config = make(
-        rollout_budget=example.budget,
+        rollout_budget=example.budget + following,
         minibatch_size=example.minibatch_size,
         pareto_set_size=example.pareto_set_size,
         target_section_paths=example.targets,
         training_examples=example.training,
         feedback_fn=example.feedback,
         seed=given["seed"],
-        data=Data(shuffle=example.shuffle),
+        data=Data(held_out=example.held_out, shuffle=example.shuffle),
         # The winner is kept by the demo itself, which replaces what the tag held.
         persist=False,
     )
     if given["budget"] is None:
         return config
-    if given["budget"] < config.least_budget:
+    least = config.least_budget - following
+    if given["budget"] < least:
         raise ConfigError(
-            f"--budget: expected at least {config.least_budget} rollouts, which pay for the "
+            f"--budget: expected at least {least} rollouts, which pay for the "
             f"baseline and one step, found {given['budget']}"
         )
-    return attrs.evolve(config, rollout_budget=given["budget"])
+    return attrs.evolve(config, rollout_budget=given["budget"] + following)
 
 
 def _usable_store(folder: str | None, address: OverrideAddress) -> LocalPromptOverridesStore:
@@ -256,42 +238,13 @@ def _interruptible(journal: str | None) -> Iterator[Cancellation]:
         raise LimitReachedError(f"interrupted, nothing was stored{again}") from None
 
 
-def _measure(
-    example: Example, config: RunConfig, adapter: OfflineAdapter, result: RunResult
-) -> HeldOut:
-    """Evaluate baseline and winner on the held-out tickets; nothing is lost when that fails."""
-    unknown = gain({one.id: () for one in example.held_out}, {})
-    if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
-        return HeldOut(gain=unknown)
-    rollout = PromptRollout(
-        prompts={result.name: Prompt(example.template)},
-        base={result.name: result.best_override.holding(())},
-        adapter=adapter,
-        scoring=config.scoring,
-    )
-
-    def scores(candidate: Candidate) -> dict[str, tuple[float | None]]:
-        return {one.id: (rollout(candidate, one, None).score,) for one in example.held_out}
-
-    try:
-        baseline = scores(result.candidates[0])
-        best = scores(result.candidates[result.best_index]) if result.improved else baseline
-    except AbandonedRolloutError as error:
-        return HeldOut(gain=unknown, fault=error.cause)
-    except (ProviderError, LimitReachedError) as error:
-        return HeldOut(gain=unknown, fault=error)
-    return HeldOut(gain=gain(baseline, best))
-
-
 def _kept(outcome: DemoOutcome) -> DemoOutcome:
     """Let the tag hold the winner and nothing else, in one write; note a refusal."""
-    result, measured = outcome.result, outcome.measured
-    scores = {
-        "baseline": result.baseline_pareto_mean,
-        "best": result.best_pareto_mean,
-        "held_out_baseline": measured.gain.mean_before,
-        "held_out_best": measured.gain.mean_after,
-    }
+    result, measured = outcome.result, outcome.result.held_out
+    scores = {"baseline": result.baseline_pareto_mean, "best": result.best_pareto_mean}
+    if measured is not None:
+        scores["held_out_baseline"] = measured.baseline_mean
+        scores["held_out_best"] = measured.winner_mean
     used = f"{result.total_rollouts} rollouts, seed {outcome.given['seed']}"
     provenance = Provenance(
         run_id=result.run_id,
@@ -311,8 +264,8 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 
 
 def _print(screen: Screen, outcome: DemoOutcome) -> None:
-    result, measured = outcome.result, outcome.measured
-    print_verdict(screen, outcome.prompt, result, measured.gain)
+    result = outcome.result
+    print_verdict(screen, outcome.prompt, result)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.given['seed']}")
     print_found(
         screen,
@@ -320,12 +273,13 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         diff_override(outcome.example.template, result.best_override),
         noun="ticket",
         budget=outcome.budget,
-        held_out=measured.gain,
     )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
     if outcome.revision is None:
-        why = outcome.problem or "nothing beat the baseline"
+        why = outcome.problem or (
+            f"{result.verdict}" if result.found_better else "nothing beat the baseline"
+        )
         screen.line(f"not stored under {tag}: {why}")
         return
     file = str(relative(stored.override_file(outcome.store, address)))
@@ -353,7 +307,8 @@ print(prompt.bind(ticket).render().text)
 
 def _plain(outcome: DemoOutcome) -> object:
     """Return the outcome for machines; equal for runs with one seed on one store."""
-    result, measured, example = outcome.result, outcome.measured, outcome.example
+    result, example = outcome.result, outcome.example
+    measured = result.held_out.gain if result.held_out else None
     root, tag = str(outcome.store.root_path), outcome.address.tag
     use = _USE.format(folder=str(example.folder), store=root, tag=tag).splitlines()
     winner = shown_entries(result.best_override, example.template.descriptor)
@@ -366,7 +321,7 @@ def _plain(outcome: DemoOutcome) -> object:
         **figures_json(result.ended, outcome.budget),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
-            "held_out": gain_json(measured.gain),
+            "held_out": None if measured is None else gain_json(measured),
         },
         "winner": [entry_json(shown) for shown in winner],
         "parts": parts,

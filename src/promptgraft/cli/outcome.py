@@ -13,7 +13,6 @@ from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import PromptgraftError
-from promptgraft.evals.statistics import Gain
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -106,10 +105,12 @@ class Outcome:
         """Why no winner is in the store; empty when one is."""
         if self.result.persisted:
             return ""
-        if not self.result.improved:
+        if not self.result.found_better:
             return "nothing beat the baseline"
         if self.dry:
             return "a dry run stores nothing"
+        if not (self.result.improved or self.job.config.keep_anyway):
+            return f"it is {self.result.verdict}; with `keep_anyway` it is kept all the same"
         if self.error is not None:
             return str(self.error)
         if not self.job.config.persist:
@@ -156,13 +157,11 @@ def means_row(
     return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
 
 
-def print_verdict(screen: Screen, prompt: str, result: RunResult, held_out: Gain | None) -> None:
-    """Print in a few words what came of a run, and what was gained on held-out examples."""
+def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
+    """Print in a few words what came of a run."""
     early = ", stopped early" if is_early(result.stop_reason) else ""
-    doubt = held_out.doubt if held_out is not None and result.improved else ""
-    verdict = f"{'improved' if result.improved else 'not improved'}{doubt}{early}"
-    color = "green" if result.improved and not doubt else None
-    screen.line(f"{prompt}: {verdict}", bold=True, color=color)
+    color = "green" if result.improved else None
+    screen.line(f"{prompt}: {result.verdict}{early}", bold=True, color=color)
 
 
 def print_next(screen: Screen, command: str) -> None:
@@ -179,15 +178,14 @@ def print_found(
     *,
     noun: str,
     budget: int,
-    held_out: Gain | None,
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
     """Print the means of a run, what its winner changes, what it used; ``more`` before that.
 
-    Examples are called ``noun``. ``held_out``: what was gained on held-out examples; None when
-    that was not measured.
+    Examples are called ``noun``.
     """
+    held_out = result.held_out.gain if result.held_out else None
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
@@ -206,7 +204,7 @@ def print_found(
     changed = ", ".join(part.part for part in parts)
     screen.fields(
         [
-            *([("cases", held_out.details)] if held_out and result.improved else []),
+            *([("cases", held_out.details)] if held_out and held_out.cases else []),
             *more,
             *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
             *([("changed", changed)] if changed else []),
@@ -254,8 +252,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome for people, and the next command; the run is kept in ``runs``."""
     result, found = outcome.result, outcome.result.held_out
-    held_out = None if found is None else found.gain
-    print_verdict(screen, outcome.job.name, result, held_out)
+    print_verdict(screen, outcome.job.name, result)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
     why_not = "" if found is None else found.why_not
@@ -265,7 +262,6 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
         outcome.parts,
         noun="example",
         budget=outcome.job.config.budget,
-        held_out=held_out,
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
     )
@@ -288,7 +284,7 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
         rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))
-    elif outcome.result.improved and (outcome.job.config.persist or outcome.folder is None):
+    elif outcome.result.found_better and (outcome.job.config.persist or outcome.folder is None):
         rows.append(("stored", f"no: {outcome.unstored}"))
     if (folder := outcome.folder) is not None:
         page = folder.report if folder.report.exists() else folder.path
@@ -303,7 +299,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         return stored.tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""
-    if result.stop_reason is StopReason.FAILED and result.improved:
+    if result.stop_reason is StopReason.FAILED and result.found_better:
         best = runs.command("apply", folder, f"--candidate {result.best_index}")
         return f"{runs.command('resume', folder)}\n{best}"
     if is_early(result.stop_reason):

@@ -191,7 +191,6 @@ _DOING: Mapping[Phase, str] = {
     Phase.IDLE: "evaluating the best on more",
     Phase.SHORTEN: "shortening the best",
     Phase.FINAL: "evaluating the finalists",
-    Phase.CONFIRM: "confirming the winner",
     Phase.HELD_OUT: "evaluating held-out examples",
 }
 

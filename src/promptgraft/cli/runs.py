@@ -32,6 +32,7 @@ from promptgraft.runs.documents import gain_json
 from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import write_text
 from promptgraft.runs.reading import follow, summarize
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
 from promptgraft.text import change, counted, listed, score, visible_line
@@ -176,7 +177,7 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
         "best_mean": run.best_mean,
         "best_estimated": run.estimated[1],
         "held_out": None if run.held_out is None else gain_json(run.held_out),
-        "improved": run.improved,
+        "verdict": run.verdict and str(run.verdict),
         "stop_reason": run.stop_reason or None,
         "cost": money(run.cost),
         "fault": run.fault or None,
@@ -214,9 +215,10 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
                 progress.on_line(event)
         summary = summarize(folder)
         _print_end(Screen(), summary, runs)
-    if summary.improved is None:
+    if summary.verdict is None:
         return ExitCode.STOPPED_EARLY
-    return exit_code_for(summary.stop_reason, improved=summary.improved)
+    improved = summary.verdict is RunVerdict.IMPROVED
+    return exit_code_for(summary.stop_reason, improved=improved)
 
 
 class _Lines(PlainProgress):
@@ -229,11 +231,11 @@ class _Lines(PlainProgress):
 def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     means = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
-        verdict = "improved" if summary.improved else "not improved"
-        if summary.improved and summary.held_out:
-            verdict += summary.held_out.doubt
-        screen.line(f"{summary.id} has ended: {verdict}, {means}; stopped by {summary.stop_reason}")
-        next_ = runs.command("apply" if summary.improved else "show", summary.folder)
+        by = f"stopped by {summary.stop_reason}"
+        screen.line(f"{summary.id} has ended: {summary.verdict}, {means}; {by}")
+        next_ = runs.command(
+            "apply" if summary.verdict is RunVerdict.IMPROVED else "show", summary.folder
+        )
     else:
         by = f"; stopped by {summary.stop_reason}" if summary.stop_reason else ""
         screen.line(f"{summary.id} was {summary.state}: {means}{by}")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import attrs
@@ -116,6 +117,22 @@ def interval(gains: Sequence[float], level: float, *, reach: float = 1.0) -> tup
     return low * reach, high * reach
 
 
+def spent_error(error: float, fraction: float) -> float:
+    """Return how much of a test's error may be spent once a fraction of the answers is known.
+
+    This is the spending function of Lan and DeMets (1983, Biometrika 70) that resembles the
+    bounds of O'Brien and Fleming: next to nothing at first, so that a look before the end costs
+    almost no power. A test whose looks each spend what has been added since the one before has
+    ``error`` at most in all, however the looks depend on each other.
+
+    Args:
+        error: of the whole test, one-sided; above 0 and below 0.5.
+        fraction: share of the answers that are known, above 0 and at most 1.
+    """
+    normal = NormalDist()
+    return 2 * normal.cdf(normal.inv_cdf(error / 2) / math.sqrt(fraction))
+
+
 def least_cases(level: float) -> int:
     """Return how many cases it takes before an interval at ``level`` can exclude 0."""
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
@@ -210,7 +227,7 @@ class Outcome(StrEnum):
     """On which side of 0 the interval of a gain lies."""
 
     IMPROVED = "improved"
-    NO_IMPROVEMENT = "no improvement"
+    NOT_SHOWN = "not shown"
     WORSE = "worse"
 
 
@@ -247,12 +264,12 @@ class Gain(Shown):
 
     @property
     def verdict(self) -> Outcome:
-        """What the interval says; no improvement where it holds 0."""
+        """What the interval says; not shown where it holds 0."""
         if self.low is not None and self.low > 0:
             return Outcome.IMPROVED
         if self.high is not None and self.high < 0:
             return Outcome.WORSE
-        return Outcome.NO_IMPROVEMENT
+        return Outcome.NOT_SHOWN
 
     @property
     def interval(self) -> str:
@@ -277,7 +294,7 @@ class Gain(Shown):
     @property
     def meaning(self) -> str:
         """What the interval says of luck, in words."""
-        if self.verdict is not Outcome.NO_IMPROVEMENT:
+        if self.verdict is not Outcome.NOT_SHOWN:
             side = "above" if self.verdict is Outcome.IMPROVED else "below"
             return f"more than luck: the whole interval is {side} 0"
         if self.cases < least_cases(self.level):
@@ -297,14 +314,6 @@ class Gain(Shown):
     def details(self) -> str:
         """Cases, interval and what that means, in words; empty without cases."""
         return f"{self.counts}; {self.interval}; {self.meaning}" if self.cases else ""
-
-    @property
-    def doubt(self) -> str:
-        """What stands beside "improved" where held-out cases do not confirm it."""
-        if not self.cases or self.verdict is Outcome.IMPROVED:
-            return ""
-        is_worse = self.verdict is Outcome.WORSE
-        return ", but worse on held-out cases" if is_worse else ", but it may be luck"
 
     def to_json(self) -> dict[str, Json]:
         """Return the gain as plain data, with numbers of cases instead of ids."""
@@ -339,6 +348,7 @@ def gain(
     after: Mapping[str, Sequence[Score]],
     *,
     level: float = 0.95,
+    spent: float | None = None,
 ) -> Gain:
     """Compare the scores of the same cases before and after.
 
@@ -348,6 +358,9 @@ def gain(
             equally many before and after.
         after: the same for the other side. A case that only one side has is unscored.
         level: the confidence of the interval, above 0 and below 1.
+        spent: where this is one look of several, the share of the error of each side that it
+            spends, see :func:`spent_error`; the intervals of all looks then hold the gain with
+            ``level`` together (Jennison and Turnbull 1989). By default all of it.
 
     Raises:
         ConfigError: the level is no such number, or two scores differ by more than a number holds.
@@ -361,7 +374,8 @@ def gain(
     gains = dict(zip(scored, differences(first, second), strict=True))
     # A score is between 0 and 1, or where the scores themselves go beyond that.
     reach = max([1.0, *first, *second]) - min([0.0, *first, *second])
-    low, high = interval(tuple(gains.values()), level, reach=reach) if gains else (None, None)
+    sure = level if spent is None else 1 - 2 * spent
+    low, high = interval(tuple(gains.values()), sure, reach=reach) if gains else (None, None)
     return Gain(
         mean_before=mean(first),
         mean_after=mean(second),

@@ -160,7 +160,7 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
 
 def _number(record: RunRecord, candidate: int | None) -> int:
     if candidate is None:
-        chosen = choose(record, None)
+        chosen = choose(record, None, keep_anyway=True)
         if chosen.candidate is None:
             raise ConfigError(
                 f"run {record.id}: {chosen.why_not}; name a candidate with `--candidate`, 0 is "

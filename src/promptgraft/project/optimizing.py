@@ -42,6 +42,7 @@ class OptimizeOptions(TypedDict, total=False):
         workers: rollouts side by side, 4 by default; the result does not depend on it.
         overrides_store: what is in force now, and where the winner goes; by default none.
         overrides_tag: the tag for both; ``latest`` by default.
+        keep_anyway: store a winner that is better on the validation set only, too.
         journal: keeps every answer, so that the run can be resumed; by default none.
     """
 
@@ -53,6 +54,7 @@ class OptimizeOptions(TypedDict, total=False):
     workers: int
     overrides_store: PromptOverridesStore
     overrides_tag: str
+    keep_anyway: bool
     journal: Journal
 
 
@@ -129,6 +131,7 @@ def _prepared(
         target_section_paths=options.get("target_section_paths", ()),
         limits=options.get("limits", Limits()),
         seed=options.get("seed", 0),
+        keep_anyway=options.get("keep_anyway", False),
     )
     reflection = options.get("reflection_model")
     workers = options.get("workers", DEFAULT_WORKERS)

@@ -34,8 +34,6 @@ from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
 
-_NO_TEST = "there is no test set, so a run cannot say what its gain on unseen cases is"
-
 
 class Project:
     """A project file with what it names. Made by :func:`load_project` and :func:`open_project`.
@@ -339,8 +337,6 @@ def check_project(path: Path) -> Checked:
     except DataFormatError as error:
         faults.extend(error.faults)
     around = project.surroundings
-    if project.splits.test is None:
-        warnings.append(around.file.line(("splits",), _NO_TEST))
     plans = {}
     for name in () if faults else project.names:
         try:

@@ -65,7 +65,7 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]
     return {
         "pareto_set_size": len(made["validation"]),
         "training_examples": (*made["validation"], *made["train"]),
-        "data": Data(held_out=made.get("test", ())),
+        "data": Data(held_out=made.get("test")),
         "feedback_fn": feedback_from(metrics, aggregation=judging.aggregation),
     }
 

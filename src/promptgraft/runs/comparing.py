@@ -12,6 +12,7 @@ from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, shown, unstructure
 from promptgraft.text import difference, score
@@ -33,7 +34,7 @@ class RunFigures:
         baseline: mean of the baseline on the validation set.
         best: mean of the best candidate there.
         held_out: what was gained on the held-out examples; None when that was not measured.
-        improved: whether the best beats the baseline; None before the end.
+        verdict: what may be said of the best candidate; None before the end.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
         path: the line from the baseline to the best candidate.
     """
@@ -47,7 +48,7 @@ class RunFigures:
     best: float | None
     best_estimated: bool
     held_out: Gain | None
-    improved: bool | None
+    verdict: RunVerdict | None
     stop_reason: str
     stop_detail: str
     steps: int
@@ -78,7 +79,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         best=record.means[1],
         best_estimated=record.estimated[1],
         held_out=held_out_gain(record),
-        improved=None if ended is None else ended.improved,
+        verdict=None if ended is None else ended.verdict,
         stop_reason="" if ended is None else ended.stop_reason,
         stop_detail="" if ended is None else ended.stop_detail,
         steps=record.steps,
@@ -174,8 +175,8 @@ def figure_rows(
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", one.short, other.short, ""))
         rows.append(("held out, cases", one.counts, other.counts, ""))
-    answers = {None: "not yet", True: "yes", False: "no"}
-    rows.append(("improved", answers[first.improved], answers[second.improved], ""))
+    verdicts = (str(one.verdict or "not yet") for one in (first, second))
+    rows.append(("verdict", *verdicts, ""))
     for name in ("rollouts", "steps", "candidates", "rejected"):
         before, after = getattr(first, name), getattr(second, name)
         rows.append((name, str(before), str(after), f"{after - before:+d}"))

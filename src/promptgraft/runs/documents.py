@@ -71,7 +71,6 @@ def result_document(
         "merges": ended.merges,
         "shortened": ended.shortened,
         "gains": dict(ended.gains),
-        "confirmation": unstructure(ended.confirmation),
         "held_out": unstructure(held_out),
         "cost": money(ended.cost),
         "ledger": ledger_rows(ended.ledger),
@@ -142,6 +141,7 @@ def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
     return {
         "run_id": ended.run_id,
         "improved": ended.improved,
+        "verdict": str(ended.verdict),
         "stop": {"reason": ended.stop_reason, "detail": ended.stop_detail},
         "rollouts": {"used": ended.rollouts, "budget": budget, "unscored": ended.unscored},
         "reflections": ended.reflections,
@@ -279,7 +279,7 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
 
 def _settings(settings: Settings) -> dict[str, Json]:
     return {
-        name: len(value) if name in _EXAMPLES else _safe(value)
+        name: len(value) if name in _EXAMPLES and value is not None else _safe(value)
         for name, value in attrs.asdict(settings, recurse=False).items()
     }
 

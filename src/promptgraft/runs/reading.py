@@ -94,7 +94,7 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
                 state=_end_of(event),
                 steps=event.steps,
                 held_out=event.held_out.gain if event.held_out else None,
-                improved=event.improved,
+                verdict=event.verdict,
                 stop_reason=event.stop_reason,
             )
         case RunProgress():

@@ -14,6 +14,7 @@ from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, dollars, moment
 
@@ -51,7 +52,7 @@ class RunSummary:
         best_mean: mean of the best candidate on the validation set.
         estimated: whether these two are estimates, because some examples have no score.
         held_out: what was gained on the held-out examples; None when that was not measured.
-        improved: whether the best beats the baseline; None before the end.
+        verdict: what may be said of the best candidate; None before the end.
         stop_reason: why the run ended; empty before the end.
         cost: US dollars; None when a price is not known.
         fault: what is damaged; empty when nothing is.
@@ -69,7 +70,7 @@ class RunSummary:
     best_mean: float | None = None
     estimated: tuple[bool, bool] = (False, False)
     held_out: Gain | None = None
-    improved: bool | None = None
+    verdict: RunVerdict | None = None
     stop_reason: str = ""
     cost: Decimal | None = None
     fault: str = ""

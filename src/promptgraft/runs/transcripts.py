@@ -26,8 +26,8 @@ class Transcript:
 
     Attributes:
         position: where in the run: ``step/12/child/3``.
-        phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``final``, ``confirm``
-            or ``held-out``.
+        phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``final`` or
+            ``held-out``.
         step: the step; 0 outside of the steps.
         candidate: position of the candidate; None for a child that did not join the pool, or
             not as it was tried, for a merge that did not, and for the parent in a step without
@@ -127,8 +127,6 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
         case Phase.SHORTEN:
             # A text without a line joins nothing, and the best one in a race is not named.
             return None if place.leg in ("line", "race/best") else place.candidate
-        case Phase.CONFIRM:
-            return place.candidate if place.leg == "winner" else 0
     step = steps.get(place.step, StepCandidates())
     match place.phase:
         case Phase.PARENT:

@@ -20,7 +20,7 @@ from promptgraft.search.scores import (
     mean_score,
     paired_means,
 )
-from promptgraft.strict.checks import COUNT, integer, number
+from promptgraft.strict.checks import integer, number
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample
 
@@ -41,16 +41,6 @@ class AcceptancePolicy(Protocol):
         """How often both may be tried again while a comparison is undecided."""
         ...
 
-    @property
-    def confirmations(self) -> int:
-        """Fresh answers to each example that a winner is confirmed with; 0 for none."""
-        ...
-
-    @property
-    def level(self) -> float:
-        """How often chance alone may confirm a winner, 0 to 1."""
-        ...
-
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         """Decide on the answers that both have a score for; there is at least one pair.
 
@@ -66,8 +56,6 @@ class Strict:
     """A child is better when its mean on the minibatch is higher; as published."""
 
     max_repeats = 0
-    confirmations = 0
-    level = 1.0
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         return Decision.ACCEPT if _gain(before, after) > 0 else Decision.REFUSE
@@ -84,8 +72,6 @@ class MinGain:
     gain: float = attrs.field(validator=number(above=0))
 
     max_repeats = 0
-    confirmations = 0
-    level = 1.0
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         return Decision.ACCEPT if _gain(before, after) >= self.gain else Decision.REFUSE
@@ -95,20 +81,15 @@ class MinGain:
 class Paired:
     """A child is better when a paired test over answers says so; for scores with noise.
 
-    Parent and child are tried again on the same examples while the test cannot tell, and the
-    winner of the run is confirmed against the baseline on fresh answers: the best of many
-    candidates looks better than it is.
+    Parent and child are tried again on the same examples while the test cannot tell.
 
     Attributes:
         level: the test's, above 0 and below 1.
         max_repeats: how often both are tried again, at least 0.
-        confirmations: fresh answers of baseline and winner to each validation example, at
-            least 1.
     """
 
     level: float = attrs.field(default=0.05, validator=number(above=0, below=1))
     max_repeats: int = attrs.field(default=3, validator=integer(0))
-    confirmations: int = attrs.field(default=1, validator=COUNT)
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         if _gain(before, after) <= 0:

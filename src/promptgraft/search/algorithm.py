@@ -55,7 +55,7 @@ class Search(Protocol):
 
     @property
     def best(self) -> int:
-        """Position of the candidate that wins, if it is confirmed."""
+        """Position of the candidate that wins."""
         ...
 
     @property

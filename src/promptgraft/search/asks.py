@@ -113,10 +113,16 @@ class Together(Ask[list[T]]):
 
     Rollouts share one batch, questions another one. A part that is a generator runs as a branch.
     Either all or none of the parts are rollouts, and the same holds for questions.
+
+    Attributes:
+        parts: what is asked.
+        in_turns: whether rollouts are begun in turns, the first example of each part before the
+            second one of any, so that what changes with time changes for all parts alike.
     """
 
-    def __init__(self, *parts: Ask[T] | Asking[T]) -> None:
+    def __init__(self, *parts: Ask[T] | Asking[T], in_turns: bool = False) -> None:
         self.parts = parts
+        self.in_turns = in_turns
 
 
 class Branch(Protocol[T_co]):

@@ -134,11 +134,19 @@ class RolloutBatch(Batch):
         asked: what is asked for.
         sources: make the rollouts that are missing.
         books: take account of them.
+        in_turns: whether the asks take turns, example by example.
     """
 
     stops_at_failure = True
 
-    def __init__(self, asked: Sequence[Rollouts], sources: Sources, books: Books) -> None:
+    def __init__(
+        self,
+        asked: Sequence[Rollouts],
+        sources: Sources,
+        books: Books,
+        *,
+        in_turns: bool = False,
+    ) -> None:
         self._sources = sources
         self._books = books
         self._asked = [self._recall(ask) for ask in asked]
@@ -149,6 +157,8 @@ class RolloutBatch(Batch):
             for place, record in enumerate(one.records)
             if record is None
         ]
+        if in_turns:
+            self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
         for one in dict.fromkeys(one for one, _ in self._missing):
             if sources.working is not None:
@@ -234,9 +244,12 @@ class RolloutBatch(Batch):
             self._sources.working(one.ask.position, one.done, len(one.records))
         return entry
 
-    def answers(self) -> list[Records]:
-        """Return the records of each ask; to be called when nothing is missing any more."""
-        return [tuple([found for found in one.records if found is not None]) for one in self._asked]
+    def answers(self) -> list[tuple[Sequence[str], Records]]:
+        """Return keys and records of each ask; to be called when nothing is missing any more."""
+        return [
+            (one.keys, tuple([found for found in one.records if found is not None]))
+            for one in self._asked
+        ]
 
 
 @attrs.define(eq=False, kw_only=True)

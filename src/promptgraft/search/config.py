@@ -90,6 +90,10 @@ _FUNCTION = check("a function", _function)
 _POLICY = check("a policy such as Strict(), MinGain(0.05) or Paired()", _policy)
 
 
+# Held out by default: a share of the examples and of the budget, if enough to show anything.
+_SHARE, _LEAST, _PER_BUDGET = 0.3, 8, 0.1
+
+
 @attrs.frozen(kw_only=True)
 class RunConfig(Settings, ABC):
     """The settings of every algorithm; an algorithm is a subclass with settings of its own.
@@ -124,9 +128,10 @@ class RunConfig(Settings, ABC):
         limits: what ends the run before its budget is used up.
         objectives: what makes one candidate better than another.
         acceptance: when a child is better than its parent: ``Strict()``, ``MinGain(gain)``, or
-            ``Paired()`` for scores with noise, which also confirms the winner.
+            ``Paired()`` for scores with noise.
         guards: what a candidate is refused for, whatever its score.
-        persist: keep the winner when it is better than the baseline.
+        persist: keep the winner in the store when held-out examples show that it is better.
+        keep_anyway: keep a winner that is better on the validation set only, too.
         persist_scope: where it is kept.
 
     Raises:
@@ -165,6 +170,7 @@ class RunConfig(Settings, ABC):
     acceptance: AcceptancePolicy = attrs.field(factory=Strict, validator=_POLICY)
     guards: Guards = attrs.field(factory=Guards, validator=instance(Guards))
     persist: bool = attrs.field(default=True, validator=FLAG)
+    keep_anyway: bool = attrs.field(default=False, validator=FLAG)
     persist_scope: PersistenceScope = attrs.field(
         default=PersistenceScope.GLOBAL, validator=instance(PersistenceScope)
     )
@@ -200,10 +206,11 @@ class RunConfig(Settings, ABC):
         Raises:
             ConfigError: an example cannot be copied.
         """
+        kept = self.data.held_out
         return attrs.evolve(
             self,
             training_examples=[example.copy() for example in self.training_examples],
-            data=attrs.evolve(self.data, held_out=[one.copy() for one in self.data.held_out]),
+            data=attrs.evolve(self.data, held_out=kept and [one.copy() for one in kept]),
         )
 
     def budget_of(self, proposals: int) -> int:
@@ -309,25 +316,40 @@ class RunConfig(Settings, ABC):
     @property
     def split(self) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
         """Validation set and training set."""
-        return split_examples(
-            self.training_examples,
-            self.pareto_set_size,
-            shuffle_seed=self.seed if self.data.shuffle else None,
-        )
+        end, first = len(self.training_examples) - self._taken_out, self.pareto_set_size
+        return self._ordered[:first], self._ordered[first:end]
 
     @property
-    def confirmation_size(self) -> int:
-        """Rollouts that are kept for confirming the winner."""
-        return 2 * self.pareto_set_size * self.acceptance.confirmations
+    def held_out(self) -> tuple[GepaExample, ...]:
+        """The held-out examples: those of ``data``, or else the last of the training examples."""
+        taken = self._ordered[len(self.training_examples) - self._taken_out :]
+        return taken if self.data.held_out is None else tuple(self.data.held_out)
+
+    @property
+    def _ordered(self) -> tuple[GepaExample, ...]:
+        ordered = list(self.training_examples)
+        if self.data.shuffle:
+            random.Random(f"{self.seed}/split").shuffle(ordered)
+        return tuple(ordered)
+
+    @property
+    def _taken_out(self) -> int:
+        """How many of the training examples are held out."""
+        count = len(self.training_examples) if self.data.held_out is None else 0
+        size = min(int(_SHARE * count), (count - self.pareto_set_size) // 2)
+        if size >= _LEAST and isinstance(given := self.rollout_budget, int):
+            without = attrs.evolve(self, data=attrs.evolve(self.data, held_out=()))
+            size = min(size, int(_PER_BUDGET * given), (given - without.least_budget) // 2)
+        return size if size >= _LEAST else 0
 
     @property
     def following_size(self) -> int:
-        """Rollouts that are kept for confirming and for held-out examples."""
-        return self.confirmation_size + 2 * len(self.data.held_out)
+        """Rollouts that are kept for held-out examples."""
+        return 2 * len(self.held_out)
 
     @property
     def reserved_size(self) -> int:
-        """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
+        """Rollouts that are kept for finals and for held-out examples."""
         return self.finals_size + self.following_size
 
     @property
@@ -354,7 +376,7 @@ class RunConfig(Settings, ABC):
         seen: set[str] = set()
         given = {"training_examples": self.training_examples, "data.held_out": self.data.held_out}
         for name, examples in given.items():
-            for example in examples:
+            for example in examples or ():
                 if example.id in seen:
                     raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
                 seen.add(example.id)
@@ -368,8 +390,7 @@ class RunConfig(Settings, ABC):
         if self.budget < self.least_budget:
             kept = {
                 "the rest of the validation set": self.finals_size,
-                "confirming the winner": self.confirmation_size,
-                "the held-out examples": self.following_size - self.confirmation_size,
+                "the held-out examples": self.following_size,
             }
             last = "".join(f", {what} {size}" for what, size in kept.items() if size)
             raise ConfigError(
@@ -377,13 +398,3 @@ class RunConfig(Settings, ABC):
                 f"{self.baseline_size} rollouts, one step up to {self.step_size}{last}), found "
                 f"{self.budget}; raise it or lower pareto_set_size{self.smaller_steps}"
             )
-
-
-def split_examples(
-    examples: Sequence[GepaExample], pareto_size: int, *, shuffle_seed: int | None
-) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
-    """Return validation set (the first ``pareto_size``) and training set (the others)."""
-    ordered = list(examples)
-    if shuffle_seed is not None:
-        random.Random(f"{shuffle_seed}/split").shuffle(ordered)
-    return tuple(ordered[:pareto_size]), tuple(ordered[pareto_size:])

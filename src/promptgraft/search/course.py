@@ -1,22 +1,21 @@
-"""The course of a run: search, confirmation of the winner, held-out examples."""
+"""The course of a run: search, then held-out examples."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
-from promptgraft.evals.statistics import paired_test
-from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
-from promptgraft.search.asks import Asking, GiveUp, Rollouts, Together
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.asks import Asking, GiveUp
+from promptgraft.search.contest import measure
+from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.population import Pool
 from promptgraft.search.result import RunResult
-from promptgraft.search.scores import Score, Scorer, mean_score
+from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.targets.types import GepaExample, RolloutRecord
+from promptgraft.targets.types import GepaExample
 
 _ENDS = set(StopReason) - {
     StopReason.PAUSED,
@@ -28,7 +27,7 @@ _ENDS = set(StopReason) - {
     StopReason.COST,
     StopReason.TOKENS,
 }
-"""Reasons that leave the means to confirm a winner, and to evaluate it on held-out examples."""
+"""Reasons that leave the means to evaluate a winner on held-out examples."""
 
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
@@ -37,20 +36,18 @@ Ending = tuple[StopReason, str]
 
 
 class Course:
-    """Runs a search, confirms its winner and measures it.
+    """Runs a search, and measures its winner.
 
     Args:
         search: the search.
         answers: the journal as the run sees it.
-        validation: the validation set.
         held_out: examples that no part of the search sees.
-        acceptance: says whether a winner is confirmed, and how.
         scorer: gives rollouts their scores.
         budget: what is left of the rollouts.
+        seed: draws the order of the held-out examples.
 
     Attributes:
-        confirmation: how the winner did on fresh answers; None where that was not asked for.
-        held_out: how it did on held-out examples; None without any.
+        held_out: how the winner did on held-out examples; None without any.
     """
 
     def __init__(
@@ -58,28 +55,22 @@ class Course:
         search: Search,
         *,
         answers: Answers,
-        validation: Sequence[GepaExample],
         held_out: Sequence[GepaExample],
-        acceptance: AcceptancePolicy,
         scorer: Scorer,
         budget: RolloutBudget,
+        seed: int,
     ) -> None:
         self._search = search
         self._budget = budget
         self._answers = answers
-        self._validation = validation
         self._held_out = held_out
-        self._acceptance = acceptance
         self._scorer = scorer
-        self.confirmation: Confirmation | None = None
+        self._seed = seed
         self.held_out = self._not_measured("the run was stopped before that")
 
     @property
     def winner(self) -> int:
         """Position of the candidate that the run ends with; 0 is the baseline."""
-        confirmed = self.confirmation is not None and self.confirmation.confirmed
-        if self._acceptance.confirmations and not confirmed:
-            return 0
         best, population = self._search.best, self._search.population
         return best if population.is_above_baseline(best) else 0
 
@@ -94,20 +85,9 @@ class Course:
         ended = yield from self._until_end(self._search.run(), done)
         if ended[0] in _ENDS:
             ended = yield from self._until_end(self._search.finish(), ended)
-        if ended[0] in _ENDS and self._search.population.pool.best:
-            ended = yield from self._until_end(self._confirm(), ended)
         if ended[0] in _ENDS:
             ended = yield from self._until_end(self._measure(), ended)
         return ended
-
-    def _confirm(self) -> Asking[None]:
-        if self._acceptance.confirmations:
-            self.confirmation = yield from confirm(
-                self._search.population.pool,
-                self._validation,
-                policy=self._acceptance,
-                scorer=self._scorer,
-            )
 
     def _measure(self) -> Asking[None]:
         if not self._held_out:
@@ -116,7 +96,12 @@ class Course:
             self.held_out = self._not_measured("nothing beat the baseline")
             return
         self.held_out = yield from measure(
-            self._search.population.pool, self.winner, self._held_out, scorer=self._scorer
+            self._search.population.pool,
+            self.winner,
+            self._held_out,
+            scorer=self._scorer,
+            budget=self._budget,
+            seed=self._seed,
         )
 
     def _not_measured(self, why: str) -> HeldOut | None:
@@ -147,65 +132,6 @@ class Course:
         return ended
 
 
-def confirm(
-    pool: Pool, examples: Sequence[GepaExample], *, policy: AcceptancePolicy, scorer: Scorer
-) -> Asking[Confirmation]:
-    """Ask for fresh answers of baseline and winner, and test one against the other."""
-    best, rounds = pool.best, range(policy.confirmations)
-    made = yield from Together(
-        *(
-            Rollouts(
-                position=f"confirm/{best}/{name}/{number}",
-                candidate=pool.candidates[position],
-                examples=examples,
-            )
-            for name, position in (("baseline", 0), ("winner", best))
-            for number in rounds
-        )
-    )
-    before, after = (_means(made[side:][: len(rounds)], scorer) for side in (0, len(rounds)))
-    found = paired_test(before, after)
-    return Confirmation(
-        candidate=best,
-        baseline_mean=mean_score(before),
-        winner_mean=mean_score(after),
-        p_value=found.p_value,
-        confirmed=found.mean_gain > 0 and found.p_value <= policy.level,
-    )
-
-
-def _means(rounds: Sequence[Sequence[RolloutRecord]], scorer: Scorer) -> list[Score]:
-    """Return the mean score of each example over the rounds."""
-    answers = zip(*rounds, strict=True)
-    return [mean_score([scorer.score(one) for one in again]) for again in answers]
-
-
-def measure(
-    pool: Pool, winner: int, examples: Sequence[GepaExample], *, scorer: Scorer
-) -> Asking[HeldOut]:
-    """Evaluate baseline and winner once on each held-out example.
-
-    Examples that a resumed run does not have any more are not counted, others are evaluated then.
-    """
-    made = yield from Together(
-        *(
-            Rollouts(
-                position=f"held-out/{position}",
-                candidate=pool.candidates[position],
-                examples=examples,
-                by_example=True,
-            )
-            for position in (0, winner)
-        )
-    )
-    before, after = (tuple(scorer.score(record) for record in records) for records in made)
-    return HeldOut(
-        ids=tuple(example.id for example in examples),
-        baseline_scores=before,
-        winner_scores=after,
-    )
-
-
 _MERGE = "merge"
 _SHORTENING = "shortening"
 
@@ -224,7 +150,6 @@ def build_result(
     """Return the result of a run that has ended; nothing is persisted yet."""
     pool = search.population.pool
     candidates = tuple(pool.candidates)
-    confirmation = course.confirmation
     best = course.winner
     of_examples = sum(modules[0].is_example for modules in search.accepted)
     return RunResult(
@@ -234,13 +159,11 @@ def build_result(
         best_index=best,
         best_pareto_mean=pool.estimate(best),
         baseline_pareto_mean=pool.means[0],
-        improved=best != 0,
         persisted=False,
         candidates=candidates,
         scores_matrix=tuple(pool.scores),
         objectives=tuple(pool.objectives),
         frontier=tuple(pool.frontier()),
-        confirmation=confirmation,
         held_out=course.held_out,
         pareto_ids=tuple(example.id for example in pareto),
         means=tuple(pool.estimate(position) for position in range(len(pool))),

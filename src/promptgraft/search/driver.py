@@ -149,7 +149,7 @@ class Driver:
             case Question():
                 return (yield from self._ask(line, [ask]))[0]
             case Together():
-                return (yield from self._together(line, ask.parts))
+                return (yield from self._together(line, ask))
             case Start():
                 return self._start(line, ask)
             case Release():
@@ -168,10 +168,11 @@ class Driver:
                 return self._look(ask.standing)
         raise TypeError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
-    def _together(self, line: Line[Any], parts: Sequence[Ask[Any] | Asking[Any]]) -> Waits[object]:
+    def _together(self, line: Line[Any], ask: Together[Any]) -> Waits[object]:
+        parts = ask.parts
         rollouts = [part for part in parts if isinstance(part, Rollouts)]
         if len(rollouts) == len(parts):
-            return (yield from self._roll_out(line, rollouts))
+            return (yield from self._roll_out(line, rollouts, in_turns=ask.in_turns))
         questions = [part for part in parts if isinstance(part, Question)]
         if len(questions) == len(parts):
             return (yield from self._ask(line, questions))
@@ -277,7 +278,9 @@ class Driver:
 
     # Rollouts.
 
-    def _roll_out(self, line: Line[Any], asked: Sequence[Rollouts]) -> Waits[list[Records]]:
+    def _roll_out(
+        self, line: Line[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
+    ) -> Waits[list[Records]]:
         books = line.books
         books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
@@ -286,13 +289,14 @@ class Driver:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
-        batch = RolloutBatch(asked, self._sources, books)
+        batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
         yield from self._calls.make(line, batch)
-        answers = batch.answers()
-        for ask, records in zip(asked, answers, strict=True):
-            for place, record in enumerate(records):
-                self._tell(line, Made(f"{ask.position}/{place}", record))
+        made = batch.answers()
+        for keys, records in made:
+            for key, record in zip(keys, records, strict=True):
+                self._tell(line, Made(key, record))
             line.batches.append(tuple([record.feedback is None for record in records]))
+        answers = [records for _, records in made]
         faults = [record.fault for of in answers for record in of if record.feedback is None]
         if faults:
             yield from self._judge(line, faults[-1])

@@ -67,11 +67,10 @@ def assemble(
     course = Course(
         search,
         answers=answers,
-        validation=validation,
-        held_out=config.data.held_out,
-        acceptance=config.acceptance,
+        held_out=config.held_out,
         scorer=scorer,
         budget=kit.budget,
+        seed=config.seed,
     )
     return search, course, driver
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 import msgspec
 
 from promptgraft.parts.descriptors import SectionPath
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -285,7 +285,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         run_id: identity of the run.
         stop_reason: why it ended.
         stop_detail: the same in words.
-        improved: whether the best candidate beats the baseline.
+        verdict: what may be said of the best candidate.
         best: position of the candidate that the run ends with.
         baseline_mean: mean of the baseline on the validation set.
         best_mean: mean of the best candidate.
@@ -295,7 +295,6 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         frontier: positions of the candidates that lead somewhere and are not dominated.
         shortened: share of its tokens that the winner was found to do without, about.
         gains: what each kind of change along the winner's line did to the mean.
-        confirmation: what baseline and best candidate did on fresh answers; None without.
         held_out: what both did on the held-out examples; None without.
         tag: the tag that the overrides of the run are kept under.
         accepted: accepted mutations.
@@ -313,7 +312,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     run_id: str
     stop_reason: str
     stop_detail: str
-    improved: bool
+    verdict: RunVerdict
     best: int
     baseline_mean: Score
     best_mean: Score
@@ -323,7 +322,6 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     frontier: tuple[int, ...]
     shortened: float
     gains: Mapping[str, float]
-    confirmation: Confirmation | None
     held_out: HeldOut | None
     tag: str
     accepted: int
@@ -338,12 +336,9 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     cost: Decimal | None
 
     @property
-    def verdict(self) -> str:
-        """What came of the run in a few words; luck is not ruled out by the search itself."""
-        if not self.improved:
-            return "not improved"
-        gain = self.held_out.gain if self.held_out else None
-        return f"improved{gain.doubt if gain else ''}"
+    def improved(self) -> bool:
+        """Whether held-out examples show that the best candidate is better than the baseline."""
+        return self.verdict is RunVerdict.IMPROVED
 
 
 RunEvent = (

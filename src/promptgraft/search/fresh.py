@@ -1,31 +1,35 @@
-"""What baseline and winner did on answers that the search did not choose by."""
+"""What a run may say of its winner: baseline and winner on examples that no choice depended on."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.statistics import Gain, gain
+from promptgraft.evals.statistics import Gain, Outcome, gain
 from promptgraft.search.scores import Score, paired_means
 
+LEVEL = 0.95
+"""The confidence of a verdict: at most half of the rest is called improved without a gain."""
 
-@attrs.frozen(kw_only=True)
-class Confirmation:
-    """What baseline and winner did on fresh answers to the validation set.
+ERROR = (1 - LEVEL) / 2
+"""The error of each side of its interval."""
 
-    Attributes:
-        candidate: the winner's position.
-        baseline_mean: the baseline's mean; None when nothing was scored.
-        winner_mean: the winner's.
-        p_value: how often chance alone would do as well or better, 0 to 1.
-        confirmed: whether that is at most the policy's level.
-    """
 
-    candidate: int
-    baseline_mean: float | None
-    winner_mean: float | None
-    p_value: float
-    confirmed: bool
+class RunVerdict(StrEnum):
+    """What a run may say of its winner."""
+
+    IMPROVED = "improved"
+    """It is better on held-out examples, and that is more than luck."""
+    NOT_SHOWN = "better on validation only"
+    """It is better on the validation set; on held-out examples that may be luck."""
+    WORSE = "worse on held-out examples"
+    """It is better on the validation set and worse on held-out examples."""
+    NOT_CHECKED = "better on validation, not checked"
+    """It is better on the validation set; nothing was measured on held-out examples."""
+    NOT_IMPROVED = "not improved"
+    """Nothing beat the baseline."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,10 +37,13 @@ class HeldOut:
     """Baseline and winner on the held-out examples.
 
     Attributes:
-        ids: the examples.
-        baseline_scores: the baseline's scores, by example; None for unscored. Empty when
+        ids: the examples that were evaluated; all of them when nothing was.
+        baseline_scores: the baseline's mean score of each example, None for unscored. Empty when
             nothing was measured.
         winner_scores: the winner's.
+        spent: share of the error of the interval that the last look at the scores spends.
+        rollouts: how many it took.
+        is_fixed: whether examples were answered again, and always as at first.
         why_not: why nothing was measured; empty when it was.
 
     Raises:
@@ -46,6 +53,9 @@ class HeldOut:
     ids: tuple[str, ...]
     baseline_scores: tuple[Score, ...] = ()
     winner_scores: tuple[Score, ...] = ()
+    spent: float = ERROR
+    rollouts: int = 0
+    is_fixed: bool = False
     why_not: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -65,11 +75,25 @@ class HeldOut:
 
     @property
     def gain(self) -> Gain | None:
-        """What the winner gained, with its 95 % interval; None when nothing was measured."""
+        """What the winner gained, with its interval; None when nothing was measured."""
         if self.why_not:
             return None
         before, after = (
             {id_: (score,) for id_, score in zip(self.ids, scores, strict=True)}
             for scores in (self.baseline_scores, self.winner_scores)
         )
-        return gain(before, after)
+        return gain(before, after, level=LEVEL, spent=self.spent)
+
+
+def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
+    """Return what may be said of candidate ``best``; 0 is the baseline."""
+    if not best:
+        return RunVerdict.NOT_IMPROVED
+    found = held_out.gain if held_out else None
+    if found is None or not found.cases:
+        return RunVerdict.NOT_CHECKED
+    return {
+        Outcome.IMPROVED: RunVerdict.IMPROVED,
+        Outcome.NOT_SHOWN: RunVerdict.NOT_SHOWN,
+        Outcome.WORSE: RunVerdict.WORSE,
+    }[found.verdict]

@@ -43,7 +43,7 @@ from promptgraft.search.plan import RunPlan
 from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
-from promptgraft.search.stopping import StopReason
+from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
@@ -126,7 +126,7 @@ class _Run:
         self._emit = teller(session, context.event_bus)
         self._digests = {
             example.id: example_digest(example)
-            for example in (*config.training_examples, *config.data.held_out)
+            for example in (*config.training_examples, *config.held_out)
         }
         self._deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
         self._budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
@@ -137,7 +137,7 @@ class _Run:
         # Whatever can be found wrong without the journal is found before it is touched.
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
-        target.check((*config.training_examples, *config.data.held_out))
+        target.check((*config.training_examples, *config.held_out))
         self._check_prices()
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
@@ -307,7 +307,15 @@ class _Run:
             ) from None
 
     def _keep(self, result: RunResult) -> RunResult:
-        if not result.improved or not self._config.persist:
+        config = self._config
+        if not config.persist or not result.found_better:
+            return result
+        if not (result.improved or config.keep_anyway):
+            if self._context.overrides_store and not is_early(result.stop_reason):
+                _logger.warning(
+                    "the winner is not stored: it is %s; `keep_anyway=True` stores it all the same",
+                    result.verdict,
+                )
             return result
         if self._config.persist_scope is PersistenceScope.SESSION:
             if self._session is not None:

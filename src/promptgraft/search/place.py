@@ -38,17 +38,14 @@ class Phase(StrEnum):
     """Lines of the best candidate are left out, and a shorter one is evaluated."""
     FINAL = "final"
     """A finalist is evaluated on the rest of the validation set."""
-    CONFIRM = "confirm"
-    """The baseline and the best candidate are evaluated once more."""
     HELD_OUT = "held-out"
-    """A candidate is evaluated on the held-out examples."""
+    """The baseline or the winner is evaluated on held-out examples."""
 
 
 LEGS = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
     Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first", "race/rest"),
-    Phase.CONFIRM: ("baseline", "winner"),
 }
 """The parts of the phases that have several."""
 
@@ -61,11 +58,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         step: number of the step, from 1; 0 outside of the steps.
         proposal: number of the proposal in its step, from 1; 0 where the step has only one, and
             for what the step does as a whole.
-        candidate: position of the candidate in ``final``, ``confirm`` and ``held-out``; in
-            ``shorten`` of the one that races, or that a line was left out of.
+        candidate: position of the candidate in ``final`` and ``held-out``; in ``shorten`` of the
+            one that races, or that a line was left out of.
         leg: which part of the phase, one of :data:`LEGS`.
         count: of parent and child the repeat, from 1, 0 for the first time; of a reflection its
-            number, of ``confirm`` the round, from 0; of ``idle`` and ``final`` the number of
+            number; of ``held-out`` the round, from 0; of ``idle`` and ``final`` the number of
             examples; of ``shorten`` the number of the line, or what tells races apart.
     """
 
@@ -114,10 +111,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
                 return "baseline"
             case Phase.FINAL:
                 return f"final/{self.candidate}/{self.count}"
-            case Phase.CONFIRM:
-                return f"confirm/{self.candidate}/{self.leg}/{self.count}"
             case Phase.HELD_OUT:
-                return f"held-out/{self.candidate}"
+                return f"held-out/{self.candidate}" + (f"/{self.count}" if self.count else "")
         step = f"step/{self.step}/{self.proposal}" if self.proposal else f"step/{self.step}"
         match self.phase:
             case Phase.STEP:
@@ -139,12 +134,9 @@ def _parsed(text: str) -> Place | None:
                 return Place(phase=Phase.BASELINE)
             case ["final", candidate, count]:
                 return Place(phase=Phase.FINAL, candidate=int(candidate), count=int(count))
-            case ["confirm", candidate, leg, count] if leg in LEGS[Phase.CONFIRM]:
-                return Place(
-                    phase=Phase.CONFIRM, candidate=int(candidate), leg=leg, count=int(count)
-                )
-            case ["held-out", candidate]:
-                return Place(phase=Phase.HELD_OUT, candidate=int(candidate))
+            case ["held-out", candidate, *count] if len(count) < 2:
+                number = int(count[0]) if count else 0
+                return Place(phase=Phase.HELD_OUT, candidate=int(candidate), count=number)
             case ["step", step, *rest]:
                 proposal = int(rest.pop(0)) if rest and rest[0].isdigit() else 0
                 return _in_step(Place.of_step(int(step), proposal), rest)

@@ -21,12 +21,14 @@ from promptgraft.adapters.base import (
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.statistics import least_cases
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
+from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, Use
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.targets.base import Target
@@ -34,6 +36,7 @@ from promptgraft.targets.estimating import Estimate, Sizes, chars_of_schema, sen
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.spending import Role
+from promptgraft.text import counted
 
 CHARS_PER_TOKEN = 4
 """Characters of English text that make a token, about."""
@@ -291,14 +294,26 @@ def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
 
 def _warnings(config: RunConfig) -> Iterator[str]:
     sizes = {
-        "training": len(config.training_examples) - config.pareto_set_size,
+        "training": len(config.split[1]),
         "validation": config.pareto_set_size,
-        "held-out": len(config.data.held_out),
     }
     if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
         yield (
             f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "
             "may be luck"
+        )
+    count, least = len(config.held_out), least_cases(LEVEL)
+    if config.data.held_out is None and not count:
+        yield (
+            "no example is held out: the run cannot show that its winner is better than the "
+            "baseline; add examples, or name some in data.held_out"
+        )
+    elif 0 < count < least:
+        yield f"{counted(count, 'held-out example')} can show no gain: it takes {least} at least"
+    elif least <= count < _FEW:
+        yield (
+            f"{count} held-out examples can show a gain of {least / count:.2f} at the least; hold "
+            "out more for smaller ones"
         )
     yield from config.warnings
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)

@@ -160,7 +160,7 @@ class Population:
         tried = sum(score is not None for score in scores[position])
         return (
             bool(gains)
-            and not is_behind(gains, margin=margin, errors=1.0)
+            and not is_behind(gains, margin=margin, errors=0.0)
             and beats(scores[position], scores[0])
             and self.may_win(position, tried=tried)
         )

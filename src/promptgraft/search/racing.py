@@ -46,7 +46,7 @@ class _Race:
         # A child of the best one was better on a minibatch; no other candidate may win a tie.
         wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
         if self.margin is not None:
-            wins = not self._is_behind(gains)
+            wins = not is_behind(gains, margin=self.margin, errors=0.0)
         return wins and self.population.may_join_as_best(self.records)
 
     def _is_behind(self, gains: Sequence[float]) -> bool:

@@ -17,7 +17,7 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.search.events import MutationRejected, RunEnded
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
@@ -55,18 +55,15 @@ class RunResult(Shown):
         run_id: identity of the run.
         name: what was improved: ``namespace/key`` of a prompt.
         tag: the tag of the overrides.
-        best_index: position of the best candidate; 0 is the baseline.
+        best_index: position of the best candidate on the validation set; 0 is the baseline,
+            which wins a tie.
         best_pareto_mean: its mean on the validation set; None when nothing was scored.
         baseline_pareto_mean: the mean of the baseline on the validation set.
-        improved: whether the best candidate beats the baseline on the examples that both
-            were scored on. A tie goes to the baseline.
         persisted: whether the winner was written to the override store.
         candidates: every member of the pool, the baseline first.
         objectives: for each candidate its mean in each objective, the more the better.
         frontier: positions of the candidates that parents come from: they lead in a cell, and
             ``frontier_pruning`` has not dropped them.
-        confirmation: what baseline and best candidate did on fresh answers, where the policy
-            asks for that; without it ``improved`` is false then. None when nothing was confirmed.
         held_out: what both did on the held-out examples; None when there are none.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
@@ -96,13 +93,11 @@ class RunResult(Shown):
     best_index: int
     best_pareto_mean: float | None
     baseline_pareto_mean: float | None
-    improved: bool
     persisted: bool
     candidates: tuple[Candidate, ...]
     scores_matrix: tuple[Sequence[Score], ...]
     objectives: tuple[Mapping[str, float], ...]
     frontier: tuple[int, ...]
-    confirmation: Confirmation | None
     held_out: HeldOut | None
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
@@ -120,6 +115,21 @@ class RunResult(Shown):
     steps: int
     stop_reason: StopReason
     stop_detail: str
+
+    @property
+    def verdict(self) -> RunVerdict:
+        """What may be said of the best candidate."""
+        return verdict_of(self.best_index, self.held_out)
+
+    @property
+    def found_better(self) -> bool:
+        """Whether a candidate is better than the baseline on the validation set."""
+        return self.best_index != 0
+
+    @property
+    def improved(self) -> bool:
+        """Whether held-out examples show that the best candidate is better than the baseline."""
+        return self.verdict is RunVerdict.IMPROVED
 
     @property
     def best(self) -> Candidate:
@@ -229,7 +239,7 @@ class RunResult(Shown):
             run_id=self.run_id,
             stop_reason=str(self.stop_reason),
             stop_detail=self.stop_detail,
-            improved=self.improved,
+            verdict=self.verdict,
             best=self.best_index,
             baseline_mean=self.baseline_pareto_mean,
             best_mean=self.best_pareto_mean,
@@ -239,7 +249,6 @@ class RunResult(Shown):
             frontier=self.frontier,
             shortened=self.shortened,
             gains=self.gains,
-            confirmation=self.confirmation,
             held_out=self.held_out,
             tag=self.tag,
             accepted=self.accepted_mutations + self.accepted_example_mutations,

@@ -81,7 +81,7 @@ def main(folder: Path, base_url: str, stuck: str = "") -> ExitCode:
             cancellation=cancellation,
         )
     journal.close()
-    outcome = {"reason": result.stop_reason, "best": result.best_index, "improved": result.improved}
+    outcome = {"reason": result.stop_reason, "best": result.best_index}
     print(json.dumps(outcome), flush=True)
     if result.stop_reason is StopReason.CANCELLED:
         return conclude(RunCancelledError(result.stop_detail))

@@ -15,6 +15,7 @@ import attrs
 
 from promptgraft import (
     Cancellation,
+    Data,
     EventBus,
     GepaConfig,
     GepaExample,
@@ -106,6 +107,7 @@ CONFIG = GepaConfig(
         for word in (f"word{n % 14}" if n else "secret",)
     ),
     feedback_fn=judged,
+    data=Data(held_out=()),
     strategy=Strategy(preset="paper"),
     limits=Limits(max_failed_reflections=100, max_idle_steps=100),
 )

@@ -194,7 +194,7 @@ def test_a_signal_ends_a_run_whose_calls_all_hang(
         process.told()
         code, said, complained = process.ended()
     assert code == ExitCode.STOPPED_EARLY
-    assert json.loads(said) == {"reason": StopReason.CANCELLED, "best": 1, "improved": True}
+    assert json.loads(said) == {"reason": StopReason.CANCELLED, "best": 1}
     assert complained == f"promptgraft: the run was stopped: {reason}\n"
     weather.script = lambda _: WELL
     assert_ends_as_if_nothing_had_happened(server, tmp_path)

@@ -73,7 +73,7 @@ def test_a_storm_changes_nothing_but_the_number_of_requests() -> None:
             adapter_of("openai", TASK_MODEL, task.base_url),
             adapter_of("anthropic", REFLECTION_MODEL, reflection.base_url),
         )
-    assert calm.improved
+    assert calm.found_better
     assert found_by(result) == found_by(calm)
     assert result.total_rollouts > CONFIG.budget - CONFIG.step_size
     solved, reflected = result.ledger

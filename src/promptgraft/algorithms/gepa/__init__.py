@@ -17,7 +17,7 @@ from promptgraft.search.events import MutationRejected as GepaMutationRejected
 from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
 from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
 from promptgraft.search.events import RunStarted as GepaOptimizationStarted
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
 from promptgraft.search.notices import Working as GepaWorking
@@ -39,7 +39,6 @@ from promptgraft.targets.types import (
 __all__ = [
     "AcceptancePolicy",
     "Candidate",
-    "Confirmation",
     "Data",
     "ExampleFormatter",
     "FeedbackFn",
@@ -75,6 +74,7 @@ __all__ = [
     "RolloutFeedback",
     "RolloutRecord",
     "RunPlan",
+    "RunVerdict",
     "Strategy",
     "Strict",
     "Targets",

@@ -61,7 +61,7 @@ class GepaSearch:
 
     @property
     def best(self) -> int:
-        """Position of the candidate that wins, if it is confirmed."""
+        """Position of the candidate that wins."""
         pick = self._config.objectives.pick
         return self.population.pick(pick) if pick else self.population.pool.best
 

@@ -91,11 +91,6 @@ class GepaSettings(RunConfig):
     def _check_power(self) -> None:
         """Refuse a test that cannot be made, or that no comparison can pass."""
         policy = self.acceptance
-        if self.objectives.pick and policy.confirmations:
-            raise ConfigError(
-                "objectives.pick: expected none with a policy that confirms the winner by its "
-                "score; give the same weights as `objectives.weights` instead"
-            )
         if not isinstance(policy, Paired):
             return
         check_installed()
@@ -189,11 +184,12 @@ class GepaSettings(RunConfig):
             range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
-        refused = (left - self.step_size) // (each * (for_parent + self.batch_size)) + 1
+        # Where little is accepted, shortening needs little; the rest goes back to the search.
+        most = left + self._shortening_at(rollouts) - self.step_size
         return Affordable(
             if_accepted=each * accepted,
-            if_refused=each * refused,
-            steps=(left - self.step_size) // (each * for_parent) + 1,
+            if_refused=each * (most // (each * (for_parent + self.batch_size)) + 1),
+            steps=most // (each * for_parent) + 1,
         )
 
     def most_questions(self, rollouts: int) -> int:

@@ -76,8 +76,10 @@ class Chosen:
     why_not: str = ""
 
 
-def choose(run: RunRecord, candidate: int | None) -> Chosen:
+def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chosen:
     """Return the candidate that is meant: the one named, or else the winner of the run.
+
+    A winner that held-out examples do not show to be better is meant with ``keep_anyway`` only.
 
     Raises:
         ConfigError: the run has no such candidate, or has not ended.
@@ -88,9 +90,14 @@ def choose(run: RunRecord, candidate: int | None) -> Chosen:
         return _checked(run, candidate)
     if run.ended is None:
         raise ConfigError(f"run {run.id} has no winner yet: {_unfinished(run)}")
-    if run.ended.improved:
-        return _checked(run, run.ended.best)
-    return Chosen(candidate=None, why_not=f"nothing beat the baseline ({run.ended.stop_detail})")
+    best, verdict = run.ended.best, run.ended.verdict
+    if run.ended.improved or (best and keep_anyway):
+        return _checked(run, best)
+    if not best:
+        why = f"nothing beat the baseline ({run.ended.stop_detail})"
+        return Chosen(candidate=None, why_not=why)
+    why = f"candidate {best} is {verdict}; --keep-anyway applies it all the same"
+    return Chosen(candidate=None, why_not=why)
 
 
 def _unfinished(run: RunRecord) -> str:

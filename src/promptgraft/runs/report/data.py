@@ -17,7 +17,7 @@ from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
-from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.place import Phase
@@ -43,9 +43,8 @@ class ReportData:
         state: ``ended``, ``stopped``, ``interrupted`` or ``running``.
         facts: names and values for the head of the page, such as the seed.
         held_out: baseline and winner on cases that the search never saw.
-        improved: whether the winner beats the baseline; None when the run has not ended.
+        verdict: what may be said of the winner; None when the run has not ended.
         stop_reason: why the run ended, with ``stop_detail`` in words; empty when it has not.
-        confirmation: what came of trying the winner again; None when it was not.
         gains: what each kind of change along the winner's line did to the mean.
         case_ids: the cases of the validation set.
         candidates: the pool, the baseline first.
@@ -67,10 +66,9 @@ class ReportData:
     state: str = "ended"
     facts: tuple[tuple[str, str], ...] = ()
     held_out: HeldOut = _NO_HELD_OUT
-    improved: bool | None = None
+    verdict: RunVerdict | None = None
     stop_reason: str = ""
     stop_detail: str = ""
-    confirmation: Confirmation | None = None
     gains: Mapping[str, float] = attrs.field(factory=dict)
     case_ids: tuple[str, ...] = ()
     candidates: tuple[CandidateAdded, ...] = ()
@@ -147,12 +145,11 @@ def gather(folder: RunFolder) -> ReportData:
         data = attrs.evolve(
             data,
             held_out=ended.held_out or _NO_HELD_OUT,
-            improved=ended.improved,
+            verdict=ended.verdict,
             stop_reason=ended.stop_reason,
             stop_detail=ended.stop_detail,
-            confirmation=ended.confirmation,
             gains=ended.gains,
-            winner=ended.best if ended.improved else 0,
+            winner=ended.best,
             ledger=ended.ledger,
         )
         if record.folder.result.exists():

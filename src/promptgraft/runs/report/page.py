@@ -30,6 +30,7 @@ from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
 from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
 from promptgraft.text import counted, dollars, score, visible
 
@@ -105,13 +106,14 @@ def _verdict(data: ReportData) -> dict[str, str]:
     """Return what came of the run: one word with its kind and sign, and a sentence."""
     if data.state == "running":
         told = "mark", "…", "running", "The run was in progress when this report was written."
-    elif data.state not in ("ended", "stopped") or data.improved is None:
+    elif data.state not in ("ended", "stopped") or data.verdict is None:
         told = "mark", "!", "interrupted", "The run did not come to its end."
-    elif data.improved:
+    elif data.verdict is RunVerdict.IMPROVED:
+        sentence = f"Candidate #{data.winner} beats the baseline on held-out cases."
+        told = "good", "✓", str(data.verdict), sentence
+    elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
-        gain = data.held_out.gain
-        doubt = gain.doubt if gain else ""
-        told = "mark" if doubt else "good", "!" if doubt else "✓", f"improved{doubt}", sentence
+        told = "mark", "!", str(data.verdict), sentence
     else:
         told = "plain", "=", "not improved", "No candidate beats the baseline."
     return dict(zip(("kind", "sign", "word", "sentence"), told, strict=True))

@@ -1,0 +1,123 @@
+"""Baseline and winner side by side on held-out examples, until it is clear which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import attrs
+
+from promptgraft.evals.statistics import least_cases, mean, spent_error
+from promptgraft.search.asks import Asking, Rollouts, Together
+from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, verdict_of
+from promptgraft.search.ledger import RolloutBudget
+from promptgraft.search.place import Phase, Place
+from promptgraft.search.population import Pool
+from promptgraft.search.scores import Scorer
+from promptgraft.serde import digest_text
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+_MOST_ROUNDS = 3
+_SMALL = 16
+
+_Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
+"""The answers of the baseline to an example, and those of the winner."""
+
+
+def measure(
+    pool: Pool,
+    winner: int,
+    examples: Sequence[GepaExample],
+    *,
+    scorer: Scorer,
+    budget: RolloutBudget,
+    seed: int,
+) -> Asking[HeldOut]:
+    """Evaluate baseline and winner on held-out examples until it is clear which is better.
+
+    The examples are taken in an order drawn by ``seed``. Both answer each of them side by side, so
+    that a provider that changes meanwhile does so for both. A sequential test looks at the scores
+    after half of the examples, and after all; while they leave it open, the examples are answered
+    again, up to twice, as far as the budget has rollouts left over. Examples that a resumed run
+    does not have any more are not counted, others are evaluated then.
+    """
+    ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
+    half = len(ordered) // 2 if len(ordered) >= _SMALL else len(ordered)
+    portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
+    rounds, is_enough = 1, len(ordered) >= least_cases(LEVEL)
+    while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds):
+        rounds += 1
+    contest = _Contest(baseline=pool.candidates[0], winner=pool.candidates[winner], place=winner)
+    known, spent = 0, 0.0
+    for number, portion in ((number, portion) for number in range(rounds) for portion in portions):
+        yield from contest.ask(portion, number)
+        known += len(portion)
+        fraction = 1.0 if contest.is_fixed else known / (len(ordered) * rounds)
+        allowed = spent_error(ERROR, fraction)
+        found = contest.scored(examples, scorer, allowed - spent)
+        spent = allowed
+        if fraction == 1 or verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE):
+            break
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class _Contest:
+    """Baseline and winner side by side, with what they have answered so far."""
+
+    baseline: Candidate
+    winner: Candidate
+    place: int
+    answers: dict[str, _Sides] = attrs.field(factory=dict, init=False)
+
+    def ask(self, portion: Sequence[GepaExample], number: int) -> Asking[None]:
+        """Ask both, on every other example in the opposite order."""
+        turns = [
+            (is_winner, portion[start::2])
+            for start in (0, 1)
+            for is_winner in ((False, True) if start else (True, False))
+        ]
+        made = yield from Together(
+            *(
+                Rollouts(
+                    position=str(
+                        Place(
+                            phase=Phase.HELD_OUT,
+                            candidate=self.place if is_winner else 0,
+                            count=number,
+                        )
+                    ),
+                    candidate=self.winner if is_winner else self.baseline,
+                    examples=examples,
+                    by_example=True,
+                )
+                for is_winner, examples in turns
+            ),
+            in_turns=True,
+        )
+        for (is_winner, examples), records in zip(turns, made, strict=True):
+            for example, record in zip(examples, records, strict=True):
+                self.answers.setdefault(example.id, ([], []))[is_winner].append(record)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every repeated answer is the first one again."""
+        sides = list(chain.from_iterable(self.answers.values()))
+        again = [(side[0], other) for side in sides for other in side[1:]]
+        return bool(again) and all(one.output_repr == two.output_repr for one, two in again)
+
+    def scored(self, examples: Sequence[GepaExample], scorer: Scorer, spent: float) -> HeldOut:
+        """Return the mean scores so far, in the order of ``examples``."""
+        known = {one.id: self.answers[one.id] for one in examples if one.id in self.answers}
+        before, after = (
+            tuple(mean(map(scorer.score, sides[is_winner])) for sides in known.values())
+            for is_winner in (False, True)
+        )
+        return HeldOut(
+            ids=tuple(known),
+            baseline_scores=before,
+            winner_scores=after,
+            spent=spent,
+            rollouts=sum(len(side) for sides in known.values() for side in sides),
+            is_fixed=self.is_fixed,
+        )
