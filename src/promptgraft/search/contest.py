@@ -19,6 +19,7 @@ from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3
 _SMALL = 16
+_FIRST_ROUND = 0.8
 
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
@@ -48,17 +49,27 @@ def measure(
     while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds):
         rounds += 1
     contest = _Contest(baseline=pool.candidates[0], winner=pool.candidates[winner], place=winner)
-    known, spent = 0, 0.0
+    known, spent = 0, [0.0]
     for number, portion in ((number, portion) for number in range(rounds) for portion in portions):
         yield from contest.ask(portion, number)
         known += len(portion)
-        fraction = 1.0 if contest.is_fixed else known / (len(ordered) * rounds)
-        allowed = spent_error(ERROR, fraction)
-        found = contest.scored(examples, scorer, allowed - spent)
-        spent = allowed
-        if fraction == 1 or verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE):
+        spent.append(spent_error(ERROR, _fraction(known / len(ordered), rounds)))
+        share = spent[-1] - spent[-2]
+        if contest.is_fixed:
+            # The same scores as after the first round: one look at them, which may spend it all.
+            share = ERROR - spent[len(portions) - 1]
+        found = contest.scored(examples, scorer, share)
+        is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
+        if is_clear or contest.is_fixed:
             break
     return found
+
+
+def _fraction(done: float, rounds: int) -> float:
+    """Return how far the test is after some rounds; repeated answers tell less than new cases."""
+    if rounds == 1:
+        return done
+    return _FIRST_ROUND * min(done, 1) + (1 - _FIRST_ROUND) * max(done - 1, 0) / (rounds - 1)
 
 
 @attrs.frozen(kw_only=True)

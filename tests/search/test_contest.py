@@ -1,0 +1,168 @@
+"""What a run says of its winner is decided on held-out answers, side by side and in turns."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import PROMPT, Run, answer, asked, config, examples, optimize
+from promptgraft import GepaResult, InMemoryPromptOverridesStore, MemoryJournal
+from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
+from promptgraft.evals.statistics import spent_error
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
+
+
+def unseen(copies: int, words: int = 6, first: int = 0) -> tuple[GepaExample, ...]:
+    return tuple(
+        attrs.evolve(one, id=f"{one.id}-unseen-{copy}")
+        for copy in range(copies)
+        for one in examples(words, first=first)
+    )
+
+
+def finished(**changes: Any) -> tuple[GepaResult, InMemoryPromptOverridesStore]:
+    store = InMemoryPromptOverridesStore()
+    settings = {"keep_anyway": False, "rollout_budget": 300, **changes}
+    return optimize(config(**settings), overrides_store=store), store
+
+
+def is_stored(store: InMemoryPromptOverridesStore) -> bool:
+    return store.resolve(PROMPT.descriptor) is not None
+
+
+def test_a_gain_that_is_shown_is_improved_and_stored() -> None:
+    result, store = finished(held_out=unseen(2))
+    assert (result.verdict, result.improved, result.persisted) == (RunVerdict.IMPROVED, True, True)
+    assert is_stored(store)
+
+
+@pytest.mark.parametrize(
+    ("held_out", "verdict"),
+    [
+        ((), RunVerdict.NOT_CHECKED),
+        (unseen(3, first=90), RunVerdict.NOT_SHOWN),
+        (unseen(1, words=5), RunVerdict.NOT_SHOWN),
+    ],
+    ids=["nothing held out", "nothing gained", "too few"],
+)
+def test_what_is_not_shown_is_not_stored_unless_it_is_to_be_kept_anyway(
+    held_out: tuple[GepaExample, ...], verdict: RunVerdict
+) -> None:
+    result, store = finished(held_out=held_out)
+    assert (result.verdict, result.found_better) == (verdict, True)
+    assert [result.improved, result.persisted, is_stored(store)] == [False] * 3
+
+    kept, store = finished(held_out=held_out, keep_anyway=True)
+    assert (kept.verdict, kept.persisted) == (verdict, True)
+    assert is_stored(store)
+
+
+def test_a_winner_that_loses_what_is_held_out_is_called_worse() -> None:
+    def forgets(rendered: RenderedPrompt[object]) -> str:
+        """Know what is held out until the rules say anything else."""
+        if int(asked(rendered)[1:]) >= 90:
+            return "ok" if answer(rendered) != "ok" and "w0" not in rendered.text else "no"
+        return answer(rendered)
+
+    settings = config(held_out=unseen(3, first=90), rollout_budget=300)
+    result = optimize(settings, task=forgets)
+    assert result.verdict is RunVerdict.WORSE
+    assert not result.improved
+
+
+def test_baseline_and_winner_take_turns_so_that_drift_hits_both() -> None:
+    turns: list[tuple[str, bool]] = []
+
+    def noting(rendered: RenderedPrompt[object]) -> str:
+        if int(asked(rendered)[1:]) >= 90:
+            turns.append((asked(rendered), "w0" in rendered.text))
+        return answer(rendered)
+
+    # Words that nobody learns, each once.
+    optimize(config(held_out=unseen(1, words=40, first=90), rollout_budget=280), task=noting)
+    pairs = [turns[place : place + 2] for place in range(0, 80, 2)]
+    assert all(one[0] == other[0] and one[1] != other[1] for one, other in pairs)
+    firsts = [one[1] for one, _ in pairs]
+    assert abs(sum(firsts) - 20) <= 1
+    assert [word for [(word, _), _] in pairs] != [f"w{n}" for n in range(90, 130)]
+
+
+def test_a_clear_gain_gives_the_second_half_back() -> None:
+    run = Run(config(held_out=unseen(8), rollout_budget=400))
+    result = run.start()
+    assert result.held_out is not None
+    assert (len(result.held_out.ids), result.held_out.rollouts) == (24, 48)
+    assert result.verdict is RunVerdict.IMPROVED
+    assert result.total_rollouts == run.task.calls
+
+
+def test_unclear_scores_are_asked_again_while_rollouts_are_left_over() -> None:
+    chance = random.Random(1)
+
+    def noisy(example: GepaExample, response: Any, session: object) -> RolloutFeedback:
+        if "unseen" in example.id:
+            return RolloutFeedback(score=float(chance.random() < 0.5), feedback="by chance")
+        right = response.text == "ok"
+        return RolloutFeedback(score=float(right), feedback=f"missing {example.label}")
+
+    calls = iter(range(10**6))
+    given = config(held_out=unseen(2), feedback_fn=noisy, rollout_budget=400)
+    # Other answers each time, so that they cannot be taken for those of a cache.
+    journal = MemoryJournal()
+    result = optimize(given, journal=journal, task=lambda asked: vary(answer(asked), next(calls)))
+    assert result.held_out is not None
+    assert result.held_out.rollouts == 3 * 2 * 12
+    assert not result.held_out.is_fixed
+    assert result.total_rollouts <= 400
+    assert optimize(given, journal=journal) == result  # every answer is in the journal
+
+
+def vary(text: str, number: int) -> str:
+    return text if text == "ok" else f"{text} {number}"
+
+
+def test_answers_that_never_change_are_counted_once() -> None:
+    result = optimize(config(held_out=unseen(2, first=90), rollout_budget=400))
+    assert result.held_out is not None
+    assert result.held_out.is_fixed
+    assert result.held_out.rollouts == 2 * 12 * 2
+
+
+@given(st.floats(0.001, 0.4), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))
+def test_looks_together_spend_the_error_and_no_more(error: float, fractions: list[float]) -> None:
+    spent = [spent_error(error, fraction) for fraction in sorted(fractions)]
+    assert spent == sorted(spent)
+    assert all(0 <= one <= error * (1 + 1e-9) for one in spent)
+    assert spent_error(error, 1.0) == pytest.approx(error)
+
+
+SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=40)
+
+
+@given(SCORES, st.randoms(use_true_random=False), st.sampled_from([0.001, 0.01, 0.025]))
+@settings(max_examples=60, deadline=None)
+def test_the_verdict_is_the_side_of_zero_on_which_the_interval_lies(
+    before: list[float], chance: random.Random, spent: float
+) -> None:
+    after = [chance.choice([0.0, 0.5, 1.0]) for _ in before]
+    ids = tuple(map(str, range(len(before))))
+    found = HeldOut(ids=ids, baseline_scores=tuple(before), winner_scores=tuple(after), spent=spent)
+    gain = found.gain
+    assert gain is not None
+    assert gain.low is not None
+    assert gain.high is not None
+    wanted = (
+        RunVerdict.IMPROVED
+        if gain.low > 0
+        else RunVerdict.WORSE
+        if gain.high < 0
+        else RunVerdict.NOT_SHOWN
+    )
+    assert verdict_of(1, found) is wanted
+    assert verdict_of(0, found) is RunVerdict.NOT_IMPROVED
