@@ -45,7 +45,7 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
 )
 from promptgraft.algorithms.gepa.policies import Strategy
-from promptgraft.algorithms.gepa.sampling import blamed
+from promptgraft.algorithms.gepa.sampling import Names, blamed, names_of
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
@@ -56,12 +56,12 @@ from promptgraft.search.scores import is_behind
 from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.part_kinds import (
-    OutputFieldModule,
     SectionModule,
     TaskExampleModule,
     ToolModule,
 )
-from promptgraft.targets.types import Module, RolloutRecord
+from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
+from targets.test_own_target import Forecast
 
 
 def lean(**changes: Any) -> GepaConfig:
@@ -321,39 +321,56 @@ def record(feedback: str, trace: str = "") -> RolloutRecord:
     )
 
 
+REFUNDS, SEARCH, URGENCY, ANSWER = "policies/refund-policy", "search", "Review.urgency", "answer"
+
+
+class Titled(Forecast):
+    """Texts, one of which has a title that is not its key."""
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        title = "When money comes back" if module.name == REFUNDS else module.name
+        return attrs.evolve(super().describe(module, candidate), title=title)
+
+
+def names(*modules: str) -> Names:
+    return names_of(Titled(dict.fromkeys(modules, ""), {}))
+
+
 def test_modules_are_blamed_by_their_names_as_words() -> None:
-    refunds, search, urgency = (
-        SectionModule(("policies", "refunds")),
-        ToolModule("search"),
-        OutputFieldModule("Review.urgency"),
-    )
-    modules = (refunds, search, urgency)
-    assert blamed(modules, [record("The Refunds section says nothing of vouchers")]) == {
-        refunds.name: 1
+    called = names(REFUNDS, SEARCH, URGENCY)
+    assert blamed(called, [record("The Refund-policy says nothing of vouchers")]) == {REFUNDS: 1}
+    assert blamed(called, [record("searching"), record("wrong `urgency`")]) == {URGENCY: 1}
+    assert blamed(called, [record("", "search({})"), record("urgency"), record("search")]) == {
+        SEARCH: 2,
+        URGENCY: 1,
     }
-    assert blamed(modules, [record("searching"), record("wrong `urgency`")]) == {urgency.name: 1}
-    assert blamed(modules, [record("", "search({})"), record("urgency"), record("search")]) == {
-        search.name: 2,
-        urgency.name: 1,
-    }
-    assert blamed(modules, [record("wrong")]) == {}
+    assert blamed(called, [record("wrong")]) == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("refund-policy", "Refund policy", "REFUND_POLICY", "refundPolicy"),
+        *("when money comes back", "When_money-comes back"),
+    ],
+)
+def test_a_module_is_blamed_by_key_and_title_in_every_spelling(said: str) -> None:
+    called = names(REFUNDS, SEARCH)
+    assert blamed(called, [record(f"no: {said}, says the clerk")]) == {REFUNDS: 1}
+    assert blamed(called, [record(f"no: x{said}x, says the clerk")]) == {}
+    assert blamed(called, [record("the policy of a refund; money comes")]) == {}
 
 
 def test_what_perfect_rollouts_name_as_often_is_not_blamed() -> None:
-    answer, refunds, search = (
-        SectionModule(("answer",)),
-        SectionModule(("policies", "refunds")),
-        ToolModule("search"),
-    )
-    modules = (answer, refunds, search)
+    called = names(ANSWER, REFUNDS, SEARCH)
     failed = [
-        record("the answer breaks a rule of refunds", "search({})"),
+        record("the answer breaks a rule of the refund policy", "search({})"),
         record("wrong answer; search was asked for nothing", "search({})"),
     ]
     right = record("the answer is right", "search({})")
 
-    assert blamed(modules, failed, [right]) == {refunds.name: 1, search.name: 2}
-    assert blamed(modules, failed) == {answer.name: 2, refunds.name: 1, search.name: 2}
+    assert blamed(called, failed, [right]) == {REFUNDS: 1, SEARCH: 2}
+    assert blamed(called, failed) == {ANSWER: 2, REFUNDS: 1, SEARCH: 2}
 
 
 def test_a_part_with_a_common_name_does_not_have_every_step() -> None:

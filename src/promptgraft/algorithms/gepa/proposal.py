@@ -15,7 +15,7 @@ from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
 from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import MetaPrompts, question_on, reply_tag
-from promptgraft.algorithms.gepa.sampling import Lesson, blamed
+from promptgraft.algorithms.gepa.sampling import Lesson, Names, blamed
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
@@ -44,6 +44,7 @@ class Rules:
         guard: refuses answers of training examples; None refuses nothing.
         meta_prompts: the questions.
         emit: takes events.
+        names: what feedback may call the modules.
     """
 
     config: GepaSettings
@@ -54,6 +55,7 @@ class Rules:
     guard: AnswerGuard | None
     meta_prompts: MetaPrompts
     emit: Emit
+    names: Names
 
 
 @attrs.frozen(kw_only=True)
@@ -158,7 +160,7 @@ class Proposal:
         if not imperfect:
             return ()
         if rules.config.strategy.module_choice == "blamed":
-            self.blame = blamed(rules.target.modules, imperfect, perfect)
+            self.blame = blamed(rules.names, imperfect, perfect)
         return self.known.turn.modules(self._is_worth, self.blame)
 
     def _is_worth(self, module: Module) -> bool:
@@ -197,7 +199,8 @@ class Proposal:
         rules = self.rules
         failures, _ = rules.scorer.parted(self.records, at=rules.config.objectives.perfect_score)
         if is_blamed:
-            failures = [record for record in failures if blamed([module], [record])]
+            names = {module.name: rules.names[module.name]}
+            failures = [record for record in failures if blamed(names, [record])]
         parts = parts_of(len(failures), questions)
         return [
             Draft(module, description, failures[part::parts], turn + MOST_AT_ONCE * part)

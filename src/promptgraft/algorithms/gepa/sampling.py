@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -13,7 +14,8 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Scorer
-from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
+from promptgraft.targets.base import Target
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _CANDIDATES = 200
 
@@ -160,28 +162,54 @@ class Lessons:
             self._known.add(candidate, records)
 
 
+Names: TypeAlias = Mapping[str, re.Pattern[str]]
+"""By the name of a module what feedback may call it."""
+
+
+def names_of(target: Target) -> Names:
+    """Return what feedback may call the modules of a target.
+
+    A module is called by the last part of its name, such as ``refund-policy`` of ``section
+    policies/refund-policy``, and by its title, in any spelling: ``Refund policy``,
+    ``refund_policy``, ``refundPolicy``.
+    """
+    baseline = target.baseline()
+    return {
+        module.name: _called(
+            re.split(r"[ /.]", module.name)[-1], target.describe(module, baseline).title
+        )
+        for module in target.modules
+    }
+
+
+def _called(*names: str) -> re.Pattern[str]:
+    """Return a pattern for names that stand in a text as words, however they are spelled."""
+    parted = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).casefold() for name in names)
+    words = dict.fromkeys(tuple(re.findall(r"[^\W_]+", name)) for name in parted)
+    spelled = "|".join(r"[\W_]{0,3}".join(map(re.escape, one)) for one in words if one)
+    return re.compile(rf"(?<![^\W_])(?:{spelled})(?![^\W_])" if spelled else r"(?!)")
+
+
 def blamed(
-    modules: Sequence[Module],
+    names: Names,
     imperfect: Sequence[RolloutRecord],
     perfect: Sequence[RolloutRecord] = (),
 ) -> Mapping[str, int]:
     """Return in how many imperfect rollouts feedback and traces name modules, by name.
 
-    A module is named by the last part of its name as a word: ``refunds`` for ``section
-    policies/refunds``. What feedback and traces of perfect rollouts name as often is not blamed:
-    a section ``answer`` has a name that nearly every feedback has in it.
+    What feedback and traces of perfect rollouts name as often is not blamed: a section ``answer``
+    has a name that nearly every feedback has in it.
 
     Args:
-        modules: what may be changed.
+        names: what feedback may call the modules that may be changed.
         imperfect: the rollouts that something can be learned from.
         perfect: the others of the same minibatch that have a score.
     """
     failed, right = ([_said(record) for record in records] for records in (imperfect, perfect))
     counts = {}
-    for module in modules:
-        word = _word(module)
-        if _share(word, failed) > _share(word, right):
-            counts[module.name] = sum(any(map(word.search, said)) for said in failed)
+    for module, called in names.items():
+        if _share(called, failed) > _share(called, right):
+            counts[module] = sum(any(map(called.search, said)) for said in failed)
     return counts
 
 
@@ -196,8 +224,3 @@ def _said(record: RolloutRecord) -> tuple[str, str]:
     feedback = record.feedback
     said = ("", "") if feedback is None else (feedback.feedback, record.tool_trace_repr)
     return said[0].casefold(), said[1].casefold()
-
-
-def _word(module: Module) -> re.Pattern[str]:
-    name = re.split(r"[ /.]", module.name)[-1].casefold()
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")

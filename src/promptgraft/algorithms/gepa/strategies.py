@@ -9,7 +9,7 @@ from promptgraft.algorithms.gepa.history import History
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
 from promptgraft.algorithms.gepa.questions import questions_of
-from promptgraft.algorithms.gepa.sampling import Lessons
+from promptgraft.algorithms.gepa.sampling import Lessons, names_of
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.shortening import Shortener
@@ -78,6 +78,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             guard=AnswerGuard(kit.training, copied) if (copied := config.copied_words) else None,
             meta_prompts=questions_of(kit.questions, config.strategy),
             emit=kit.emit,
+            names=names_of(target),
         ),
         validator=validator,
         combiner=Combiner(target, kit.validation, seen),
