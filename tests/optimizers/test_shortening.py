@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optimizers.worlds import (
@@ -85,6 +85,7 @@ def test_what_stands_in_a_fence_stays(text: str) -> None:
 
 
 @given(TEXTS)
+@example("\tindented\n# Heading\n\tindented")
 def test_no_line_is_dropped_that_no_other_one_replaces(text: str) -> None:
     lines = lines_of(text, PLACEHOLDERS)
     left = lines_of(without(text, replaced(lines)), PLACEHOLDERS)

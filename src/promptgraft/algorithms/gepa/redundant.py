@@ -56,8 +56,9 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
         elif not bare:
             is_adjacent = False
         elif _STRUCTURE.match(bare):
-            heading, is_adjacent = bare, False
-            found.append(Line([], "", [], is_fixed=True))  # nothing belongs to a line above it
+            # Nothing belongs to a line above it, and nothing to it, however far it is indented.
+            heading, is_adjacent, indent = bare, False, len(text)
+            found.append(Line([], "", [], is_fixed=True))
         elif found and (depth > indent or (is_adjacent and bare[0].islower())):
             above = found[-1]
             above.places.append(place)
