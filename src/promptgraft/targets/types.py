@@ -17,6 +17,7 @@ from promptgraft.errors import (
     FeedbackError,
     InvalidIdentifierError,
 )
+from promptgraft.evals.types import Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated
 from promptgraft.overrides.codec import plain_entries, read_entries
@@ -28,6 +29,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, digest_json, shown
 from promptgraft.strict.checks import FINITE, plain_number
 from promptgraft.targets.spending import Spending
+from promptgraft.targets.trace import Step
 from promptgraft.text import joined
 
 
@@ -223,6 +225,8 @@ class RolloutRecord:
         fault: what failed, in one line; empty when nothing did.
         spent: what the calls took that were made for it.
         hidden: sections and tools of the prompt that the model was not shown.
+        verdicts: what each metric said; empty where a feedback function scores.
+        steps: what each node of a graph did, in the order of their places; empty for others.
     """
 
     example_id: str = attrs.field(converter=joined)
@@ -233,6 +237,8 @@ class RolloutRecord:
     fault: str = attrs.field(default="", converter=joined)
     spent: tuple[Spending, ...] = ()
     hidden: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    steps: tuple[Step, ...] = ()
 
     @property
     def score(self) -> float | None:

@@ -1,0 +1,1 @@
+"""Agents that can only be called: their texts, how these reach them, and what they answer."""
