@@ -237,6 +237,7 @@ class Run:
         budget: int = 400,
         journal: MemoryJournal | None = None,
         seed: int = 0,
+        overlap: int = 0,
         reply: Reply = answer,
         reflection: Reply = reflect,
     ) -> None:
@@ -260,7 +261,7 @@ class Run:
             enable_merge=merge,
             seed=seed,
             data=Data(held_out=()),
-            strategy=Strategy(preset="paper", published_question=False),
+            strategy=Strategy(preset="paper", published_question=False, merge_overlap=overlap),
             limits=Limits(max_failed_reflections=100),
         )
         self.result: GepaResult = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))

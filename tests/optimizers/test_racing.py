@@ -450,7 +450,10 @@ def test_examples_are_changed_one_at_a_time() -> None:
             {"minibatches": "x"},
             "minibatches: expected one of `random`, `epochs`, `teaching`, found 'x'",
         ),
-        ({"module_choice": "x"}, "module_choice: expected one of `turns`, `blamed`, found 'x'"),
+        (
+            {"module_choice": "x"},
+            "module_choice: expected one of `turns`, `blamed`, `all`, `random`, found",
+        ),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected true or false, found 1"),
         (
             {"validation": Racing(), "pick": {"score": 1}},

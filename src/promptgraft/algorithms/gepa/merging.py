@@ -70,6 +70,7 @@ class Merger:
         self._seen_triples: set[Triple] = set()
         self._attempts = 0
         self._most = config.strategy.max_merge_invocations
+        self._overlap = config.strategy.merge_overlap
         self.largest = len(pareto) if config.enable_merge and self._most else 0
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
@@ -108,6 +109,8 @@ class Merger:
             if not have_gained(pool.estimate(triple.ancestor), pair):
                 continue
             better, other = self._ranked(pool, triple)
+            if len(self._validator.common(pool.scores[better], pool.scores[other])) < self._overlap:
+                continue
             base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
             try:
                 merged = self._target.merge(

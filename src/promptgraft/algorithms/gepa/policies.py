@@ -15,7 +15,8 @@ from promptgraft.strict.checks import COUNT, FLAG, SHARE, check, integer, one_of
 
 Preset = Literal["lean", "paper"]
 MinibatchChoice = Literal["random", "epochs", "teaching"]
-ModuleChoice = Literal["turns", "blamed"]
+ModuleChoice = Literal["turns", "blamed", "all", "random"]
+Explored = Literal["frontier", "leaders", "pool"]
 
 _PRESETS: Mapping[str, Mapping[str, object]] = {
     "paper": {
@@ -75,6 +76,9 @@ class Strategy(Settings):
             with the lowest means first. ``dominated`` with ``Racing()``.
         exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
             others it is the best candidate.
+        explored: what the parent comes from in those steps: ``frontier``: a candidate the more
+            often, the more cells it leads in; ``leaders``: the same among the five members of the
+            frontier with the highest means; or ``pool``: every candidate equally often.
         minibatches: ``random``; ``epochs``: all of the training set in random order, again and
             again in another one, so that every example is chosen before any is chosen again; or
             ``teaching``: seven of ten places go to examples on which the parent has failed
@@ -83,7 +87,11 @@ class Strategy(Settings):
             one example of each minibatch.
         module_choice: ``turns``: in turn; or ``blamed``: in half of the steps all those are
             changed together that feedback and traces name, up to four; in a quarter only those
-            have their turn that are named most often. Examples are changed one at a time.
+            have their turn that are named most often. Examples are changed one at a time. Or
+            ``all``: every part in each step, of
+            what is no single prompt up to four; or ``random``: any one of them.
+        learn_from_perfect: reflect on minibatches too in which every answer is perfect; else such
+            a step changes nothing.
         reflections_per_module: in every other proposal the failures of a minibatch are shared among
             so many reflections on a module, each shown two or more, if its text is short; what
             they change is put together line by line and evaluated as one.
@@ -99,6 +107,8 @@ class Strategy(Settings):
             proposals may be under way. The result depends on these two, and on neither time nor
             workers.
         max_merge_invocations: how often a merge may be attempted, with ``enable_merge``.
+        merge_overlap: on how many validation examples both parents of a merge have a score, at the
+            least.
         history_top_k: how many better answers of earlier candidates to the same example the
             reflector is shown, of those that the run has seen on the training set.
     """
@@ -111,6 +121,7 @@ class Strategy(Settings):
         default=None, validator=one_of(*get_args(FrontierPruning)).or_none
     )
     exploration: float = attrs.field(default=_by_preset("exploration"), validator=SHARE)
+    explored: Explored = attrs.field(default="frontier", validator=one_of(*get_args(Explored)))
     minibatches: MinibatchChoice = attrs.field(
         default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
     )
@@ -118,6 +129,7 @@ class Strategy(Settings):
     module_choice: ModuleChoice = attrs.field(
         default=_by_preset("module_choice"), validator=one_of(*get_args(ModuleChoice))
     )
+    learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
     reflections_per_module: int = attrs.field(
         default=_by_preset("reflections_per_module"), validator=COUNT
     )
@@ -128,6 +140,7 @@ class Strategy(Settings):
     proposals_per_step: int = attrs.field(default=1, validator=COUNT)
     steps_at_once: int = attrs.field(default=1, validator=COUNT)
     max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
+    merge_overlap: int = attrs.field(default=0, validator=integer(0))
     history_top_k: int = attrs.field(default=0, validator=integer(0))
 
     def __attrs_post_init__(self) -> None:

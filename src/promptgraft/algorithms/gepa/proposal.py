@@ -156,12 +156,17 @@ class Proposal:
         imperfect, perfect = rules.scorer.parted(
             self.records, at=rules.config.objectives.perfect_score
         )
-        self.taught = bool(imperfect)
-        if not imperfect:
+        strategy, turn = rules.config.strategy, self.known.turn
+        self.taught = bool(imperfect or (perfect and strategy.learn_from_perfect))
+        if not self.taught:
             return ()
-        if rules.config.strategy.module_choice == "blamed":
+        if strategy.module_choice == "all":
+            return turn.all(self._is_worth)[: rules.config.most_together]
+        if strategy.module_choice == "random":
+            return turn.drawn(self._is_worth)
+        if strategy.module_choice == "blamed":
             self.blame = blamed(rules.names, imperfect, perfect)
-        return self.known.turn.modules(self._is_worth, self.blame)
+        return turn.modules(self._is_worth, self.blame)
 
     def _is_worth(self, module: Module) -> bool:
         """Tell whether the model was shown a module, and whether there is room for more of it."""
@@ -201,9 +206,10 @@ class Proposal:
         if is_blamed:
             names = {module.name: rules.names[module.name]}
             failures = [record for record in failures if blamed(names, [record])]
-        parts = parts_of(len(failures), questions)
+        shown = failures or self.records
+        parts, apart = parts_of(len(shown), questions), max(MOST_AT_ONCE, len(self.modules))
         return [
-            Draft(module, description, failures[part::parts], turn + MOST_AT_ONCE * part)
+            Draft(module, description, shown[part::parts], turn + apart * part)
             for part in range(parts)
         ]
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
+from promptgraft.algorithms.gepa.policies import Explored
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
@@ -18,6 +19,8 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _CANDIDATES = 200
+_LEADERS = 5
+"""Members of the frontier that ``explored: leaders`` chooses from."""
 
 
 class Known:
@@ -133,9 +136,10 @@ class Lessons:
 
     def parent(self, pool: Pool) -> int:
         """Return the parent of the next step's proposals."""
-        if self._choices.explores(self._config.strategy.exploration):
-            return self._choices.parent(pool.frontier())
-        return pool.best
+        if not self._choices.explores(self._config.strategy.exploration):
+            return pool.best
+        what = self._config.strategy.explored
+        return self._choices.parent(pool.frontier() if what == "frontier" else _of(pool, what))
 
     def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
         """Return the examples that a child of ``parent`` is tried on."""
@@ -160,6 +164,17 @@ class Lessons:
         strategy = self._config.strategy
         if strategy.reuse_rollouts or strategy.minibatches == "teaching":
             self._known.add(candidate, records)
+
+
+def _of(pool: Pool, what: Explored) -> Mapping[int, int]:
+    """Return the candidates that a parent is chosen from, in order, with their weights."""
+    if what == "pool":
+        return dict.fromkeys(range(len(pool)), 1)
+    members = pool.frontier()
+    means = {one: pool.estimate(one) for one in members}
+    # Without any score, or with a lower mean, behind; the elder first among equals.
+    ranked = sorted(members, key=lambda one: (means[one] is None, -(means[one] or 0.0)))
+    return {one: members[one] for one in sorted(ranked[:_LEADERS])}
 
 
 Names: TypeAlias = Mapping[str, re.Pattern[str]]

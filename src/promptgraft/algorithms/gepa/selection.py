@@ -30,7 +30,14 @@ class Choices:
     A stream for each kind of choice keeps one kind from disturbing the others.
     """
 
-    def __init__(self, seed: int, modules: Sequence[Module], *, example_rate: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        modules: Sequence[Module],
+        *,
+        example_rate: float,
+        draws_modules: bool = False,
+    ) -> None:
         self._parents = random.Random(f"{seed}/parents")
         self._minibatches = random.Random(f"{seed}/minibatches")
         self._classes = _Draws(random.Random(f"{seed}/modules"))
@@ -39,6 +46,7 @@ class Choices:
         self._order = random.Random(f"{seed}/order")
         self._races = random.Random(f"{seed}/races")
         self._example_rate = example_rate
+        self._draws_modules = draws_modules
         self._epoch: list[str] = []
         self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
         self._instructions = _Turns([module for module in modules if not module.is_example])
@@ -48,9 +56,9 @@ class Choices:
         """Tell whether the parent comes from the frontier; else it is the best candidate."""
         return share >= 1 or self._parents.random() < share
 
-    def parent(self, frontier: Mapping[int, int]) -> int:
-        """Choose a member of the frontier with a probability proportional to its weight."""
-        return drawn(frontier, self._parents.random())
+    def parent(self, weights: Mapping[int, int]) -> int:
+        """Choose a candidate with a probability proportional to its weight."""
+        return drawn(weights, self._parents.random())
 
     def turn(self, ahead: int = 0) -> Turn:
         """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
@@ -69,7 +77,7 @@ class Choices:
         """
         if turn.first and turn.second:
             self._classes.used()
-        if blame:
+        if blame or self._draws_modules:
             self._blame.used()
         for module in modules:
             (self._examples if module.is_example else self._instructions).took(module)
@@ -147,7 +155,7 @@ class Turn:
     Attributes:
         first: the modules of the class that it is the turn of, in their order.
         second: those of the other class.
-        draw: decides what the blamed are worth, 0 to 1.
+        draw: decides what the blamed are worth, or which module is drawn, 0 to 1.
     """
 
     first: tuple[Module, ...]
@@ -176,6 +184,15 @@ class Turn:
         preferred = [one for one in blamed if strict and blame[one.name] == most]
         order = (*preferred, *self.first, *self.second)
         return tuple(islice(filter(worth, order), 1))
+
+    def all(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+        """Return every module that is ``worth`` a mutation, in the order of their turns."""
+        return tuple(filter(worth, (*self.first, *self.second)))
+
+    def drawn(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+        """Return one of them, each as likely as any other; nothing when there is none."""
+        found = sorted(self.all(worth), key=lambda module: module.name)
+        return (found[int(self.draw * len(found))],) if found else ()
 
 
 class _Draws:

@@ -200,6 +200,8 @@ class GepaSettings(RunConfig):
         return shared + alone * self._reflections_if_not_shared
 
     def expected_questions(self, proposals: int, modules: int) -> int:
+        if self.strategy.module_choice == "all":
+            return round(proposals * _QUESTIONS_EACH * modules)
         together = min(modules, MOST_AT_ONCE) if self.strategy.module_choice == "blamed" else 1
         # In half of the steps those that are blamed are changed together, about half of them.
         return round(proposals * _QUESTIONS_EACH * (1 + (together - 1) / 4))
@@ -287,9 +289,18 @@ class GepaSettings(RunConfig):
 
     @property
     def _reflections_if_not_shared(self) -> int:
-        several = (self.target_section_paths, self.targets.tools, self.targets.output_fields)
+        return ATTEMPTS * self.most_together
+
+    @property
+    def most_together(self) -> int:
+        """Parts that a proposal changes at most."""
+        if self.strategy.module_choice in ("turns", "random"):
+            return 1
         # A target that is no prompt says itself what may change.
-        together = sum(map(len, several)) if self.names_targets else MOST_AT_ONCE
-        if self.strategy.module_choice == "turns":
-            together = 1
-        return ATTEMPTS * min(max(1, together), MOST_AT_ONCE)
+        if not self.names_targets:
+            return MOST_AT_ONCE
+        named = [self.target_section_paths, self.targets.tools, self.targets.output_fields]
+        if self.strategy.module_choice == "all":
+            examples = self.target_tool_examples, self.target_task_examples
+            return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
+        return min(max(1, sum(map(len, named))), MOST_AT_ONCE)

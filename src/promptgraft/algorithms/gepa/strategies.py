@@ -54,7 +54,12 @@ class Strategies:
 def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
     """Return the strategies that settings ask for."""
     target, scorer = kit.target, kit.scorer
-    choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
+    choices = Choices(
+        config.seed,
+        target.modules,
+        example_rate=config.example_mutation_rate,
+        draws_modules=config.strategy.module_choice == "random",
+    )
     seen = Seen()
     comparer = Comparer(
         policy=config.acceptance, scorer=scorer, max_rollout_cost=config.guards.max_rollout_cost
