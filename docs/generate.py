@@ -97,6 +97,12 @@ PAGES = (
         "Journals, sessions, deadlines.",
         homes=("promptgraft.journal", "promptgraft.runtime"),
     ),
+    Page(
+        "agents.md",
+        "Agents",
+        "Agents that can only be called, and their texts.",
+        modules=("promptgraft.agents",),
+    ),
     Page("errors.md", "Errors", "Whose fault it is.", modules=("promptgraft.errors",)),
     Page(
         "project.md", "Projects", "The project file as objects.", modules=("promptgraft.project",)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from promptgraft.adapters.offline import OfflineAdapter
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
+    from promptgraft.agents import Agent, AgentAnswer, AgentCall, BlackBox
     from promptgraft.algorithms.gepa import (
         Full,
         GepaConfig,
@@ -86,7 +87,11 @@ if TYPE_CHECKING:
     from promptgraft.targets.types import Module
 
 __all__ = [
+    "Agent",
+    "AgentAnswer",
+    "AgentCall",
     "AnthropicAdapter",
+    "BlackBox",
     "Cancellation",
     "Case",
     "Data",
@@ -181,6 +186,7 @@ _NAMES = {
     "adapters.offline": "OfflineAdapter",
     "adapters.openai": "OpenAIAdapter",
     "adapters.scripted": "ScriptedAdapter",
+    "agents": "Agent AgentAnswer AgentCall BlackBox",
     "algorithms.gepa": (
         "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
         "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"

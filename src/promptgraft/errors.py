@@ -22,6 +22,7 @@ treats each kind differently (``specs/errors.md``):
     │   ├── CandidateError               the candidate's fault: the rollout scores 0
     │   │   ├── PromptRenderError        (ValueError)  the prompt does not render
     │   │   ├── PromptTooLongError       (ValueError)  the prompt does not fit the model
+    │   │   ├── AgentFaultError          an agent failed, or answered what is no answer
     │   │   └── OutputError              (ValueError)  the answer does not fit the output type
     │   │       ├── TruncatedAnswerError the model ran into its length limit
     │   │       ├── RefusedAnswerError   the model refused, or a filter did
@@ -171,6 +172,21 @@ class PromptRenderError(CandidateError, ValueError):
 
 class PromptTooLongError(CandidateError, ValueError):
     """The rendered prompt is longer than the model can take."""
+
+
+class AgentFaultError(CandidateError):
+    """An agent failed, or answered something that is no answer.
+
+    Attributes:
+        place: where in the user's code, such as ``agent.py:12``; empty where that is not known.
+    """
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+    def __reduce__(self) -> tuple[type[AgentFaultError], tuple[str, str], dict[str, object]]:
+        return type(self), (self.args[0], self.place), vars(self)
 
 
 class OutputError(CandidateError, ValueError):

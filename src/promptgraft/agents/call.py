@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.evals.types import ToolUse
+from promptgraft.errors import ConfigError
+from promptgraft.evals.types import Message, ToolUse
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import Json
+from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import STRING, instance
 
 _NO_STATE: Mapping[str, Json] = FrozenMap()
+
+
+def _as_tools(tools: Iterable[ToolUse] | None) -> tuple[ToolUse, ...] | None:
+    found: object = tools
+    if found is None:
+        return None
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, ToolUse) for one in found):
+        raise ConfigError(f"tools: expected a list of ToolUse, found {shown(found)}")
+    return tuple(found)
+
+
+def _as_cost(cost: Decimal | float | None) -> Decimal | None:
+    if cost is None or isinstance(cost, Decimal):
+        return cost
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        raise ConfigError(f"cost: expected US dollars, found {shown(cost)}")
+    return Decimal(str(cost))
 
 
 @attrs.frozen(kw_only=True)
@@ -29,13 +48,16 @@ class AgentAnswer:
         tools: the tools that it called, in order; None when it does not say.
         usage: tokens, if it counts them.
         cost: US dollars; None when that is not known.
+
+    Raises:
+        ConfigError: a field is something else.
     """
 
-    text: str
+    text: str = attrs.field(validator=STRING)
     output: object = None
-    tools: tuple[ToolUse, ...] | None = None
-    usage: Usage = NO_USAGE
-    cost: Decimal | None = None
+    tools: tuple[ToolUse, ...] | None = attrs.field(default=None, converter=_as_tools)
+    usage: Usage = attrs.field(default=NO_USAGE, validator=instance(Usage))
+    cost: Decimal | None = attrs.field(default=None, converter=_as_cost)
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +79,7 @@ class AgentCall:
         session_id: one for all turns of a case in one rollout; unique among rollouts.
         turn: number of the turn, from 0.
         history: the turns before this one.
+        context: what the case says was said before the first turn.
         state: what the session begins with.
         deadline: until when; None without a limit.
     """
@@ -67,12 +90,19 @@ class AgentCall:
     session_id: str = ""
     turn: int = 0
     history: tuple[PastTurn, ...] = ()
+    context: tuple[Message, ...] = ()
     state: Mapping[str, Json] = _NO_STATE
     deadline: Deadline | None = None
 
 
+@runtime_checkable
 class Agent(Protocol):
     """Something that answers queries; ``ask`` is called from several threads at the same time."""
+
+    @property
+    def name(self) -> str:
+        """How messages and reports call it, without secrets: ``agent.call``, an address."""
+        ...
 
     @property
     def identity(self) -> str:
@@ -84,11 +114,23 @@ class Agent(Protocol):
         """Whether its answers say which tools were called."""
         ...
 
+    def check(self, delivery: str, names: Collection[str]) -> None:
+        """Find out, without a call, whether the texts reach it.
+
+        Args:
+            delivery: ``Delivery.kind`` of what hands them over; ``argument`` without one.
+            names: the names of the texts.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        ...
+
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
         """Answer one query.
 
         Raises:
-            CandidateError: the agent failed in a way that the texts may be at fault for.
+            AgentFaultError: it failed in a way that the texts may be at fault for.
             TransientProviderError: it could not be reached, or had no time: unscored.
             PermanentProviderError: it refuses for good.
             LimitReachedError: the deadline has passed or the run was cancelled.
@@ -98,6 +140,11 @@ class Agent(Protocol):
 
 class Delivery(Protocol):
     """Hands the texts of a candidate to an agent; used from several threads at the same time."""
+
+    @property
+    def kind(self) -> str:
+        """``argument`` and ``request`` travel with the call, ``folder`` and ``live`` are files."""
+        ...
 
     def deliver(self, texts: Mapping[str, str]) -> AbstractContextManager[Path | None]:
         """Return a context in which the agent finds ``texts``, for one rollout.

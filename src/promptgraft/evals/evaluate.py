@@ -39,6 +39,7 @@ from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
@@ -63,7 +64,8 @@ def params_of_cases(
     """Return what the prompt is bound to for each case, by the id of the case.
 
     Without ``params`` a text goes to the one placeholder that is open, and an object to the
-    placeholders of its names. To a recorded answer nothing is bound.
+    placeholders of its names; the prompt of an agent takes the case itself. To a recorded answer
+    nothing is bound.
 
     Cases that do not fit the prompt raise one ``ConfigError``, which says once what several of them
     share.
@@ -79,17 +81,24 @@ def params_of_fitting(
 ) -> dict[str, tuple[object, ...]]:
     """Return the same for the cases that fit the prompt, and note what is wrong with the others."""
     made: dict[str, tuple[object, ...]] = {}
-    open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
+    make = params or _maker_of(prompt)
     for case in cases:
         if case.recorded is not None:
             made[case.id] = ()
             continue
         try:
-            found = _by_name(case, open_names, hints) if params is None else params(case)
+            found = make(case)
             made[case.id] = _checked_params(prompt, found)
         except (BindingError, ConfigError) as error:
             faults.add_of(case, str(error))
     return made
+
+
+def _maker_of(prompt: Prompt[object]) -> ParamsOf:
+    if isinstance(prompt, TextsPrompt) and prompt.takes_cases:
+        return lambda case: case
+    open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
+    return lambda case: _by_name(case, open_names, hints)
 
 
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig
@@ -18,6 +19,9 @@ from promptgraft.serde import shown
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, Prompts, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
+
+_AS_THEY_ARE = (TextsAdapter, AgentAdapter)
+"""Adapters that take part in a dry run: what they ask is the user's own."""
 
 
 @attrs.frozen(init=False)
@@ -74,8 +78,8 @@ class OptimizationJob:
         """Return the same on the embedded offline model: it costs nothing and stores nothing.
 
         Overrides that the store holds take part as they do in the job. Tools, the function of
-        ``Texts`` and the feedback function are called as they are, and a judge that this asks
-        is a real one.
+        ``Texts``, agents and the feedback function are called as they are, and a judge that this
+        asks is a real one.
         """
         from promptgraft.adapters.offline import OfflineAdapter
 
@@ -87,7 +91,9 @@ class OptimizationJob:
             self.subject,
             attrs.evolve(
                 self.context,
-                adapter=task if task is None or isinstance(task, TextsAdapter) else offline,
+                adapter=task
+                if task is None or isinstance(task, (TextsAdapter, AgentAdapter))
+                else offline,
                 reflection_adapter=offline,
                 journal=None,
             ),

@@ -8,6 +8,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
+from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.types import Case
 from promptgraft.functions import described, function_identity, without_address
@@ -192,6 +193,8 @@ def _functions(
         found["run"] = subject.run
     elif isinstance(adapter, TextsAdapter):
         found["run"] = adapter.run
+    elif isinstance(adapter, AgentAdapter):
+        found["agent"] = adapter.agent
     for at, prompt in prompts.items():
         place = f" of {at}" if len(prompts) > 1 else ""
         for path, section in prompt.template.walked:
@@ -346,11 +349,13 @@ def _plain(group: str, settings: Settings, *, leave_out: str = "") -> dict[str, 
 
 def example_digest(example: GepaExample) -> HexDigest:
     """Return the SHA-256 over parameters and label of an example."""
-    params = [plain_or_repr(param) for param in example.params]
-    label = example.label
-    if isinstance(label, Case):
-        label = attrs.evolve(label, origin="")  # where it stands in a file is not what it asks
-    return digest([params, plain_or_repr(label), example.critical])
+    params = [plain_or_repr(_unplaced(param)) for param in example.params]
+    return digest([params, plain_or_repr(_unplaced(example.label)), example.critical])
+
+
+def _unplaced(value: object) -> object:
+    """Return a case without where it stands in a file, which is not what it asks."""
+    return attrs.evolve(value, origin="") if isinstance(value, Case) else value
 
 
 def _meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:

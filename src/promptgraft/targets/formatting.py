@@ -9,6 +9,7 @@ import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Case
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import unstructure
 from promptgraft.targets.types import GepaExample, RolloutRecord
@@ -54,13 +55,25 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
 def default_example_formatter(
     example: GepaExample, response: PromptResponse[object] | None
 ) -> tuple[str, str]:
-    """Show parameters as JSON, and the answer as its text."""
+    """Show parameters as JSON, of a case what it asks, and the answer as its text."""
     params = example.params[0] if len(example.params) == 1 else example.params
+    asked = _asked(params) if isinstance(params, Case) else show_value(params)
     if response is None:
-        return show_value(params), "<no response>"
+        return asked, "<no response>"
     if response.output is not None and not response.text:
-        return show_value(params), show_value(response.output)
-    return show_value(params), response.text or "<empty>"
+        return asked, show_value(response.output)
+    return asked, response.text or "<empty>"
+
+
+def _asked(case: Case) -> str:
+    """Return what the user of a case says, and what the session begins with."""
+    said: dict[str, object] = {"input": [turn.user for turn in case.turns] or case.input}
+    if case.context:
+        said["context"] = [{one.speaker.value: one.text} for one in case.context]
+    if case.state:
+        said["state"] = dict(case.state)
+    alone = said["input"] if len(said) == 1 else None
+    return alone if isinstance(alone, str) else show_value(said)
 
 
 def default_trace_formatter(session: SessionProtocol) -> str:

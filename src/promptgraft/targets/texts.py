@@ -9,7 +9,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from typing import Any, TypeVar
 
@@ -27,26 +26,18 @@ from promptgraft.errors import (
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import function_name
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.parts.body import BodySyntax, kept_names
-from promptgraft.parts.descriptors import show_path
 from promptgraft.parts.validation import check_key
-from promptgraft.prompt.rendered import RenderedPrompt
-from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import canonical_json, did_you_mean, shown
+from promptgraft.serde import canonical_json, shown
 from promptgraft.strict.checks import STRING, Check
-from promptgraft.text import listed
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT")
 
-Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
-"""Strings that the texts which hold them must keep, or the strings of each text by its name."""
-
-_PLAIN = BodySyntax.PLAIN
 _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
 """What has still to be awaited, iterated over or decoded."""
 
@@ -66,7 +57,8 @@ def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[
     return FrozenMap(given)
 
 
-def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+def as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return texts by name in a mapping that cannot be changed; refuse anything else."""
     return by_name(texts, STRING, "texts", '{"router": "…"}')
 
 
@@ -118,7 +110,7 @@ class Texts:
         PromptDefinitionError: a text does not hold its placeholder.
     """
 
-    texts: Mapping[str, str] = attrs.field(converter=_as_texts)
+    texts: Mapping[str, str] = attrs.field(converter=as_texts)
     run: Callable[..., Any] = attrs.field(kw_only=True)
     ns: str = attrs.field(default="texts", kw_only=True)
     key: str = attrs.field(default=attrs.Factory(_key_of_function, takes_self=True), kw_only=True)
@@ -133,22 +125,13 @@ class Texts:
     def __attrs_post_init__(self) -> None:
         if not callable(self.run):
             raise ConfigError(f"run: expected a function, found {shown(self.run)}")
-        self._check_names("frozen", self.frozen)
-        if set(self.frozen) == set(self.texts):
-            raise ConfigError("frozen: all texts are named, so that none may change; leave one out")
-        kept = self._kept()
-        sections = [
-            MarkdownSection(
-                title=name,
-                key=name,
-                template=text,
-                syntax="plain",
-                placeholders=kept.get(name, ()),
-                overridable=name not in self.frozen,
-            )
-            for name, text in self.texts.items()
-        ]
-        prompt = _TextsPrompt(PromptTemplate(ns=self.ns, key=self.key, sections=sections))
+        prompt = TextsPrompt.of(
+            self.texts,
+            ns=self.ns,
+            key=self.key,
+            placeholders=self.placeholders,
+            frozen=self.frozen,
+        )
         adapter = TextsAdapter(self.run, names=tuple(self.texts), faults=self.candidate_errors)
         object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "adapter", adapter)
@@ -163,46 +146,7 @@ class Texts:
         Raises:
             StoreError: the store cannot be read.
         """
-        return _texts_of(self.prompt_in(store, tag).render())
-
-    def _kept(self) -> Mapping[str, Sequence[str]]:
-        wanted = self.placeholders
-        if isinstance(wanted, Mapping):
-            self._check_names("placeholders", wanted)
-            return wanted
-        if isinstance(wanted, str):
-            raise ConfigError(f"placeholders: expected a list, found a text; write [{wanted!r}]")
-        names = frozenset(wanted)
-        held = {name: kept_names(text, _PLAIN, names) for name, text in self.texts.items()}
-        for placeholder in wanted:
-            if not any(placeholder in found for found in held.values()):
-                raise ConfigError(
-                    f"placeholders: no text holds {placeholder!r}; write it into one or leave it "
-                    "out"
-                )
-        return {name: [one for one in wanted if one in found] for name, found in held.items()}
-
-    def _check_names(self, where: str, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.texts:
-                raise ConfigError(
-                    f"{where}: there is no text {name!r}{did_you_mean(name, list(self.texts))}; "
-                    f"texts: {listed(self.texts)}"
-                )
-
-
-@attrs.frozen
-class _TextsPrompt(Prompt[object]):
-    """A prompt that takes parameters of any type: plain sections look nothing up in them."""
-
-    def bind(self, *params: object) -> Prompt[object]:
-        return attrs.evolve(self, params=(*self.params, *params))
-
-    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
-        unbound = Prompt(
-            self.template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
-        )
-        return unbound.render(session)
+        return texts_in(self.prompt_in(store, tag).render())
 
 
 @attrs.frozen
@@ -244,7 +188,7 @@ class TextsAdapter:
         """
         if deadline is not None:
             deadline.check()
-        texts = _texts_of(prompt.render(session))
+        texts = texts_in(prompt.render(session))
         if tuple(texts) != self.names:
             raise ConfigError(
                 f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
@@ -302,10 +246,6 @@ def _response(value: Any, where: str) -> PromptResponse[Any]:
     except DataFormatError:
         text = str(value)
     return PromptResponse(text=text, output=value)
-
-
-def _texts_of(rendered: RenderedPrompt[Any]) -> Mapping[str, str]:
-    return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
 
 
 def _on_example(session: SessionProtocol) -> str:

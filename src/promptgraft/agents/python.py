@@ -1,0 +1,190 @@
+"""An agent that is a Python function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+import attrs
+
+from promptgraft.agents.call import Agent, AgentAnswer, AgentCall
+from promptgraft.agents.faults import fault_of, place_of
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    LimitReachedError,
+    PromptEvaluationError,
+    PromptgraftError,
+    TransientProviderError,
+)
+from promptgraft.functions import code_digest, function_name
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.serde import shown
+from promptgraft.strict.checks import FLAG, SECONDS, STRING
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _tells_tools(agent: PythonAgent) -> bool:
+    return "AgentAnswer" in str(getattr(_unwrapped(agent.function), "__annotations__", {}))
+
+
+@attrs.frozen(kw_only=True)
+class PythonAgent:
+    """An agent that is a function: ``(query)`` or ``(query, call)``, plain or ``async``.
+
+    It returns a text or an ``AgentAnswer``. What it raises is its own fault and scores 0, but for
+    a refused connection, a time limit, and the statuses 429 and 5xx of an HTTP library. Pickles
+    when the function does.
+
+    Attributes:
+        function: the function; partials, methods and objects that can be called too. It is given
+            the call if it takes a second argument, or one named ``call``.
+        version: of the agent, where a digest of its source does not tell versions apart.
+        timeout: seconds that an ``async`` function has for one answer; None without a limit.
+        reports_tools: whether answers say which tools were called; by default whether the
+            function is annotated to return an ``AgentAnswer``.
+
+    Raises:
+        ConfigError: ``function`` takes something else, or has a time limit and is not ``async``.
+    """
+
+    function: Callable[..., Any]
+    version: str = attrs.field(default="", validator=STRING)
+    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
+    reports_tools: bool = attrs.field(
+        default=attrs.Factory(_tells_tools, takes_self=True), validator=FLAG
+    )
+    takes_call: bool = attrs.field(init=False)
+    _by_name: bool = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        takes_call, by_name = _way_to_call(self.function)
+        object.__setattr__(self, "takes_call", takes_call)
+        object.__setattr__(self, "_by_name", by_name)
+        if self.timeout is not None and not _is_async(self.function):
+            raise ConfigError(
+                f"timeout: `{self.name}` is not async, so it cannot be interrupted; leave it out "
+                "and end the function yourself, at `call.deadline`"
+            )
+
+    @property
+    def name(self) -> str:
+        return function_name(self.function)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {self.version or code_digest(self.function)}".rstrip()
+
+    def check(self, delivery: str, names: Collection[str]) -> None:
+        del names
+        if not self.takes_call and delivery != "live":
+            raise ConfigError(
+                f"agent `{self.name}` takes the query only, so the texts of a candidate never "
+                "reach it; let it take `(query, call)` and read `call.texts`, or choose the "
+                "delivery `live`"
+            )
+
+    def ask(self, query: str, call: AgentCall) -> AgentAnswer:
+        deadline = sooner(call.deadline, self.timeout)
+        try:
+            value = awaited(self._called(query, call), deadline=deadline)
+        except LimitReachedError:
+            if deadline is call.deadline or (call.deadline and call.deadline.expired):
+                raise
+            raise too_late(self.name, self.timeout) from None
+        except PromptEvaluationError:
+            raise
+        except (Exception, SystemExit) as error:
+            # One that no code of the user's has raised says that the run cannot wait for it.
+            if isinstance(error, PromptgraftError) and not place_of(error):
+                raise
+            raise fault_of(error, self.name) from error
+        if isinstance(value, str):
+            return AgentAnswer(text=value)
+        if not isinstance(value, AgentAnswer):
+            raise AgentFaultError(
+                f"the agent returned {shown(value)}; an agent returns a text or an AgentAnswer"
+            )
+        return value
+
+    def _called(self, query: str, call: AgentCall) -> object:
+        if not self.takes_call:
+            return self.function(query)
+        return self.function(query, call=call) if self._by_name else self.function(query, call)
+
+
+def as_agent(given: Agent | Callable[..., Any]) -> Agent:
+    """Return an agent as it is, and a function as a :class:`PythonAgent`.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(given, Agent) and not isinstance(given, type):
+        return given
+    found: object = given
+    if not callable(found) or isinstance(found, type):
+        raise ConfigError(
+            f"agent: expected a function or an agent, found {shown(given)}; "
+            "`help(promptgraft.Agent)` says what an agent has"
+        )
+    return PythonAgent(function=given)
+
+
+def sooner(deadline: Deadline | None, seconds: float | None) -> Deadline | None:
+    """Return a deadline that passes after ``seconds`` at the latest."""
+    if seconds is None:
+        return deadline
+    if deadline is None:
+        return Deadline.after(seconds)
+    ends = deadline.clock.monotonic() + seconds
+    return attrs.evolve(deadline, expires_at=ends) if ends < deadline.expires_at else deadline
+
+
+def too_late(name: str, seconds: float | None) -> TransientProviderError:
+    """Return what becomes of a query whose time limit has passed."""
+    return TransientProviderError(
+        f"agent `{name}` had no answer after {seconds or math.inf:g} s, its `timeout`"
+    )
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    found = inspect.unwrap(function)
+    return found if inspect.isroutine(found) else vars(type(found)).get("__call__", found)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(_unwrapped(function))
+
+
+def _way_to_call(function: Callable[..., Any]) -> tuple[bool, bool]:
+    """Return whether a function takes the call beside the query, and whether by its name only."""
+    given: object = function
+    if not callable(given) or isinstance(given, type):
+        raise ConfigError(f"agent: expected a function, found {shown(given)}")
+    try:
+        taken = inspect.signature(function).parameters
+    except (ValueError, TypeError):  # written in C, or a signature that cannot be read
+        return False, False
+    positional = [one for one in taken.values() if one.kind in _POSITIONAL]
+    needed = [
+        one.name
+        for one in taken.values()
+        if one.default is one.empty and one.kind in (*_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
+    ]
+    by_name = "call" in taken and taken["call"].kind is inspect.Parameter.KEYWORD_ONLY
+    many = any(one.kind is one.VAR_POSITIONAL for one in taken.values())
+    second = len(positional) > 1 and (positional[1].name in needed or positional[1].name == "call")
+    extra = set(needed) - {one.name for one in positional[:2]} - ({"call"} if by_name else set())
+    if extra or not (positional or many) or (by_name and second):
+        raise ConfigError(
+            f"agent `{function_name(function)}`: expected a function of `(query)` or "
+            f"`(query, call)`, found `{inspect.signature(function)}`"
+        )
+    return second or by_name, by_name

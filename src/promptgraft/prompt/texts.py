@@ -1,0 +1,109 @@
+"""Prompts of named texts: a plain section for each, whatever they are answered by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.descriptors import show_path
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import did_you_mean
+from promptgraft.text import listed
+
+Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
+"""Strings that the texts which hold them must keep, or the strings of each text by its name."""
+
+_PLAIN = BodySyntax.PLAIN
+
+
+@attrs.frozen
+class TextsPrompt(Prompt[object]):
+    """A prompt that takes parameters of any type: plain sections look nothing up in them.
+
+    Attributes:
+        takes_cases: whether its one parameter is the case itself.
+    """
+
+    takes_cases: bool = attrs.field(default=False, kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        texts: Mapping[str, str],
+        *,
+        ns: str,
+        key: str,
+        placeholders: Placeholders = (),
+        frozen: Iterable[str] = (),
+        takes_cases: bool = False,
+    ) -> TextsPrompt:
+        """Return the prompt of texts by name; those in ``frozen`` may not change.
+
+        Raises:
+            ConfigError: ``frozen`` or ``placeholders`` do not fit the texts.
+            InvalidIdentifierError: a name, ``ns`` or ``key`` is no identifier.
+            PromptDefinitionError: a text does not hold its placeholder.
+        """
+        fixed = tuple(frozen)
+        _check_names("frozen", fixed, texts)
+        if set(fixed) == set(texts):
+            raise ConfigError("frozen: all texts are named, so that none may change; leave one out")
+        kept = _kept(texts, placeholders)
+        sections = [
+            MarkdownSection(
+                title=name,
+                key=name,
+                template=text,
+                syntax="plain",
+                placeholders=kept.get(name, ()),
+                overridable=name not in fixed,
+            )
+            for name, text in texts.items()
+        ]
+        return cls(PromptTemplate(ns=ns, key=key, sections=sections), takes_cases=takes_cases)
+
+    def bind(self, *params: object) -> Prompt[object]:
+        return attrs.evolve(self, params=(*self.params, *params))
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        unbound = Prompt(
+            self.template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
+        )
+        return unbound.render(session)
+
+
+def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:
+    """Return the texts of a rendered prompt by the paths of their sections."""
+    return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
+
+
+def _kept(texts: Mapping[str, str], wanted: Placeholders) -> Mapping[str, Sequence[str]]:
+    if isinstance(wanted, Mapping):
+        _check_names("placeholders", wanted, texts)
+        return wanted
+    if isinstance(wanted, str):
+        raise ConfigError(f"placeholders: expected a list, found a text; write [{wanted!r}]")
+    names = frozenset(wanted)
+    held = {name: kept_names(text, _PLAIN, names) for name, text in texts.items()}
+    for placeholder in wanted:
+        if not any(placeholder in found for found in held.values()):
+            raise ConfigError(
+                f"placeholders: no text holds {placeholder!r}; write it into one or leave it out"
+            )
+    return {name: [one for one in wanted if one in found] for name, found in held.items()}
+
+
+def _check_names(where: str, names: Iterable[str], texts: Mapping[str, str]) -> None:
+    for name in names:
+        if name not in texts:
+            raise ConfigError(
+                f"{where}: there is no text {name!r}{did_you_mean(name, list(texts))}; "
+                f"texts: {listed(texts)}"
+            )
