@@ -1,11 +1,12 @@
 """How often a run says *improved* where nothing is better, and where something is.
 
-Runs alone: ``python benchmarks/honesty.py [--runs N]``.
+Runs alone: ``python benchmarks/honesty.py [--runs N] [--gate]``.
 
 A toy world whose scores are mostly noise, of seven kinds. The answers to every prompt are equally
 good, or the reflection model finds, with three proposals of ten, a text that is worth more. Each
 figure counts seeded runs of GEPA with its default settings, 30 validation examples, 30 to learn
-from and 60 that are held out.
+from and 60 that are held out. The gate is measured on reports of 30 cases and a tolerance of 0.05,
+1,000 for each figure.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import argparse
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import chain
 
 import attrs
 
@@ -37,9 +40,12 @@ from promptgraft import (
     RolloutFeedback,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.evals import gate
+from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.statistics import Outcome, gain
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
+from promptgraft.serde import digest
 
 RUNS = 400
 TITLE = "Honesty: seeded runs on scores with noise"
@@ -185,13 +191,96 @@ def measure(runs: int = RUNS) -> Iterator[Figure]:
             yield Figure(f"  by {HELD_OUT} cases at the least", least_missed, "%", None)
 
 
+GATE_CASES = 30
+TOLERANCE = 0.05
+CRITICAL = 3
+GATE_TRIALS = 1_000
+GATE_NOISES = ("graded", "right or wrong", "right or wrong, fixed answers")
+
+
+def tried_on(
+    noise: str, worth: float, chance: random.Random, prompt: str, *, critical: int
+) -> gate.GateReport:
+    """Return what an evaluation may find; critical cases score 0.6, or pass nine times of ten."""
+    usual = 0.6 if noise == "graded" else 0.9
+
+    def answer(number: int) -> CaseOutcome:
+        asked = Asked(
+            mean=worth + (0.35 + 0.01 * number if number >= critical else usual),
+            fresh=chance,
+            fixed=random.Random(f"{prompt}/{number}"),
+            done=0.0,
+        )
+        score = NOISES[noise](asked)
+        status = CaseStatus.PASSED if score == 1 else CaseStatus.FAILED
+        return CaseOutcome(case_id=f"c{number}", status=status, score=score)
+
+    return gate.GateReport(
+        prompt="benchmarks/honesty",
+        tried="the source",
+        split="test",
+        model="noise",
+        dataset=digest("cases"),
+        metrics="noise",
+        num_runs=1,
+        cases=tuple(
+            gate.TriedCase(
+                id=f"c{number}",
+                critical=number < critical,
+                outcomes=(answer(number),),
+                seconds=(0.0,),
+            )
+            for number in range(GATE_CASES)
+        ),
+    )
+
+
+def again(
+    evaluate: Callable[[], gate.GateReport], ids: tuple[str, ...], number: int
+) -> gate.GateReport:
+    """Evaluate some cases once more."""
+    del number
+    report = evaluate()
+    return attrs.evolve(report, cases=tuple(map(report.case, ids)))
+
+
+def gated(noise: str, worth: float, *, critical: int = 0) -> Counter[str]:
+    """Count how gates end in which a prompt is worth so much more than the baseline."""
+    chance, ends = random.Random(f"gate/{noise}/{worth}/{critical}"), Counter[str]()
+    for trial in range(GATE_TRIALS):
+        texts = (f"{trial}/before", f"{trial}/after" if worth else f"{trial}/before")
+        kept = gate.Baseline.of(tried_on(noise, 0.0, chance, texts[0], critical=critical))
+        after = partial(tried_on, noise, worth, chance, texts[1], critical=critical)
+        report = gate.confirm(kept, after(), partial(again, after))
+        comparison = gate.compare(kept, report, tolerance=TOLERANCE)
+        ends[str(comparison.verdict)] += 1
+        ends["failed"] += not gate.decide(report, gate.GateRules(), comparison).passed
+    return ends
+
+
+def measure_gate() -> Iterator[Figure]:
+    """Yield how often the gate fails an unchanged prompt, and what it says of losses."""
+    for noise in GATE_NOISES:
+        for critical in (0, CRITICAL):
+            also = f", {critical} critical" if critical else ""
+            failed = 100 * gated(noise, 0.0, critical=critical)["failed"] / GATE_TRIALS
+            yield Figure(f"gate, {noise}{also}: unchanged fails", failed, "%", MOST_FALSE)
+        for loss in (0.1, 0.2, 0.3):
+            ends = gated(noise, -loss)
+            said = 100 * ends["not worse"] / GATE_TRIALS
+            yield Figure(f"gate, {noise}: loss of {loss} not worse", said, "%", MOST_FALSE)
+            unclear = 100 * ends["unclear"] / GATE_TRIALS
+            yield Figure(f"gate, {noise}: loss of {loss} unclear", unclear, "%", None)
+
+
 def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS, help="runs for each figure")
-    runs, started, kept = parser.parse_args().runs, time.perf_counter(), True
-    print(f"{TITLE}, {runs} for each figure")
-    for figure in measure(runs):
+    parser.add_argument("--gate", action="store_true", help="measure the gate only")
+    given, started, kept = parser.parse_args(), time.perf_counter(), True
+    print(f"{TITLE}, {given.runs} for each figure")
+    for figure in chain(() if given.gate else measure(given.runs), measure_gate()):
         print(figure.line(), flush=True)
         kept = kept and figure.kept
     print(f"  {time.perf_counter() - started:.0f} s")

@@ -81,6 +81,7 @@ def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
         (("other",), "has no prompt `other`; there: `words`"),
         (("--fail-under", "80"), "expected a number from 0 to 1, found '80'"),
         (("--fail-under", "nan"), "expected a number from 0 to 1, found 'nan'"),
+        (("--refuse-unclear",), "--refuse-unclear is for the scores of a baseline"),
         (("--tolerance", "0"), "--tolerance is for the scores of a baseline; give --baseline"),
         (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
         (("--split", "tset"), "'tset' is not one of"),
@@ -235,10 +236,51 @@ def test_a_kept_baseline_holds_whoever_comes_later(words: Path, console: Console
     )
     ended = console("eval", "--baseline", "gate/kept.json", "--save-baseline", "gate/kept.json")
     assert ended.code == 1
-    assert "  baseline: mean score 0.3333, at least the baseline's 0.6667 wanted\n" in ended.out
+    assert "  baseline: worse: mean score 0.3333, the baseline's 0.6667; 3 cases: too " in ended.out
     assert "0 won, 1 lost" in ended.out
     assert '"mean_score": 0.6666' in (words / "gate" / "kept.json").read_text("utf-8")
     assert console("eval", "--baseline", "gate/kept.json", "--tolerance", "0.4").code == 0
+
+
+@pytest.mark.parametrize(
+    ("good", "code", "asked"), [((2,), 0, 2), ((3,), 0, 3), ((), 1, 3)], ids=str
+)
+def test_a_critical_case_is_asked_again_before_it_fails_the_gate(
+    good: tuple[int, ...], code: int, asked: int, words: Path, console: Console
+) -> None:
+    (words / "agent.py").write_text(AGENT.replace('"capital" in', '"bread" in'), "utf-8")
+    assert console("eval", "--save-baseline", "kept.json").code == 0
+    (words / "calls.log").unlink()
+
+    flaky = f'word == "bread" and CALLS.read_text().split().count(word) in {good}'
+    (words / "agent.py").write_text(AGENT.replace('"capital" in prompt.text', flaky), "utf-8")
+    ended = console("eval", "--baseline", "kept.json", "--tolerance", "0.5", "--json")
+    document = json.loads(ended.out)
+
+    assert (ended.code, document["gate"]["passed"]) == (code, code == 0)
+    assert document["baseline"]["verdict"] == "unclear"
+    assert document["baseline"]["lost"] == ([] if code == 0 else ["bread"])
+    assert [len(case["again"]) for case in document["cases"]] == [0, asked - 1, 0]
+    assert document["mean_score"] == pytest.approx(2 / 3)
+    assert calls(words).count("bread") == asked
+
+
+def test_what_is_unclear_passes_unless_it_is_refused(words: Path, console: Console) -> None:
+    many = [case(f"w{number}") for number in range(8)]
+    write_project(words, *many, *WORDS[3:])
+    assert console("eval", "--save-baseline", "kept.json").code == 0
+
+    (words / "agent.py").write_text(AGENT.replace('"capital" in', '"w0" in'), "utf-8")
+    passed = console("eval", "--baseline", "kept.json")
+    assert (passed.code, passed.err) == (0, "")
+    said = (
+        "  baseline: unclear: mean score 0.875, the baseline's 1; "
+        "a loss of up to 0.53 cannot be excluded\n"
+    )
+    assert f"gate: passed\n{said}" in passed.out
+    refused = console("eval", "--baseline", "kept.json", "--refuse-unclear")
+    assert refused.code == 1
+    assert f"gate: failed\n{said}" in refused.out
 
 
 def test_a_baseline_of_other_data_is_refused_before_a_call(words: Path, console: Console) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from integrations.words import AGENT, WORDS, calls, case, write_project
-from promptgraft.evals.gate import Answered, Baseline
+from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
+from promptgraft.evals.gate import Answered, Baseline, write_baseline
 from promptgraft.evals.gate.baseline import parse_baseline
 from promptgraft.integrations.gate import Choice, subject_of
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride, SectionOverride
@@ -185,6 +186,27 @@ def test_every_case_is_answered_once_however_many_tests_ask(pytester: pytest.Pyt
             "*where 0.8 = <docs/words, *, failing 'bread'>.pass_rate",
         ]
     )
+
+
+def test_a_critical_case_is_asked_again_before_a_baseline_fails_its_test(
+    pytester: pytest.Pytester,
+) -> None:
+    folder = words(pytester, GATE)
+    write_baseline(
+        folder / "baseline.json",
+        subject_of(load_project(folder / "promptgraft.yaml"), Choice()).report(
+            Answered(
+                outcome=CaseOutcome(case_id=id_, status=CaseStatus.PASSED, score=1.0),
+                answer=None,
+                seconds=0.0,
+            )
+            for id_ in ("apple", "bread", "cheese")
+        ),
+    )
+
+    result = run(pytester, "-k", "test_gate or test_function")
+    result.stdout.fnmatch_lines(["critical cases: worse than the baseline: bread (1 -> 0)"])
+    assert sorted(calls(folder)) == ["apple", "bread", "bread", "bread", "cheese"]
 
 
 def test_a_report_with_unscored_answers_is_an_error_unless_they_are_allowed(

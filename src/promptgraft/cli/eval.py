@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TypedDict, Unpack
 
 import attrs
 import click
 
-from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli import options
 from promptgraft.cli.choosing import loaded_project, tried_options
+from promptgraft.cli.evaluating import evaluated_report
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
-from promptgraft.cli.progress import waiting
-from promptgraft.cli.running import cancelled_by_signals
+from promptgraft.cli.output import Screen, make_room, print_json
 from promptgraft.evals import gate
-from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
-from promptgraft.runtime import Deadline, EventBus, Session
 from promptgraft.serde import Json
 from promptgraft.text import counted, score, visible_line
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _ROWS_IN_PIPES = 20
 _FEWEST_ROWS = 5
@@ -55,6 +46,7 @@ class _Given(TypedDict):
     min_pass_rate: float | None
     baseline: str | None
     tolerance: float | None
+    refuse_unclear: bool
     max_unscored: int
     save_baseline: str | None
     junit: str | None
@@ -87,13 +79,20 @@ class _Given(TypedDict):
     help="The least share of answers that pass, 0 to 1.",
 )
 @click.option(
-    "--baseline", metavar="FILE", help="Scores that no critical case and no mean may fall below."
+    "--baseline",
+    metavar="FILE",
+    help="Scores to compare with: fails if the mean or a critical case is worse.",
 )
 @click.option(
     "--tolerance",
     metavar="T",
     type=options.share,
     help="How far the mean may fall below that of the baseline.",
+)
+@click.option(
+    "--refuse-unclear",
+    is_flag=True,
+    help="Fail, too, where the mean may be worse than that of the baseline, or not.",
 )
 @click.option(
     "--max-unscored",
@@ -125,8 +124,13 @@ def eval_command(
     with 4 when answers have no score. Evaluates what the project's tag holds, with the
     metrics, the model and the data that `promptgraft optimize` uses.
     """
-    if given["tolerance"] is not None and given["baseline"] is None:
-        raise click.UsageError("--tolerance is for the scores of a baseline; give --baseline")
+    if given["baseline"] is None:
+        for name, is_given in (
+            ("--tolerance", given["tolerance"] is not None),
+            ("--refuse-unclear", given["refuse_unclear"]),
+        ):
+            if is_given:
+                raise click.UsageError(f"{name} is for the scores of a baseline; give --baseline")
     baseline = None if given["baseline"] is None else gate.read_baseline(given["baseline"])
     for file in (given["junit"], given["save_baseline"]):
         if file is not None:
@@ -137,7 +141,9 @@ def eval_command(
         if baseline is not None:
             check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
         workers = given["workers"] or found.workers
-        report = _report(subject, num_runs=given["num_runs"], workers=workers, quiet=quiet)
+        report = evaluated_report(
+            subject, given["num_runs"], baseline, workers=workers, quiet=quiet
+        )
     evaluated = _judged(report, given, baseline, subject.notes)
     if as_json:
         print_json(evaluated.to_json())
@@ -151,80 +157,6 @@ def eval_command(
     return _EXIT_CODES[decision.outcome]
 
 
-class EvalProgress:
-    """Shows how far an evaluation is; called from several threads. This one shows waits only."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def begun(self) -> None:
-        """Take account of an answer that is asked for."""
-
-    def ended(self, attempt: Attempt | None) -> None:
-        """Take account of an answer that is there; None for one that never will be."""
-
-    def waits(self, notice: CallWaiting) -> None:
-        """Say what a call waits for."""
-        if not self._quiet:
-            with contextlib.suppress(OSError):
-                said = waiting(notice.model, notice.seconds, notice.reason)
-                echo(visible_line(said), error=True)
-
-
-class _WatchedExecutor(ThreadPoolExecutor):
-    """Threads that report each answer to the progress: when it is asked for, when it is there."""
-
-    def __init__(self, workers: int, progress: EvalProgress) -> None:
-        super().__init__(max_workers=workers)
-        self._progress = progress
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        def work() -> T:
-            self._progress.begun()
-            made: object = None
-            try:
-                answer = fn(*args, **kwargs)
-                made = answer
-                return answer
-            finally:
-                self._progress.ended(made if isinstance(made, Attempt) else None)
-
-        return super().submit(work)
-
-
-def progress_of(title: str, total: int, *, quiet: bool) -> EvalProgress:
-    """Return what shows the progress of an evaluation of ``total`` answers."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal():
-        return EvalProgress(quiet=quiet or sys.stderr is None)
-    from promptgraft.cli.panel import EvalPanel
-
-    return EvalPanel(title, total)
-
-
-def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) -> gate.GateReport:
-    total = len(subject.cases) * num_runs
-    notices = EventBus()
-    progress = progress_of(f"promptgraft eval {subject.prompt.descriptor.key}", total, quiet=quiet)
-    with progress, cancelled_by_signals() as cancellation:
-        notices.subscribe(CallWaiting, progress.waits)
-        session = Session(notices=notices, deadline=Deadline(cancellation=cancellation))
-        executor = _WatchedExecutor(min(workers, total), progress)
-        try:
-            found = subject.evaluate(num_runs=num_runs, executor=executor, session=session)
-        finally:
-            # What was stopped leaves behind what does not end; calls that still wait are ended.
-            cancellation.set("the evaluation is over")
-            executor.shutdown(wait=False, cancel_futures=True)
-    answered = [gate.Answered.of(attempt) for attempt in found.attempts]
-    return subject.report(answered, num_runs=num_runs, stopped=found.stopped)
-
-
 def _judged(
     report: gate.GateReport, given: _Given, baseline: gate.Baseline | None, notes: tuple[str, ...]
 ) -> Evaluated:
@@ -232,10 +164,11 @@ def _judged(
     rules = gate.GateRules(
         fail_under=given["fail_under"],
         min_pass_rate=given["min_pass_rate"],
-        tolerance=given["tolerance"] or 0.0,
+        refuse_unclear=given["refuse_unclear"],
         max_unscored=given["max_unscored"],
     )
-    comparison = None if baseline is None else gate.compare(baseline, report)
+    tolerance = given["tolerance"] or 0.0
+    comparison = None if baseline is None else gate.compare(baseline, report, tolerance=tolerance)
     decision = gate.decide(report, rules, comparison)
     if given["junit"] is not None:
         write_atomically(Path(given["junit"]), gate.junit_xml(report, decision))
@@ -385,7 +318,9 @@ def _print_gate(screen: Screen, found: Evaluated) -> None:
         screen.line(f"gate: passed{asked}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)
-    for ruling in decision.broken:
-        screen.line(f"  {ruling.rule}: {ruling.said}")
+    for ruling in decision.rulings:
+        is_open = found.comparison is not None and ruling.said == found.comparison.said
+        if is_open or not ruling.held:
+            screen.line(f"  {ruling.rule}: {ruling.said}")
     if found.saved is not None:
         screen.line(f"saved as baseline {found.saved}")

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.cli.eval import EvalProgress
+from promptgraft.cli.evaluating import EvalProgress
 from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.evals.attempt import Attempt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -10,6 +11,7 @@ import pytest
 
 from promptgraft.errors import PromptgraftError
 from promptgraft.evals import gate
+from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.text import visible, visible_line
 
@@ -63,11 +65,13 @@ class ReportOfTests:
     Attributes:
         report: every case with its verdicts.
         folder: what the paths of baselines begin at: the folder of the project file.
+        ask: evaluates the cases with these ids again, for the n-th time.
         max_unscored: how many answers may be without a score.
     """
 
     report: gate.GateReport
     folder: Path
+    ask: Callable[[tuple[str, ...], int], gate.GateReport]
     max_unscored: int = 0
 
     @property
@@ -90,15 +94,20 @@ class ReportOfTests:
         """The cases that do not pass, critical ones first."""
         return self.report.failing
 
-    def compared_with(self, baseline: str | Path) -> gate.Comparison:
+    def compared_with(self, baseline: str | Path, *, tolerance: float = 0.0) -> gate.Comparison:
         """Return what changed since a baseline that ``promptgraft eval --save-baseline`` wrote.
+
+        Critical cases that score lower are asked again.
 
         Raises:
             ConfigError: it cannot be read, or is of other data.
             DataFormatError: it is damaged.
         """
         path = self.folder / baseline
-        return gate.compare(gate.read_baseline(path), self.report, where=f"baseline {path}")
+        kept, where = gate.read_baseline(path), f"baseline {path}"
+        check_comparable(kept, self.report, where=where)
+        report = gate.confirm(kept, self.report, self.ask)
+        return gate.compare(kept, report, tolerance=tolerance, where=where)
 
     def check(
         self,
@@ -107,20 +116,21 @@ class ReportOfTests:
         min_pass_rate: float | None = None,
         baseline: str | Path | None = None,
         tolerance: float = 0.0,
+        refuse_unclear: bool = False,
     ) -> None:
         """Fail the test, with the rules that do not hold and the failing cases.
 
         The rules are those of ``promptgraft eval``: the least mean score, the least pass rate,
-        and a baseline that no critical case and, but for the tolerance, no mean may be below.
+        and a baseline that neither the mean nor a critical case may be worse than.
         """
         rules = gate.GateRules(
             fail_under=fail_under,
             min_pass_rate=min_pass_rate,
-            tolerance=tolerance,
+            refuse_unclear=refuse_unclear,
             max_unscored=self.max_unscored,
         )
         try:
-            found = None if baseline is None else self.compared_with(baseline)
+            found = None if baseline is None else self.compared_with(baseline, tolerance=tolerance)
         except PromptgraftError as error:
             pytest.fail(visible(str(error)), pytrace=False)
         decision = gate.decide(self.report, rules, found)

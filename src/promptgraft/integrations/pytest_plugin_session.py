@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, PermanentProviderError, PromptgraftError
 from promptgraft.evals.aggregate import CaseStatus
-from promptgraft.evals.gate import Answered, Subject, tried_cases
+from promptgraft.evals.gate import Answered, GateReport, Subject, tried_cases
 from promptgraft.evals.gate.report import answered_from
 from promptgraft.evals.types import Case
 from promptgraft.integrations.gate import Choice, chosen_cases, subject_of
@@ -186,20 +186,27 @@ class TestRun:
             project = self.project(selection.project)
             cases = self.cases(selection)
             subject, found = self._answered(selection, cases, workers=project.workers)
+
+            def ask(ids: tuple[str, ...], again: int) -> GateReport:
+                some = subject.of(ids)
+                _, more = self._answered(selection, some, workers=project.workers, again=again)
+                return subject.report(more.values())
+
             self._reports[selection] = ReportOfTests(
                 report=subject.report(found.values()),
                 folder=project.folder,
+                ask=ask,
                 max_unscored=selection.max_unscored,
             )
         return self._reports[selection]
 
     def _answered(
-        self, selection: Selection, cases: tuple[Case, ...], *, workers: int
+        self, selection: Selection, cases: tuple[Case, ...], *, workers: int, again: int = 0
     ) -> tuple[Subject, Mapping[str, Answered]]:
         key = (selection.project, selection.choice)
         subject = self._subject(key)
         choice = attrs.evolve(selection.choice, split="all")  # a case stands in one split only
-        identity = [str(selection.project), choice]
+        identity = [str(selection.project), choice, again]
         project = self.project(selection.project)
         try:
             with beside(project.folder):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
 from promptgraft.evals.gate.report import GateReport, Tried
-from promptgraft.evals.statistics import Gain, gain
+from promptgraft.evals.statistics import Gain, Outcome, gain, least_cases
 from promptgraft.files import write_atomically
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.strict import structure
+from promptgraft.strict.checks import SHARE
+from promptgraft.text import counted
 
 VERSION = 1
 """Of the file."""
 
 _SHORT = 12
+_FUZZ = 1e-9
 
 
 @attrs.frozen(kw_only=True)
@@ -138,6 +143,17 @@ class Change:
         return self.after < self.before
 
 
+class Standing(StrEnum):
+    """How a prompt stands beside the baseline."""
+
+    NOT_WORSE = "not worse"
+    """No case scored lower, or the interval excludes a loss of more than the tolerance."""
+    UNCLEAR = "unclear"
+    """The mean may have fallen by more than the tolerance, or not."""
+    WORSE = "worse"
+    """The mean has fallen by more than the tolerance, and that is more than luck."""
+
+
 @attrs.frozen(kw_only=True)
 class Comparison:
     """What changed since the baseline, over the cases with a score on both sides.
@@ -145,10 +161,47 @@ class Comparison:
     Attributes:
         changes: the cases whose score changed, in the order of the data set.
         gain: with its 95 % interval.
+        lost: the critical cases among the changes that scored lower by more than their answers
+            vary.
+        tolerance: how much the mean may be below that of the baseline, 0 to 1.
     """
 
     changes: tuple[Change, ...]
     gain: Gain
+    lost: tuple[Change, ...] = ()
+    tolerance: float = attrs.field(default=0.0, validator=SHARE)
+
+    @property
+    def verdict(self) -> Standing | None:
+        """How the prompt stands beside the baseline; None without a case that both have scored.
+
+        Where the cases are too few for any interval to exclude 0, the means decide.
+        """
+        if self.gain.mean_gain is None or self.gain.low is None:
+            return None
+        can_tell = self.gain.cases >= least_cases(self.gain.level)
+        is_below = self.gain.mean_gain < -self.tolerance - _FUZZ
+        if is_below and (self.gain.verdict is Outcome.WORSE or not can_tell):
+            return Standing.WORSE
+        is_sure = not self.gain.lost or self.gain.low >= -self.tolerance - _FUZZ
+        return Standing.NOT_WORSE if is_sure else Standing.UNCLEAR
+
+    @property
+    def said(self) -> str:
+        """The verdict in words, with what it rests on."""
+        if self.verdict is None or self.gain.low is None:
+            return "no case has a score here and in the baseline"
+        means = f"mean score {self.after:.4g}, the baseline's {self.before:.4g}"
+        if self.verdict is Standing.UNCLEAR:
+            meaning = f"a loss of up to {-self.gain.low:.2g} cannot be excluded"
+        elif not self.gain.lost:
+            meaning = "no case scored lower"
+        elif self.gain.cases < least_cases(self.gain.level):
+            meaning = f"{counted(self.gain.cases, 'case')}: too few to tell luck, the means decide"
+        else:
+            meaning = self.gain.interval
+        allowed = f"; tolerance {self.tolerance:.4g}" if self.tolerance else ""
+        return f"{self.verdict}: {means}; {meaning}{allowed}"
 
     @property
     def before(self) -> float | None:
@@ -180,7 +233,9 @@ class Comparison:
             "before": self.before,
             "after": self.after,
             **{name: self.gain.to_json()[name] for name in ("low", "high", "level")},
+            "verdict": None if self.verdict is None else str(self.verdict),
             "changes": unstructure(self.changes),
+            "lost": [change.case_id for change in self.lost],
             "unscored": list(self.unscored),
         }
 
@@ -200,20 +255,64 @@ def check_comparable(baseline: Baseline, report: GateReport, *, where: str = "ba
             )
 
 
-def compare(baseline: Baseline, report: GateReport, *, where: str = "baseline") -> Comparison:
+def confirm(
+    baseline: Baseline, report: GateReport, ask: Callable[[tuple[str, ...], int], GateReport]
+) -> GateReport:
+    """Ask critical cases that score lower than in the baseline again, and return the report.
+
+    Each is asked until it has three answers, or one that reaches its score in the baseline.
+
+    Args:
+        baseline: of the same cases.
+        report: with one answer or more to each case.
+        ask: evaluates the cases with these ids again, for the n-th time.
+    """
+    for again in range(1, ANSWERS + 1):
+        ids = tuple(
+            case.id
+            for case in report.cases
+            if case.critical
+            and (before := baseline.scores.get(case.id)) is not None
+            and case.score is not None
+            and case.score < before
+            and not is_settled((before,), case.scores)
+        )
+        if not ids or report.stopped:
+            break
+        report = report.joined(ask(ids, again))
+    return report
+
+
+def compare(
+    baseline: Baseline, report: GateReport, *, tolerance: float = 0.0, where: str = "baseline"
+) -> Comparison:
     """Hold a report against a baseline of the same prompt, cases and metrics.
 
+    Args:
+        baseline: what is kept of the earlier evaluation.
+        report: the later one; see :func:`confirm` for its critical cases.
+        tolerance: how much the mean may be below that of the baseline, 0 to 1.
+        where: what messages call the baseline.
+
     Raises:
-        ConfigError: the baseline is of something else; names what differs.
+        ConfigError: the baseline is of something else; names what differs. Or the tolerance is
+            no such number.
     """
     check_comparable(baseline, report, where=where)
     kept, now = baseline.scores, {case.id: case.score for case in report.cases}
     found = gain({id_: (kept.get(id_),) for id_ in now}, {id_: (now[id_],) for id_ in now})
     moved = {*found.won, *found.lost}
-    changes = [
+    changes = tuple(
         Change(case_id=case.id, before=before, after=case.score, critical=case.critical)
         for case in report.cases
         if case.id in moved and case.score is not None
         if (before := kept[case.id]) is not None
-    ]
-    return Comparison(changes=tuple(changes), gain=found)
+    )
+    scores = {case.id: case.scores for case in report.cases}
+    lost = tuple(
+        change
+        for change in changes
+        if change.critical
+        and is_lost((change.before,), scores[change.case_id], runs=baseline.num_runs)
+    )
+    return Comparison(changes=changes, gain=found, lost=lost, tolerance=tolerance)

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import attrs
 
 from promptgraft.evals.aggregate import CaseStatus
-from promptgraft.evals.gate.baseline import Comparison
+from promptgraft.evals.gate.baseline import Comparison, Standing
 from promptgraft.evals.gate.report import GateReport, TriedCase, reason_of
 from promptgraft.serde import Json, unstructure
-from promptgraft.strict.checks import SHARE, integer
+from promptgraft.strict.checks import FLAG, SHARE, integer
 from promptgraft.text import spelled, visible_line
 
 _FUZZ = 1e-9
@@ -39,13 +39,13 @@ class GateRules:
     Attributes:
         fail_under: the least mean score, 0 to 1.
         min_pass_rate: the least share of passing answers, 0 to 1.
-        tolerance: how much the mean may be below that of the baseline, 0 to 1.
+        refuse_unclear: whether a prompt fails that may be worse than the baseline, or not.
         max_unscored: how many answers may be without a score; those of critical cases never.
     """
 
     fail_under: float | None = attrs.field(default=None, validator=SHARE.or_none)
     min_pass_rate: float | None = attrs.field(default=None, validator=SHARE.or_none)
-    tolerance: float = attrs.field(default=0.0, validator=SHARE)
+    refuse_unclear: bool = attrs.field(default=False, validator=FLAG)
     max_unscored: int = attrs.field(default=0, validator=integer(0))
 
 
@@ -98,7 +98,7 @@ def decide(
     if rules.min_pass_rate is not None:
         rulings.append(_least("pass rate", report.pass_rate, rules.min_pass_rate))
     if comparison is not None:
-        rulings += [_critical(comparison), _mean(comparison, rules.tolerance)]
+        rulings += [_critical(comparison), _mean(comparison, rules.refuse_unclear)]
     return GateDecision(outcome=_outcome(report, rulings), rulings=tuple(rulings))
 
 
@@ -129,25 +129,17 @@ def _least(rule: str, found: float | None, least: float) -> Ruling:
 def _critical(comparison: Comparison) -> Ruling:
     worse = tuple(
         f"{change.case_id} ({change.before:.4g} -> {change.after:.4g})"
-        for change in comparison.worse
-        if change.critical
+        for change in comparison.lost
     )
     said = f"worse than the baseline: {_listed(worse)}" if worse else "no critical case is worse"
     return Ruling(rule="critical cases", held=not worse, said=said)
 
 
-def _mean(comparison: Comparison, tolerance: float) -> Ruling:
-    before, after = comparison.before, comparison.after
-    allowed = f" less {tolerance:.4g}" if tolerance else ""
-    if before is None or after is None:
-        return Ruling(
-            rule="baseline", held=False, said="no case has a score here and in the baseline"
-        )
-    return Ruling(
-        rule="baseline",
-        held=after >= before - tolerance - _FUZZ,
-        said=f"mean score {after:.4g}, at least the baseline's {before:.4g}{allowed} wanted",
-    )
+def _mean(comparison: Comparison, refuse_unclear: bool) -> Ruling:
+    verdict = comparison.verdict
+    refused = (Standing.WORSE, Standing.UNCLEAR) if refuse_unclear else (Standing.WORSE,)
+    held = verdict is not None and verdict not in refused
+    return Ruling(rule="baseline", held=held, said=comparison.said)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -88,6 +88,8 @@ class TriedCase:
         outcomes: what became of each answer, run by run; at least one.
         seconds: how long the models took for each answer, judges included.
         required: the metrics that a case has to pass.
+        again: the answers of a critical case that was asked again because it scored lower than
+            in a baseline. They are in no mean and in no rate.
     """
 
     id: str
@@ -95,6 +97,13 @@ class TriedCase:
     outcomes: tuple[CaseOutcome, ...]
     seconds: tuple[float, ...]
     required: frozenset[str] = frozenset()
+    again: tuple[CaseOutcome, ...] = ()
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The scores of all answers that have one, those of ``again`` included."""
+        known = (one.score for one in (*self.outcomes, *self.again))
+        return tuple(score for score in known if score is not None)
 
     @property
     def score(self) -> float | None:
@@ -230,6 +239,14 @@ class GateReport(Tried, Shown):
         """The ids of critical cases without any score."""
         return tuple(case.id for case in self.cases if case.critical and case.score is None)
 
+    def joined(self, again: GateReport) -> GateReport:
+        """Return the report with the answers of cases that were asked again."""
+        more = {case.id: case.outcomes for case in again.cases}
+        cases = (
+            attrs.evolve(case, again=(*case.again, *more.get(case.id, ()))) for case in self.cases
+        )
+        return attrs.evolve(self, cases=tuple(cases), stopped=again.stopped)
+
     def line(self) -> str:
         """Return what was tried and what came of it as one line."""
         return (
@@ -276,15 +293,17 @@ class GateReport(Tried, Shown):
 def _case_json(case: TriedCase) -> Json:
     return {
         **{name: getattr(case, name) for name in ("id", "critical", "score", "passed", "reason")},
-        "answers": [
-            {
-                "status": str(one.status),
-                "score": one.score,
-                "error": one.error,
-                "verdicts": unstructure(one.verdicts),
-            }
-            for one in case.outcomes
-        ],
+        "answers": [_outcome_json(one) for one in case.outcomes],
+        "again": [_outcome_json(one) for one in case.again],
+    }
+
+
+def _outcome_json(outcome: CaseOutcome) -> Json:
+    return {
+        "status": str(outcome.status),
+        "score": outcome.score,
+        "error": outcome.error,
+        "verdicts": unstructure(outcome.verdicts),
     }
 
 
@@ -310,6 +329,10 @@ class Subject:
     aggregation: Aggregation | None = None
     params: ParamsOf | None = None
     notes: tuple[str, ...] = ()
+
+    def of(self, ids: Collection[str]) -> tuple[Case, ...]:
+        """Return the cases with these ids."""
+        return tuple(case for case in self.cases if case.id in ids)
 
     def evaluate(
         self,
