@@ -266,3 +266,26 @@ def test_the_winner_of_a_job_goes_where_the_job_keeps_its_overrides(
     refused = console("apply", "--runs", "kept", "--keep-anyway", "--to-source")
     assert (refused.code, refused.err.count("\n")) == (2, 2)
     assert "only Markdown prompts of a project can be written back" in refused.err
+
+
+def test_of_a_candidate_that_was_applied_before_nothing_stays_beside_another(
+    console: Console, world: World
+) -> None:
+    world.hold(world.section("task", "Name the one team."))
+    world.let_the_winner_say(*world.both())
+    assert console("apply").code == 0
+    assert set(world.held()) == {PART, "tool lookup", "section task"}
+    world.add_a_candidate(world.section("teams", "- lamps: light, lamp\n- bins: rubbish"))
+
+    ended = console("apply", "--candidate", "2", "--json")
+
+    assert (ended.code, ended.err) == (0, "")
+    teams, tool = json.loads(ended.out)["parts"]
+    assert (teams["part"], teams["before"]) == (PART, NEW_TEAMS)
+    assert (tool["part"], tool["after"]) == ("tool lookup", "description: Look up a word.")
+    held = world.held()
+    assert set(held) == {PART, "section task"}
+    assert held[PART] == world.section("teams", "- lamps: light, lamp\n- bins: rubbish")
+    assert "already applied" in console("apply", "--candidate", "2").out
+    assert console("apply").code == 0
+    assert set(world.held()) == {PART, "tool lookup", "section task"}

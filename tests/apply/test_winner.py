@@ -23,13 +23,8 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.parts.entry import Entry
-from promptgraft.project.applying.winner import (
-    Winner,
-    check_source,
-    check_tag_contents,
-    fresh_entries,
-    merged_into,
-)
+from promptgraft.project.applying.storing import check_tag_contents, merged_into
+from promptgraft.project.applying.winner import Winner, check_source, fresh_entries
 
 KINDS: tuple[type[Entry], ...] = (
     SectionOverride,

@@ -128,6 +128,17 @@ class World:
         lines[place] = json.dumps(said)
         path.write_text("\n".join(lines) + "\n", "utf-8")
 
+    def add_a_candidate(self, *entries: Entry) -> None:
+        """Let the run have one more candidate, over the baseline."""
+        path, before = self.run / "events.jsonl", self.candidate()
+        *lines, end = path.read_text("utf-8").splitlines()
+        ended = json.loads(end)
+        more = {**before, "n": ended["n"], "candidate": before["candidate"] + 1}
+        ended = {**ended, "n": ended["n"] + 1, "means": [*ended["means"], more["mean"]]}
+        added = [json.dumps(more), json.dumps(ended)]
+        path.write_text("\n".join([*lines, *added]) + "\n", "utf-8")
+        self.let_the_winner_say(*entries)
+
     def section(self, key: str, body: str) -> SectionOverride:
         found = self.prompt.descriptor.section((key,))
         assert found is not None

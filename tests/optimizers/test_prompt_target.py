@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agent_prompts
 from optimizers.worlds import (
     NOTES,
     PROMPT,
@@ -25,7 +27,7 @@ from optimizers.worlds import (
     section,
     target_of,
 )
-from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.overrides import InMemoryPromptOverridesStore, RemovedTaskExample
 from promptgraft.overrides.types import Provenance
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.validation import MAX_BODY_CHARS
@@ -362,3 +364,56 @@ def test_a_candidate_is_kept_in_one_write_or_nowhere() -> None:
     assert len(store.writes) == 1
     assert store.resolve(PROMPT.descriptor) == both.override
     assert not target_of(PROMPT, RULES).persist(child, Provenance(), pool=[child])
+
+
+def test_of_an_earlier_winner_of_the_run_nothing_stays_beside_the_new_one() -> None:
+    store = CountingStore()
+    target = target_of(PROMPT, RULES, NOTES, QUESTION, store=store)
+    rules = grafted(target, target.baseline(), RULES, "Known words: w1")
+    both = grafted(target, rules, NOTES, "More words: w2")
+    other = grafted(target, target.baseline(), RULES, "Known words: w3")
+    pool = [target.baseline(), rules, both, other]
+    assert target.persist(both, Provenance(), pool=pool)
+    store.set_section_override(PROMPT, path=QUESTION, body="Theirs: $word")
+    assert target.persist(other, Provenance(), pool=pool)
+    held = store.resolve(PROMPT.descriptor)
+    assert held is not None
+    assert {path: one.body for path, one in held.sections.items()} == {
+        RULES: "Known words: w3",
+        QUESTION: "Theirs: $word",
+    }
+
+
+def test_what_an_earlier_winner_of_the_run_replaced_is_in_force_again() -> None:
+    store = InMemoryPromptOverridesStore()
+    store.set_section_override(PROMPT, path=NOTES, body="Base notes.")
+    store.set_section_override(PROMPT, path=RULES, body="Base rules.")
+    target = target_of(PROMPT, RULES, NOTES, store=store)
+    notes = grafted(target, target.baseline(), NOTES, "More words: w2")
+    rules = grafted(target, target.baseline(), RULES, "Known words: w1")
+    for winner, expected in [
+        (notes, {NOTES: "More words: w2", RULES: "Base rules."}),
+        (rules, {NOTES: "Base notes.", RULES: "Known words: w1"}),
+    ]:
+        assert target.persist(winner, Provenance(), pool=[notes, rules])
+        held = store.resolve(PROMPT.descriptor)
+        assert held is not None
+        assert {path: one.body for path, one in held.sections.items()} == expected
+
+
+def test_an_example_that_an_earlier_winner_of_the_run_removed_is_back() -> None:
+    prompt = agent_prompts.SOURCE.prompt()
+    store = InMemoryPromptOverridesStore()
+    base = agent_prompts.add_leak(store, prompt)
+    target = target_of(prompt, ("role",), store=store)
+    baseline = target.baseline()
+    [(address, change)] = baseline.overrides.items()
+    removal = RemovedTaskExample(
+        path=agent_prompts.LEAK, expected_hash=prompt.descriptor.interface_hash
+    )
+    gone = attrs.evolve(baseline, changes={address: change.holding([removal])})
+    role = grafted(target, target.baseline(), ("role",), "Review $language code twice.")
+    assert target.persist(gone, Provenance(), pool=[gone, role])
+    assert store.resolve(prompt.descriptor) == base.holding([removal])
+    assert target.persist(role, Provenance(), pool=[gone, role])
+    assert store.resolve(prompt.descriptor) == base.merged_with(role.override)

@@ -6,8 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import attrs
 import pytest
 
+from agent_prompts import SOURCE
 from promptgraft.errors import InvalidOverrideError, OverrideConflictError
 from promptgraft.overrides import (
     BasePromptOverridesStore,
@@ -87,3 +89,29 @@ def test_of_writers_that_read_the_same_only_one_replaces_it(kind: str, tmp_path:
 
     with ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(write, range(6))) == 1
+
+
+def test_one_set_of_removals_is_needed_for_each_override() -> None:
+    with pytest.raises(InvalidOverrideError) as caught:
+        InMemoryPromptOverridesStore().upsert_all(OURS, removed=[])
+    assert str(caught.value) == "removed: expected one for each of 1 overrides, found 0"
+
+
+def test_a_removal_through_an_overlay_uncovers_what_the_base_holds() -> None:
+    base = InMemoryPromptOverridesStore()
+    base.set_section_override(PROMPT, path=RULES, body="base")
+    store = OverlayPromptOverridesStore(base=base, overlay=InMemoryPromptOverridesStore())
+    above = store.set_section_override(PROMPT, path=RULES, body="above")
+    removed = above.holding([above.sections[RULES]])
+    store.upsert_all(OURS, removed=[removed])
+    assert bodies(store.resolve(DESCRIPTOR)) == {TONE: "ours", RULES: "base"}
+    assert bodies(base.resolve(DESCRIPTOR)) == {RULES: "base"}
+
+
+def test_what_is_said_of_a_tool_is_replaced_when_what_was_said_is_removed() -> None:
+    prompt, store = SOURCE.prompt(), InMemoryPromptOverridesStore()
+    said = store.set_tool_override(prompt, name="search", description="Old.")
+    limit = store.set_tool_override(prompt, name="search", param_descriptions={"limit": "Few."})
+    only = attrs.evolve(limit.tool_overrides["search"], description=None)
+    (kept,) = store.upsert_all([(prompt.descriptor, said.holding([only]))], removed=[said])
+    assert kept == said.holding([only])

@@ -196,6 +196,25 @@ class StoresInLockStep(RuleBasedStateMachine):
             lambda store: store.upsert_all([(prompt.descriptor, one) for one in overrides]),
         )
 
+    @rule(tag=tags, path=st.sampled_from([TASK, RULES, TONE]), gone=paths, body=texts)
+    def replace(self, tag: str, path: SectionPath, gone: SectionPath, body: str) -> None:
+        """Write one entry and forget another in one write."""
+        prompt = self.prompt
+        sections = {path: entry(prompt, path, body)} if path in prompt.bodies else {}
+        left = PromptOverride(ns=prompt.ns, prompt_key=prompt.key, tag=tag, sections=sections)
+        held = self.model.tags.get(tag, {})
+        removed = left.holding([held[gone]] if gone in held else [])
+
+        def expected() -> None:
+            self.model.upsert(prompt, tag, sections)
+            if gone in held and gone not in sections:
+                self.model.remove(tag, gone)
+
+        self._all(
+            expected,
+            lambda store: store.upsert_all([(prompt.descriptor, left)], removed=[removed]),
+        )
+
     @rule(tag=tags, other=tags)
     def copy_to_another_tag(self, tag: str, other: str) -> None:
         """Carry what a tag holds to another one, stale entries and all."""

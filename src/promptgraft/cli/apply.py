@@ -29,12 +29,12 @@ from promptgraft.project.applying.files import (
     read_intent,
     replace_files,
 )
+from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
     Winner,
     choose,
     fresh_entries,
-    store_winners,
     winner_of,
     winners_of,
 )

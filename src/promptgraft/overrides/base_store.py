@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -59,23 +60,21 @@ class BasePromptOverridesStore(PromptOverridesStore):
         *,
         provenance: Provenance | None = None,
         expected: Iterable[PromptOverride | None] | None = None,
+        removed: Iterable[PromptOverride] | None = None,
     ) -> tuple[PromptOverride, ...]:
         changes: dict[OverrideAddress, Change] = {}
         written = tuple(overrides)
-        read = None if expected is None else tuple(expected)
-        if read is not None and len(read) != len(written):
-            raise InvalidOverrideError(
-                f"expected: expected one for each of {len(written)} overrides, found {len(read)}"
-            )
+        read = _one_for_each(written, expected, "expected")
+        gone = _one_for_each(written, removed, "removed")
         for place, (descriptor, override) in enumerate(written):
-            seen = None if read is None else read[place] or override.holding(())
+            seen = None if expected is None else read[place] or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
                 raise InvalidOverrideError(
                     f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
                     f"`{address.tag}`; merge them into one"
                 )
-            changes[address] = self._insertion(descriptor, override, seen)
+            changes[address] = self._insertion(descriptor, override, seen, gone[place])
         if provenance is not None:
             check_provenance(provenance)
         return tuple(self.mutate_all(changes, provenance=provenance).values())
@@ -132,16 +131,21 @@ class BasePromptOverridesStore(PromptOverridesStore):
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
 
     def _insertion(
-        self, descriptor: PromptDescriptor, override: PromptOverride, read: PromptOverride | None
+        self,
+        descriptor: PromptDescriptor,
+        override: PromptOverride,
+        read: PromptOverride | None,
+        removed: PromptOverride | None,
     ) -> Change:
         """Return the change that checks and writes the entries of an override."""
+        gone = () if removed is None else removed.entries()
 
         def change(present: PromptOverride) -> PromptOverride:
             visible = self._visible(descriptor, override.tag, present)
             if read is not None:
-                _check_unchanged(override, read, visible)
+                _check_unchanged(override, gone, read, visible)
             written = override.holding(_written(descriptor, override, present, visible))
-            changed = present.merged_with(written)
+            changed = present.without(*gone).merged_with(written)
             check_names(descriptor, written, self._visible(descriptor, override.tag, changed))
             return changed
 
@@ -155,11 +159,28 @@ class BasePromptOverridesStore(PromptOverridesStore):
         return present
 
 
+T = TypeVar("T")
+
+
+def _one_for_each(
+    written: Sequence[object], given: Iterable[T] | None, name: str
+) -> tuple[T | None, ...]:
+    found = (None,) * len(written) if given is None else tuple(given)
+    if len(found) != len(written):
+        raise InvalidOverrideError(
+            f"{name}: expected one for each of {len(written)} overrides, found {len(found)}"
+        )
+    return found
+
+
 def _check_unchanged(
-    written: PromptOverride, read: PromptOverride, visible: PromptOverride
+    written: PromptOverride,
+    removed: Sequence[Entry],
+    read: PromptOverride,
+    visible: PromptOverride,
 ) -> None:
-    for entry in written.entries():
-        if visible.find(entry) not in (read.find(entry), entry):
+    for entry in (*written.entries(), *removed):
+        if visible.find(entry) not in (read.find(entry), written.find(entry)):
             raise OverrideConflictError(
                 f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
                 f"`{written.ns}/{written.prompt_key}`"

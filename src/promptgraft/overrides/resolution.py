@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -200,6 +200,26 @@ def effective_parts(descriptor: PromptDescriptor, fresh: PromptOverride | None) 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"
 
 
+def left_by(
+    candidates: Iterable[PromptOverride], base: PromptOverride, held: PromptOverride
+) -> PromptOverride:
+    """Return what candidates over ``base`` that were written earlier have left in ``held``."""
+    known = [base.merged_with(one) for one in candidates]
+    return held.holding(
+        entry
+        for entry in held.entries()
+        if entry != base.find(entry) and any(entry == one.find(entry) for one in known)
+    )
+
+
+def uncovered(
+    descriptor: PromptDescriptor, base: PromptOverride, left: PromptOverride
+) -> PromptOverride:
+    """Return the fresh entries of ``base`` that ``left`` has replaced."""
+    found = (base.find(entry) or base.undone_by(entry) for entry in left.entries())
+    return base.holding(one for one in found if one is not None and is_fresh(descriptor, one))
+
+
 @attrs.frozen(kw_only=True)
 class PartDiff:
     """How one part of a prompt changes.
@@ -221,6 +241,12 @@ class PartDiff:
     after: str | None
     text: str
     state: SkipReason | None = None
+
+    @property
+    def reversed(self) -> PartDiff:
+        """The way back, from what is after to what was before."""
+        text = diff_bodies(self.after or "", self.before or "", part=self.part)
+        return attrs.evolve(self, before=self.after, after=self.before, text=text)
 
 
 def diff_bodies(before: str, after: str, *, part: str) -> str:

@@ -96,6 +96,7 @@ class PromptOverridesStore(Protocol):
         *,
         provenance: Provenance | None = None,
         expected: Iterable[PromptOverride | None] | None = None,
+        removed: Iterable[PromptOverride] | None = None,
     ) -> tuple[PromptOverride, ...]:
         """Do what :meth:`upsert` does, for several prompts or tags in one atomic write.
 
@@ -106,8 +107,10 @@ class PromptOverridesStore(Protocol):
             overrides: what is written.
             provenance: where it comes from.
             expected: what :meth:`resolve` returned for each before; nothing is written when a part
-                that would be replaced holds something else by now. None writes over whatever is
-                there.
+                that would be replaced or removed holds something else by now. None writes over
+                whatever is there.
+            removed: for each, entries whose parts are forgotten before it is written, stale or not.
+                What is said of a tool is then replaced instead of merged.
 
         Raises:
             OverrideConflictError: another writer has changed a part since; nothing was written.

@@ -128,10 +128,10 @@ class PromptOverride:
                 merged.pop(_place(undone), None)
         return self.holding(merged.values())
 
-    def without(self, entry: Entry) -> PromptOverride:
-        """Return the override without the entry of that kind and key."""
-        place = _place(entry)
-        return self.holding(kept for at, kept in self._index.items() if at != place)
+    def without(self, *entries: Entry) -> PromptOverride:
+        """Return the override without the entries of those kinds and keys."""
+        gone = {_place(entry) for entry in entries}
+        return self.holding(kept for at, kept in self._index.items() if at not in gone)
 
 
 _FIELDS = tuple(field.name for field in attrs.fields(PromptOverride) if field.default is _NOTHING)

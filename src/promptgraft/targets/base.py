@@ -260,7 +260,7 @@ class Target(Protocol):
             candidate: the winner.
             provenance: where it comes from.
             pool: every candidate that the run has accepted. What is kept now may be one of them,
-                if the run has ended before and was resumed.
+                if the run has ended before and was resumed; nothing of it stays beside the winner.
 
         Raises:
             StoreError: the store refuses, or keeps what neither the run nor its baseline is.

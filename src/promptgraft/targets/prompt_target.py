@@ -13,9 +13,9 @@ from promptgraft.errors import (
     PromptgraftError,
     PromptRenderError,
 )
+from promptgraft.overrides.resolution import left_by, uncovered
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
@@ -209,35 +209,19 @@ class PromptTarget:
     ) -> bool:
         if self.store is None:
             return False
-        written = [
-            (self._prompts[address].prompt.descriptor, override)
-            for address, override in candidate.overrides.items()
-            if override
-        ]
-        expected = [self._expected(self.store, *one, pool=pool) for one in written]
-        self.store.upsert_all(written, provenance=provenance, expected=expected)
+        written, expected, removed = [], [], []
+        for address, change in candidate.overrides.items():
+            descriptor, base = self._prompts[address].prompt.descriptor, self._prompts[address].base
+            held = self.store.resolve(descriptor, change.tag) or change.holding(())
+            left = left_by((_change(one, address) for one in pool), base, held)
+            given_back = uncovered(descriptor, base, left)
+            if change or left:
+                written.append((descriptor, given_back.merged_with(change)))
+                known = base.without(*given_back.entries()).entries()
+                expected.append(base.holding([*known, *left.entries()]))
+                removed.append(left)
+        self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)
         return True
-
-    def _expected(
-        self,
-        store: PromptOverridesStore,
-        descriptor: PromptDescriptor,
-        override: PromptOverride,
-        *,
-        pool: Sequence[Candidate],
-    ) -> PromptOverride:
-        """Return what a winner may replace: the base's, or what this run has kept earlier."""
-        held = store.resolve(descriptor, override.tag) or override.holding(())
-        address = f"{descriptor.ns}/{descriptor.key}"
-        base = self._prompts[address].base
-        known = [base.merged_with(_change(one, address)) for one in pool]
-        found = [
-            held.find(entry)
-            if any(held.find(entry) == one.find(entry) for one in known)
-            else base.find(entry)
-            for entry in override.entries()
-        ]
-        return override.holding(filter(None, found))
 
     def _find(self, module: Module) -> tuple[str, PromptModule]:
         """Return the prompt that a module is of, and its part there."""

@@ -255,6 +255,36 @@ class StoreWrites:
         store.upsert_all(wanted, expected=read)
         assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "ours", RULES: "another part"}
 
+    def test_parts_are_removed_in_the_write_that_replaces_others(self, store: Store) -> None:
+        before = override_of(PROMPT, entry(PROMPT, TONE, "old"), entry(PROMPT, RULES, "kept"))
+        store.upsert_all([(PROMPT.descriptor, before), (WRITER.descriptor, override_of(WRITER))])
+        gone = override_of(PROMPT, entry(PROMPT, TONE, "old"))
+        task = override_of(PROMPT, entry(PROMPT, TASK, "Ask: $question"))
+        both = [(PROMPT.descriptor, task), (WRITER.descriptor, override_of(WRITER))]
+        lost = [(PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TASK, "lost")))]
+        with pytest.raises(InvalidOverrideError, match="lost the placeholder"):
+            store.upsert_all(lost, removed=[gone])
+        assert store.resolve(PROMPT.descriptor) == before
+
+        (kept, _) = store.upsert_all(both, removed=[gone, override_of(WRITER)])
+        assert bodies(kept) == {RULES: "kept", TASK: "Ask: $question"}
+        assert store.resolve(PROMPT.descriptor) == kept
+        store.upsert_all(both, removed=[gone, override_of(WRITER)])
+        assert store.resolve(PROMPT.descriptor) == kept
+
+    def test_a_part_that_another_writer_has_changed_since_it_was_read_is_not_removed(
+        self, store: Store
+    ) -> None:
+        read = store.set_section_override(PROMPT, path=TONE, body="read")
+        nothing = [(PROMPT.descriptor, override_of(PROMPT))]
+        store.set_section_override(PROMPT, path=TONE, body="theirs")
+        with pytest.raises(OverrideConflictError, match="section tone: another writer"):
+            store.upsert_all(nothing, expected=[read], removed=[read])
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: "theirs"}
+        forget(store, TONE)
+        store.upsert_all(nothing, expected=[read], removed=[read])
+        assert bodies(store.resolve(PROMPT.descriptor)) == {}
+
     def test_what_is_read_of_one_prompt_of_a_write_is_there_of_the_others(
         self, store: Store
     ) -> None:

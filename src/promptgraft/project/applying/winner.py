@@ -1,38 +1,30 @@
-"""The winner of a run: out of the run's files, against today's source, and into a store.
+"""The winner of a run: out of the run's files, and against today's source.
 
 An entry of a winner may apply, be what the source says itself by now, or be stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from promptgraft.errors import ConfigError, HashMismatchError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     OverrideAddress,
-    PartDiff,
     PromptLike,
     PromptOverride,
     Provenance,
-    Revision,
     SkippedOverride,
-    diff_override,
-    diff_revisions,
 )
-from promptgraft.overrides.resolution import check_names, checked_entry, is_fresh, resolve_override
-from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.entry import Entry, SkipReason
 from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of
-from promptgraft.search.events import CandidateAdded
-from promptgraft.serde import digest, shown
-from promptgraft.targets.part import named_in
+from promptgraft.serde import shown
 from promptgraft.targets.types import Change, read_changes
 
 
@@ -43,11 +35,13 @@ class Winner:
     Attributes:
         base: what the tag of the run held when the run began.
         changes: the entries in which the candidate differs from ``base``.
+        candidates: the changes of every candidate of the run, which may have been applied before.
         provenance: what a store keeps of its origin.
     """
 
     base: PromptOverride
     changes: PromptOverride
+    candidates: tuple[PromptOverride, ...] = ()
     provenance: Provenance
 
     @property
@@ -60,6 +54,11 @@ class Winner:
         """The changes, with what the base said of the same tools: what a store is to hold."""
         whole = self.whole
         return whole.holding(filter(None, (whole.find(entry) for entry in self.changes.entries())))
+
+    def beside(self, present: PromptOverride) -> PromptOverride:
+        """Return what a tag holds and the winner does not."""
+        whole = self.whole
+        return present.holding(one for one in present.entries() if whole.find(one) != one)
 
     @property
     def untouched(self) -> PromptOverride:
@@ -140,22 +139,26 @@ def winners_of(
         DataFormatError, JournalError: a file of the run is not what a run writes.
         OSError: a file cannot be read.
     """
-    chosen = run.candidates[candidate]
     names = [f"{at.ns}/{at.prompt_key}" for at in addresses]
-    if not names or {*names} != chosen.entries.keys():
+    of = run.candidates[candidate].entries
+    if not names or {*names} != of.keys():
         raise ConfigError(
-            f"run {run.id} is of prompt {_listed(chosen.entries)}, the source is {_listed(names)}; "
+            f"run {run.id} is of prompt {_listed(of)}, the source is {_listed(names)}; "
             "name the project or the job that it was made of"
         )
     tag = addresses[0].tag
-    where = f"{run.folder.events}: candidate {candidate}: entries"
-    changes, base = read_changes(chosen.entries, tag, where=where), base_of(run.folder, tag)
+    where, base = f"{run.folder.events}: candidate", base_of(run.folder, tag)
+    changes = [
+        read_changes(one.entries, tag, where=f"{where} {one.candidate}: entries")
+        for one in run.candidates
+    ]
     note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
-    provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, chosen))
+    provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, candidate))
     return tuple(
         Winner(
             base=_override(base, name, where=str(run.folder.journal)),
-            changes=_override(changes, name, where=where),
+            changes=_override(changes[candidate], name, where=where),
+            candidates=tuple(_override(one, name, where=where) for one in changes),
             provenance=provenance,
         )
         for name in names
@@ -173,10 +176,10 @@ def _override(changes: Mapping[str, Change], name: str, *, where: str) -> Prompt
     return found
 
 
-def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:
+def _scores(run: RunRecord, candidate: int) -> FrozenMap[str, float]:
     """Return the means on the validation set, and on the held-out set those of the winner."""
-    found = {"baseline": run.candidates[0].mean, "best": chosen.mean}
-    if run.best == chosen.candidate and (gain := held_out_gain(run)) is not None:
+    found = {"baseline": run.candidates[0].mean, "best": run.candidates[candidate].mean}
+    if run.best == candidate and (gain := held_out_gain(run)) is not None:
         found |= {"held_out_baseline": gain.mean_before, "held_out_best": gain.mean_after}
     return FrozenMap((name, mean) for name, mean in found.items() if mean is not None)
 
@@ -231,52 +234,6 @@ def _stale_source(found: SkippedOverride) -> str:
     )
 
 
-def check_tag_contents(
-    winner: Winner, entries: Iterable[Entry], present: PromptOverride
-) -> tuple[str, ...]:
-    """Return a line for each part that has changed under the tag since the run began.
-
-    A part may be as it was then, or as the winner wants it; under a tag that the run did not
-    begin with, it may also be missing.
-    """
-    return tuple(
-        _stale_tag(winner, entry, present)
-        for entry in entries
-        if present.find(entry) not in (entry, winner.base.find(entry))
-        and not (present.tag != winner.base.tag and present.find(entry) is None)
-    )
-
-
-def _stale_tag(winner: Winner, entry: Entry, present: PromptOverride) -> str:
-    return (
-        f"{entry.part}: tag `{present.tag}` has changed since the run began: expected "
-        f"{_named(winner.base.find(entry))}, found {_named(present.find(entry))}; see "
-        "`promptgraft history`, then roll back, or run `promptgraft optimize` again"
-    )
-
-
-def _named(entry: Entry | None) -> str:
-    return "no override" if entry is None else f"override {shown_hash(digest(entry.plain()))}"
-
-
-def merged_into(
-    present: PromptOverride, entries: Iterable[Entry], descriptor: PromptDescriptor
-) -> PromptOverride:
-    """Return what a tag holds when it takes ``entries``; what else it held stays.
-
-    Raises:
-        UnknownPartError, HashMismatchError, InvalidOverrideError: an entry does not fit the
-            prompt, or what the tag holds already.
-    """
-    written = present.holding(
-        entry if present.find(entry) == entry else checked_entry(descriptor, entry)
-        for entry in entries
-    )
-    merged = present.merged_with(written)
-    check_names(descriptor, written, merged)
-    return merged
-
-
 class StaleWinnerError(HashMismatchError):
     """The source, the tag or a file is not what the winner was made for: a line for each part."""
 
@@ -286,16 +243,6 @@ class StaleWinnerError(HashMismatchError):
 
     def __reduce__(self) -> tuple[type[StaleWinnerError], tuple[tuple[str, ...]]]:
         return type(self), (self.faults,)
-
-
-@attrs.frozen(kw_only=True)
-class Stored:
-    """What a tag pointed at and points at now, and how what models are told changes."""
-
-    address: OverrideAddress
-    before: Revision | None
-    after: Revision | None
-    parts: tuple[PartDiff, ...]
 
 
 def fresh_entries(winner: Winner, prompt: PromptLike, tag: str) -> tuple[Entry, ...]:
@@ -313,80 +260,3 @@ def fresh_entries(winner: Winner, prompt: PromptLike, tag: str) -> tuple[Entry, 
     if tag == winner.base.tag:
         return found.fresh
     return (*found.fresh, *check_source(prompt, winner.untouched).fresh)
-
-
-def store_winners(
-    store: LocalPromptOverridesStore,
-    winners: Sequence[tuple[Winner, PromptLike]],
-    tag: str,
-    *,
-    dry: bool,
-) -> tuple[Stored, ...]:
-    """Let a tag hold the winner for each prompt, with everything else that it holds.
-
-    That is one atomic write of at most one revision of each prompt; ``dry`` writes nothing. Checks
-    and write are one step for all other writers.
-
-    Raises:
-        StaleWinnerError: a source, or what the tag holds, has changed since the run began in
-            a part that the winner says something of.
-        InvalidOverrideError: the winner contradicts what the tag holds besides.
-        StoreError: the store cannot be read or written.
-    """
-    writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
-    before = [_current(store, write.address) for write in writes]
-    if dry:
-        for write, held in zip(writes, before, strict=True):
-            write.change(held.override if held else write.address.empty())
-    else:
-        store.mutate_all(
-            {write.address: write.change for write in writes}, provenance=winners[0][0].provenance
-        )
-    return tuple(
-        Stored(
-            address=write.address,
-            before=held,
-            after=held if dry else _current(store, write.address),
-            parts=tuple(write.told),
-        )
-        for write, held in zip(writes, before, strict=True)
-    )
-
-
-class _Write:
-    """What a winner changes under the tag of one prompt."""
-
-    def __init__(self, winner: Winner, prompt: PromptLike, tag: str, of_several: bool) -> None:
-        self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
-        self._winner = winner
-        self._prompt = prompt
-        name = f"{self.address.ns}/{self.address.prompt_key}"
-        self._of = named_in(name, "") if of_several else ""
-        try:
-            self._entries = fresh_entries(winner, prompt, tag)
-        except StaleWinnerError as error:
-            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in error.faults)) from None
-        self.told: list[PartDiff] = []
-
-    def change(self, present: PromptOverride) -> PromptOverride:
-        if stale := check_tag_contents(self._winner, self._entries, present):
-            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
-        self.told[:] = in_force_changes(self._prompt, present, self._entries)
-        return merged_into(present, self._entries, self._prompt.descriptor)
-
-
-def in_force_changes(
-    prompt: PromptLike, present: PromptOverride, entries: Iterable[Entry]
-) -> Iterator[PartDiff]:
-    """Yield how each of ``entries`` differs from what is in force: an override, or the source."""
-    for entry in entries:
-        held = present.find(entry)
-        written = present.holding([entry])
-        if held is not None and is_fresh(prompt.descriptor, held):
-            yield from diff_revisions(present.holding([held]), written)
-        else:
-            yield from diff_override(prompt, written)
-
-
-def _current(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
-    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)

@@ -1,0 +1,173 @@
+"""A winner in a store: checked against what a tag holds, and written as one revision of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    OverrideAddress,
+    PartDiff,
+    PromptLike,
+    PromptOverride,
+    Revision,
+    diff_override,
+    diff_revisions,
+)
+from promptgraft.overrides.resolution import (
+    check_names,
+    checked_entry,
+    is_fresh,
+    left_by,
+    uncovered,
+)
+from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.parts.entry import Entry
+from promptgraft.parts.validation import shown_hash
+from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries
+from promptgraft.serde import digest
+from promptgraft.targets.part import named_in
+
+
+def check_tag_contents(
+    winner: Winner, entries: Iterable[Entry], present: PromptOverride
+) -> tuple[str, ...]:
+    """Return a line for each part that has changed under the tag since the run began.
+
+    A part may be as it was then, or as the winner wants it; under a tag that the run did not
+    begin with, it may also be missing.
+    """
+    return tuple(
+        _stale_tag(winner, entry, present)
+        for entry in entries
+        if present.find(entry) not in (entry, winner.base.find(entry))
+        and not (present.tag != winner.base.tag and present.find(entry) is None)
+    )
+
+
+def _stale_tag(winner: Winner, entry: Entry, present: PromptOverride) -> str:
+    return (
+        f"{entry.part}: tag `{present.tag}` has changed since the run began: expected "
+        f"{_named(winner.base.find(entry))}, found {_named(present.find(entry))}; see "
+        "`promptgraft history`, then roll back, or run `promptgraft optimize` again"
+    )
+
+
+def _named(entry: Entry | None) -> str:
+    return "no override" if entry is None else f"override {shown_hash(digest(entry.plain()))}"
+
+
+def merged_into(
+    present: PromptOverride, entries: Iterable[Entry], descriptor: PromptDescriptor
+) -> PromptOverride:
+    """Return what a tag holds when it takes ``entries``; what else it held stays.
+
+    Raises:
+        UnknownPartError, HashMismatchError, InvalidOverrideError: an entry does not fit the
+            prompt, or what the tag holds already.
+    """
+    written = present.holding(
+        entry if present.find(entry) == entry else checked_entry(descriptor, entry)
+        for entry in entries
+    )
+    merged = present.merged_with(written)
+    check_names(descriptor, written, merged)
+    return merged
+
+
+@attrs.frozen(kw_only=True)
+class Stored:
+    """What a tag pointed at and points at now, and how what models are told changes."""
+
+    address: OverrideAddress
+    before: Revision | None
+    after: Revision | None
+    parts: tuple[PartDiff, ...]
+
+
+def store_winners(
+    store: LocalPromptOverridesStore,
+    winners: Sequence[tuple[Winner, PromptLike]],
+    tag: str,
+    *,
+    dry: bool,
+) -> tuple[Stored, ...]:
+    """Let a tag hold the winner for each prompt, with everything else that it holds.
+
+    That is one atomic write of at most one revision of each prompt; ``dry`` writes nothing. Checks
+    and write are one step for all other writers.
+
+    Raises:
+        StaleWinnerError: a source, or what the tag holds, has changed since the run began in
+            a part that the winner says something of.
+        InvalidOverrideError: the winner contradicts what the tag holds besides.
+        StoreError: the store cannot be read or written.
+    """
+    writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
+    before = [_current(store, write.address) for write in writes]
+    if dry:
+        for write, held in zip(writes, before, strict=True):
+            write.change(held.override if held else write.address.empty())
+    else:
+        store.mutate_all(
+            {write.address: write.change for write in writes}, provenance=winners[0][0].provenance
+        )
+    return tuple(
+        Stored(
+            address=write.address,
+            before=held,
+            after=held if dry else _current(store, write.address),
+            parts=tuple(write.told),
+        )
+        for write, held in zip(writes, before, strict=True)
+    )
+
+
+class _Write:
+    """What a winner changes under the tag of one prompt."""
+
+    def __init__(self, winner: Winner, prompt: PromptLike, tag: str, of_several: bool) -> None:
+        self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
+        self._winner = winner
+        self._prompt = prompt
+        name = f"{self.address.ns}/{self.address.prompt_key}"
+        self._of = named_in(name, "") if of_several else ""
+        try:
+            self._entries = fresh_entries(winner, prompt, tag)
+        except StaleWinnerError as error:
+            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in error.faults)) from None
+        self.told: list[PartDiff] = []
+
+    def change(self, present: PromptOverride) -> PromptOverride:
+        winner, descriptor = self._winner, self._prompt.descriptor
+        left = left_by(winner.candidates, winner.base, winner.beside(present))
+        given_back = uncovered(descriptor, winner.base, left).entries()
+        freed = present.without(*left.entries()).with_entries(given_back)
+        if stale := check_tag_contents(winner, self._entries, freed):
+            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
+        after = merged_into(freed, self._entries, descriptor)
+        gone = left.holding(entry for entry in left.entries() if after.find(entry) is None)
+        self.told[:] = (
+            *in_force_changes(self._prompt, present, (*given_back, *self._entries)),
+            *(diff.reversed for diff in diff_override(self._prompt, gone)),
+        )
+        return after
+
+
+def in_force_changes(
+    prompt: PromptLike, present: PromptOverride, entries: Iterable[Entry]
+) -> Iterator[PartDiff]:
+    """Yield how each of ``entries`` differs from what is in force: an override, or the source."""
+    for entry in entries:
+        held = present.find(entry)
+        written = present.holding([entry])
+        if held is not None and is_fresh(prompt.descriptor, held):
+            yield from diff_revisions(present.holding([held]), written)
+        else:
+            yield from diff_override(prompt, written)
+
+
+def _current(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
+    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
