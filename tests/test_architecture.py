@@ -23,7 +23,7 @@ ROWS = (
     {"targets"},
     {"evals"},
     {"adapters"},
-    {"prompt"},
+    {"prompt", "database"},
     {"overrides", "runtime", "journal"},
     {"parts"},
     {
@@ -72,9 +72,10 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "numpy": ("evals/statistics.py", True),
     "rich": ("cli/", False),
     "scipy": ("evals/statistics.py", True),
+    "sqlalchemy": (("database/", "jobs/"), False),
 }
-# Imports a heavy library and is itself imported only when it is needed.
-LATE = "promptgraft.prompt.sandbox"
+# Import a heavy library and are themselves imported only when they are needed.
+LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "database", "jobs", "server"))
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
 
@@ -211,8 +212,9 @@ def library_faults(module: Module) -> Iterator[str]:
     """Yield imports of heavy libraries where they do not belong, or too early."""
     for found in module.imports:
         library = found.name.split(".")[0]
-        if found.name.startswith(LATE) and not found.lazy:
-            yield f"{module.path}:{found.line}: `{LATE}` is imported inside functions"
+        is_late = f"promptgraft.{_dotted(module.path)}".startswith(LATE)
+        if found.name.startswith(LATE) and not (found.lazy or is_late):
+            yield f"{module.path}:{found.line}: `{found.name}` is imported inside functions"
         if library not in HEAVY:
             continue
         home, lazily = HEAVY[library]
@@ -220,7 +222,7 @@ def library_faults(module: Module) -> Iterator[str]:
         if not module.path.startswith(home):
             homes = home if isinstance(home, str) else " and ".join(home)
             yield f"{where} is imported only in {homes}"
-        elif lazily and not found.lazy and not LATE.endswith(_dotted(module.path)):
+        elif lazily and not found.lazy and not is_late:
             yield f"{where} is imported inside the functions that need it"
 
 

@@ -46,6 +46,7 @@ treats each kind differently (``specs/errors.md``):
         ├── JournalLockedError           another process runs on it
         ├── JournalCorruptError          its bytes are not what was written
         ├── JournalMismatchError         it belongs to another run
+        ├── LeaseLostError               another worker has taken over the job
         └── JournalWriteError            it cannot be written
 """
 
@@ -288,6 +289,10 @@ class JournalCorruptError(JournalError):
 
 class JournalMismatchError(JournalError):
     """The journal belongs to another run."""
+
+
+class LeaseLostError(JournalError):
+    """Another worker has taken over the job; nothing more is written here."""
 
 
 class JournalWriteError(JournalError):

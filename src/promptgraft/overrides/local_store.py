@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -13,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.clock import Clock, SystemClock
-from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, StoreError
+from promptgraft.errors import RevisionNotFoundError, StoreError
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
 from promptgraft.overrides.codec import (
     decode_revision,
@@ -32,13 +31,11 @@ from promptgraft.overrides.revision_files import (
     read_file,
     refuse_foreign_links,
 )
+from promptgraft.overrides.rollback import check_revision, one_id, wanted_revision
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.parts.validation import shown_hash
-from promptgraft.serde import shown
 
-_REVISION = re.compile(r"[0-9a-f]{4,64}")
 _SYSTEM_CLOCK = SystemClock()
 
 # Two changes within one tick of the file system's clock may leave the same status behind.
@@ -178,7 +175,7 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        _check_revision(revision)
+        check_revision(revision)
         files = self._files(ns, prompt_key, tag)
         where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
         if not files.folder_exists() and self._stored(files) is None:
@@ -271,40 +268,14 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _check_revision(revision: str | None) -> None:
-    if revision is not None and not _REVISION.fullmatch(revision):
-        raise InvalidIdentifierError(
-            f"revision: expected 4 to 64 hexadecimal digits of an id, found {shown(revision)}"
-        )
-
-
 def _target(
     files: RevisionFiles, present: StoredRevision | None, revision: str | None, where: str
 ) -> StoredRevision | None:
     """Return what the tag shall point at after a rollback."""
-    if revision is not None:
-        return _find(files, present, revision, where)
-    if present is None:
-        raise RevisionNotFoundError(
-            f"{where} holds nothing that could be rolled back; name one of its revisions"
-        )
-    parent = present.revision.parent
-    return None if parent is None else _find(files, present, parent, where)
-
-
-def _find(
-    files: RevisionFiles, present: StoredRevision | None, wanted: str, where: str
-) -> StoredRevision:
+    wanted = wanted_revision(present.revision if present else None, revision, where)
+    if wanted is None:
+        return None
     near = [file for file in files.archived() if file.id_start.startswith(wanted[:12])]
     known = [files.load(file) for file in near] + ([present] if present else [])
-    found = {
-        stored.revision.id: stored for stored in known if stored.revision.id.startswith(wanted)
-    }
-    if len(found) == 1:
-        return found.popitem()[1]
-    if not found:
-        raise RevisionNotFoundError(
-            f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
-        )
-    ids = ", ".join(shown_hash(found_id) for found_id in sorted(found))
-    raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
+    found: dict[str, StoredRevision] = {stored.revision.id: stored for stored in known}
+    return found[one_id(found, wanted, where)]

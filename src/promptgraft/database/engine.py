@@ -1,0 +1,359 @@
+"""Connections to a database, its tables, and one kind of transaction for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    literal_column,
+    select,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+from sqlalchemy.schema import CreateTable
+
+from promptgraft.database.tables import SCHEMA_VERSION, Tables
+from promptgraft.errors import ConfigError, StoreError
+from promptgraft.serde import shown
+from promptgraft.text import clip
+
+T = TypeVar("T")
+
+DEFAULT_PREFIX = "promptgraft_"
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+_EXPECTED = (
+    "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
+)
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,29}|")
+_MOST_ATTEMPTS = 8
+_MAX_REASON_CHARS = 300
+
+
+class DatabaseError(StoreError):
+    """The database cannot be reached, or refuses."""
+
+
+class Database:
+    """A database and the tables of promptgraft in it; shared by threads, opened when it is used.
+
+    SQLite is used with a write-ahead log. Every writing transaction holds its locks from its
+    first statement; a transaction that the database gives up against a deadlock runs again.
+
+    Args:
+        url: where it is: ``sqlite:///FILE``, ``postgresql://…`` (psycopg 3), ``mysql://…`` or
+            ``mariadb://…`` (PyMySQL); or an engine of SQLAlchemy for one of these.
+        prefix: how the names of its tables begin.
+        create: whether tables that are missing are made; else they are asked for.
+        timeout_seconds: how long a statement waits for a connection or a lock.
+
+    Raises:
+        ConfigError: an argument is not what it must be, or a driver is not installed. A password
+            in the URL is in no message.
+    """
+
+    def __init__(
+        self,
+        url: str | Engine,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        create: bool = True,
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        if not _PREFIX.fullmatch(prefix):
+            raise ConfigError(
+                "prefix: expected up to 30 lower-case letters, digits and `_` that begin with a "
+                f"letter, found {shown(prefix)}"
+            )
+        self.tables = Tables.of(prefix)
+        self._create = create
+        self._engine = url if isinstance(url, Engine) else _engine(_url_of(url), timeout_seconds)
+        self.dialect = {"mariadb": "mysql"}.get(name := self._engine.dialect.name, name)
+        if self.dialect not in _SETTINGS:
+            raise ConfigError(f"url: expected {_EXPECTED}, found a database of {name}")
+        self.name = _shown_url(self._engine.url)
+        self._opening = threading.Lock()
+        self._opened = False
+        event.listen(self._engine, "connect", self._configure(timeout_seconds))
+        event.listen(self._engine, "begin", self._begin)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Return a context with a connection that only reads; all statements see one state.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses, or its tables are of another
+                version of promptgraft.
+        """
+        self._open()
+        with self._translated(), self._engine.connect() as connection:
+            yield connection
+
+    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Return what ``work`` returns, all of whose statements are one transaction.
+
+        It is called again when the database gives up a transaction against a deadlock, and what
+        it raises undoes everything.
+
+        Args:
+            work: reads and writes with a connection.
+            durable: whether what was written survives a loss of power when this returns; else
+                it survives the death of this process, and the next durable write makes it so.
+
+        Raises:
+            DatabaseError: as :meth:`reading`; nothing was written.
+        """
+        self._open()
+        return self._written(work, durable=durable)
+
+    @property
+    def seconds(self) -> ColumnElement[float]:
+        """The time that the database has, as an expression: seconds since 1970."""
+        return literal_column(_SECONDS[self.dialect], Double)
+
+    def now(self, connection: Connection) -> datetime:
+        """Return the time that the database has."""
+        seconds = connection.scalar(select(self.seconds))
+        return datetime.fromtimestamp(float(seconds or 0), UTC)
+
+    def insert_missing(self, connection: Connection, table: Table, **values: str | None) -> None:
+        """Insert a row unless there is one with its primary key."""
+        if self.dialect == "postgresql":
+            from sqlalchemy.dialects import postgresql
+
+            connection.execute(postgresql.insert(table).values(values).on_conflict_do_nothing())
+            return
+        ignoring = "OR IGNORE" if self.dialect == "sqlite" else "IGNORE"
+        connection.execute(insert(table).prefix_with(ignoring).values(values))
+
+    def close(self) -> None:
+        """Close all connections; it can be used again."""
+        self._engine.dispose()
+
+    def definition(self) -> str:
+        """Return the SQL that makes the tables, for those who make them beforehand."""
+        made = [
+            str(CreateTable(table, if_not_exists=True).compile(self._engine)).strip()
+            for table in self.tables.metadata.sorted_tables
+        ]
+        row = insert(self.tables.schema).values(version=SCHEMA_VERSION)
+        made.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
+        return ";\n\n".join(made) + ";\n"
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._opened:
+                return
+            with self._translated(), self._engine.connect() as connection:
+                found = self._version(connection)
+            if found is None:
+                found = self._made()
+            if found != SCHEMA_VERSION:
+                raise DatabaseError(
+                    f"database {self.name}: expected tables of version {SCHEMA_VERSION}, found "
+                    f"version {found}; use the promptgraft that made them, or another prefix"
+                )
+            self._opened = True
+
+    def _version(self, connection: Connection) -> int | None:
+        """Return the version of the tables; None where there are none."""
+        schema = self.tables.schema
+        if not self._engine.dialect.has_table(connection, schema.name):
+            return None
+        found: int | None = connection.scalar(select(func.max(schema.c.version)))
+        return found
+
+    def _made(self) -> int:
+        if not self._create:
+            raise DatabaseError(
+                f"database {self.name}: there is no table `{self.tables.schema.name}`; make the "
+                "tables with the SQL that `promptgraft jobs schema` prints"
+            )
+
+        def make(connection: Connection) -> int:
+            for table in self.tables.metadata.sorted_tables:
+                connection.execute(CreateTable(table, if_not_exists=True))
+            found = self._version(connection)
+            if found is None:
+                connection.execute(insert(self.tables.schema).values(version=SCHEMA_VERSION))
+            return found or SCHEMA_VERSION
+
+        return self._written(make, durable=True, retried=DBAPIError)
+
+    def _written(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        durable: bool,
+        retried: type[Exception] = SQLAlchemyError,
+    ) -> T:
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            with self._translated():
+                try:
+                    with self._engine.connect() as plain:
+                        connection = plain.execution_options(durable=durable, writes=True)
+                        with connection.begin():
+                            return work(connection)
+                except DBAPIError as error:
+                    # Two that make the tables at once are in each other's way, too.
+                    again = retried is DBAPIError or _is_deadlock(error)
+                    if not again or attempt == _MOST_ATTEMPTS:
+                        raise
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, PoolTimeoutError) as error:
+            raise DatabaseError(
+                f"database {self.name}: {_reason(error)}; {_mend(error)}"
+            ) from error
+
+    def _configure(self, timeout_seconds: float) -> Callable[[object, ConnectionPoolEntry], None]:
+        statements = [
+            one.format(seconds=max(1, round(timeout_seconds)), ms=round(timeout_seconds * 1000))
+            for one in _SETTINGS[self.dialect]
+        ]
+        is_sqlite = self.dialect == "sqlite"
+
+        def configure(connection: object, _: ConnectionPoolEntry) -> None:
+            if is_sqlite:
+                # The driver of Python begins transactions at moments of its own otherwise.
+                connection.isolation_level = None  # type: ignore[attr-defined]
+            cursor = connection.cursor()  # type: ignore[attr-defined]
+            for statement in statements:
+                cursor.execute(statement)
+            cursor.close()
+            if not is_sqlite:
+                connection.commit()  # type: ignore[attr-defined]
+
+        return configure
+
+    def _begin(self, connection: Connection) -> None:
+        options = connection.get_execution_options()
+        durable, writes = options.get("durable", True), options.get("writes", False)
+        if self.dialect == "sqlite":
+            if writes:
+                level = "FULL" if durable else "NORMAL"
+                connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        elif self.dialect == "postgresql" and writes and not durable:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
+
+_SECONDS = {
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "cast(extract(epoch from clock_timestamp()) as double precision)",
+    "mysql": "unix_timestamp(now(6)) + 0e0",
+}
+"""The seconds since 1970, by the kind of database."""
+
+_SETTINGS = {
+    "sqlite": (
+        "PRAGMA busy_timeout={ms}",
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA foreign_keys=ON",
+    ),
+    "postgresql": (
+        "SET SESSION lock_timeout = {ms}",
+        "SET SESSION default_transaction_isolation = 'read committed'",
+    ),
+    "mysql": (
+        "SET SESSION innodb_lock_wait_timeout = {seconds}",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        "SET SESSION time_zone = '+00:00'",
+    ),
+}
+"""What every connection is told first, by the kind of database."""
+
+
+def _url_of(given: object) -> URL:
+    if not isinstance(given, str):
+        raise ConfigError(f"url: expected {_EXPECTED}, found {shown(given)}")
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):
+        # What stands there may hold a password, so that it is not repeated.
+        raise ConfigError(f"url: expected {_EXPECTED}") from None
+    driver = _DRIVERS.get(url.drivername.partition("+")[0])
+    if driver is None:
+        raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
+    return url.set(drivername=driver if "+" not in url.drivername else url.drivername)
+
+
+def _engine(url: URL, timeout_seconds: float) -> Engine:
+    try:
+        if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
+            # What is in memory is in one connection, which threads have to share.
+            return create_engine(
+                url,
+                poolclass=QueuePool,
+                pool_size=1,
+                max_overflow=0,
+                pool_timeout=timeout_seconds,
+                connect_args={"check_same_thread": False},
+            )
+        return create_engine(
+            url, pool_pre_ping=True, pool_size=16, max_overflow=16, pool_timeout=timeout_seconds
+        )
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        missing = getattr(error, "name", None) or url.drivername
+        raise ConfigError(
+            f"url: databases of {url.drivername.partition('+')[0]} need {missing}; run "
+            '`pip install "promptgraft[server]"`'
+        ) from None
+
+
+def _shown_url(url: URL) -> str:
+    """Return a URL without what may be secret."""
+    host = f"{url.host or ''}{f':{url.port}' if url.port else ''}"
+    kind = url.drivername.partition("+")[0]
+    return f"{kind}://{host}/{url.database or ''}"
+
+
+def _is_deadlock(error: DBAPIError) -> bool:
+    """Tell whether the database gave up a transaction that may succeed when it is repeated."""
+    original = error.orig
+    if getattr(original, "sqlstate", None) in {"40P01", "40001"}:
+        return True
+    return isinstance(original, Exception) and original.args[:1] in {(1020,), (1205,), (1213,)}
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    original: object = getattr(error, "orig", None)
+    # PyMySQL puts a number before its words.
+    arguments: list[object] = list(original.args) if isinstance(original, Exception) else []
+    said = arguments[-1] if arguments else error
+    words = " ".join(str(said).split())
+    return clip(words, _MAX_REASON_CHARS, around=" ") or type(error).__name__
+
+
+def _mend(error: SQLAlchemyError) -> str:
+    original = getattr(error, "orig", None)
+    if type(original).__name__ in {"InsufficientPrivilege", "ReadOnlySqlTransaction"}:
+        return "give the user the right to read and write the tables"
+    return "look that the database runs, is not full, and that its URL and its user are right"

@@ -1,0 +1,166 @@
+"""The tables of promptgraft, in the types that SQLite, PostgreSQL, MySQL and MariaDB share."""
+
+from __future__ import annotations
+
+import attrs
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    types,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import SchemaItem
+
+SCHEMA_VERSION = 1
+
+_DIGEST = 64
+_ADDRESS = ("ns", "prompt_key", "tag")
+
+
+def _name(length: int) -> types.TypeEngine[str]:
+    """Return the type of ASCII names, which are compared byte by byte everywhere."""
+    exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+def _document() -> types.TypeEngine[bytes]:
+    return LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+
+
+def _counter() -> types.TypeEngine[int]:
+    # Only an INTEGER counts by itself in SQLite, where it has 64 bits too.
+    return BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _named(name: str, length: int, *, default: str | None = "") -> Column[str]:
+    return Column(name, _name(length), nullable=default is None, default=default)
+
+
+@attrs.frozen(kw_only=True)
+class Tables:
+    """The tables under one prefix.
+
+    Attributes:
+        metadata: all of them, as SQLAlchemy knows them.
+        schema: one row: the version of the tables.
+        revisions: every state that a tag had, as the document that files hold.
+        tags: the revision that each tag points at; null for none.
+        jobs: optimization jobs: what was asked for, who works on it, how far it is.
+        attempts: each time that a worker took a job, and how that ended.
+        answers: the lines of a job's journal, by position.
+        events: the lines of a job's events, by a number that only grows.
+    """
+
+    metadata: MetaData
+    schema: Table
+    revisions: Table
+    tags: Table
+    jobs: Table
+    attempts: Table
+    answers: Table
+    events: Table
+
+    @classmethod
+    def of(cls, prefix: str) -> Tables:
+        """Return the tables whose names begin with ``prefix``."""
+        metadata = MetaData()
+
+        def table(name: str, *columns: SchemaItem) -> Table:
+            # The engine of MySQL that has transactions, whatever the server's default is.
+            return Table(
+                f"{prefix}{name}",
+                metadata,
+                *columns,
+                mysql_engine="InnoDB",
+                mariadb_engine="InnoDB",
+            )
+
+        tags = table("tags", *_address(), Column("revision", _name(_DIGEST)))
+        jobs = table("jobs", *_job(), UniqueConstraint("id"), UniqueConstraint("project", "key"))
+        Index(f"{prefix}jobs_by_state", jobs.c.state, jobs.c.number)
+
+        def of_job(name: str, counted: str, *columns: SchemaItem) -> Table:
+            return table(
+                name,
+                Column("job", BigInteger, primary_key=True, autoincrement=False),
+                Column(counted, Integer, primary_key=True, autoincrement=False),
+                *columns,
+                ForeignKeyConstraint(["job"], [jobs.c.number], ondelete="CASCADE"),
+            )
+
+        return cls(
+            metadata=metadata,
+            schema=table("schema", Column("version", Integer, primary_key=True)),
+            tags=tags,
+            revisions=table(
+                "revisions",
+                *_address(),
+                Column("number", Integer, primary_key=True, autoincrement=False),
+                Column("id", _name(_DIGEST), nullable=False),
+                Column("document", _document(), nullable=False),
+                ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
+            ),
+            jobs=jobs,
+            attempts=of_job(
+                "attempts",
+                "number",
+                _named("worker", 200),
+                Column("started", Double, nullable=False),
+                Column("ended", Double),
+                Column("answers", Integer, nullable=False),
+                Column("error", _document(), nullable=False),
+            ),
+            answers=of_job(
+                "answers",
+                "position",
+                _named("key_digest", _DIGEST),
+                Column("line", _document(), nullable=False),
+                UniqueConstraint("job", "key_digest"),
+            ),
+            events=of_job("events", "number", Column("line", _document(), nullable=False)),
+        )
+
+
+def _address() -> list[Column[str]]:
+    lengths = zip(_ADDRESS, (200, 64, 64), strict=True)
+    return [Column(name, _name(length), primary_key=True) for name, length in lengths]
+
+
+def _job() -> list[SchemaItem]:
+    """Return the columns of jobs. Documents are JSON in UTF-8; times are seconds since 1970."""
+    return [
+        Column("number", _counter(), primary_key=True, autoincrement=True),
+        _named("id", 32),
+        _named("project", 64),
+        _named("prompt", 300),
+        _named("digest", _DIGEST),
+        _named("key", 200, default=None),
+        Column("request", _document(), nullable=False),
+        _named("origin", 32, default=None),
+        Column("priority", Integer, nullable=False, default=0),
+        Column("not_before", Double, nullable=False, default=0.0),
+        _named("state", 16),
+        _named("wish", 16),
+        Column("reason", _document(), nullable=False, default=b""),
+        Column("fence", Integer, nullable=False, default=0),
+        _named("worker", 200),
+        Column("lease", Double, nullable=False, default=0.0),
+        Column("synced", Double, nullable=False, default=0.0),
+        Column("attempts", Integer, nullable=False, default=0),
+        Column("barren", Integer, nullable=False, default=0),
+        Column("created", Double, nullable=False),
+        Column("started", Double),
+        Column("ended", Double),
+        Column("progress", Double, nullable=False, default=0.0),
+        Column("status", _document(), nullable=False, default=b"{}"),
+        Column("result", _document()),
+    ]

@@ -1,0 +1,133 @@
+"""Databases: their tables, what is refused, and what messages say."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy.engine import make_url
+
+from promptgraft.database import Database, DatabaseError, SqlPromptOverridesStore
+from promptgraft.errors import ConfigError
+from promptgraft.testing.prompts import PROMPT, TONE
+
+EXPECTED = (
+    "url: expected sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or "
+    "mysql://USER:PASSWORD@HOST/NAME"
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", EXPECTED),
+        ("my secret", EXPECTED),
+        ("oracle://tiger@host/db", f"{EXPECTED}, found a URL of `oracle`"),
+        (3, f"{EXPECTED}, found 3"),
+    ],
+)
+def test_a_url_of_something_else_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Database(url)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("prefix", ["1a", "a-b", "a" * 31, "A", "x; drop"])
+def test_a_prefix_that_is_none_is_refused(prefix: str) -> None:
+    with pytest.raises(ConfigError, match="prefix: expected up to 30 lower-case letters"):
+        Database("sqlite://", prefix=prefix)
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(ConfigError, match=r"run `pip install \"promptgraft\[server\]\"`"):
+        Database("mysql://root@localhost/x")
+
+
+def test_what_cannot_be_reached_is_named_without_its_password(tmp_path: Path) -> None:
+    nowhere = f"postgresql://me:hunter2@/db?host={tmp_path}&password=hunter3"
+    with pytest.raises(DatabaseError, match=r"database postgresql:///db: .*; look that") as error:
+        SqlPromptOverridesStore(nowhere).resolve(PROMPT.descriptor)
+    assert "hunter" not in f"{error.value}{error.value!r}"
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("these are notes, not a database" * 100)
+    with pytest.raises(DatabaseError, match="file is not a database"):
+        SqlPromptOverridesStore(f"sqlite:///{path}").addresses()
+    assert path.read_text().startswith("these are notes")
+
+
+def test_tables_of_another_version_are_refused(url: str) -> None:
+    first = Database(url)
+    first.write(
+        lambda connection: connection.execute(
+            sqlalchemy.update(first.tables.schema).values(version=7)
+        )
+    )
+    first.close()
+    second = Database(url)
+    with pytest.raises(DatabaseError, match="expected tables of version 1, found version 7"):
+        SqlPromptOverridesStore(second).addresses()
+    second.close()
+
+
+def test_tables_may_be_made_beforehand(url: str) -> None:
+    waiting = Database(url, prefix="own_", create=False)
+    with pytest.raises(DatabaseError, match="there is no table `own_schema`; make the tables with"):
+        SqlPromptOverridesStore(waiting).addresses()
+    driven = make_url(url)
+    drivers = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
+    engine = sqlalchemy.create_engine(
+        driven.set(drivername=drivers.get(driven.drivername, driven.drivername))
+    )
+    with engine.begin() as connection:
+        for statement in waiting.definition().split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+    engine.dispose()
+    store = SqlPromptOverridesStore(waiting)
+    store.set_section_override(PROMPT, path=TONE, body="kind")
+    assert store.resolve(PROMPT.descriptor) is not None
+    waiting.close()
+
+
+def test_many_make_the_tables_at_once(url: str) -> None:
+    databases = [Database(url) for _ in range(8)]
+    gate = threading.Barrier(len(databases))
+
+    def use(database: Database) -> tuple[object, ...]:
+        gate.wait()
+        return SqlPromptOverridesStore(database).addresses()
+
+    with ThreadPoolExecutor(len(databases)) as threads:
+        assert list(threads.map(use, databases)) == [()] * len(databases)
+    for database in databases:
+        database.close()
+
+
+def test_prefixes_keep_apart(url: str) -> None:
+    one, other = Database(url, prefix="one_"), Database(url, prefix="")
+    SqlPromptOverridesStore(one).set_section_override(PROMPT, path=TONE, body="kind")
+    assert SqlPromptOverridesStore(other).addresses() == ()
+    one.close()
+    other.close()
+
+
+def test_what_raises_inside_undoes_everything(database: Database) -> None:
+    store = SqlPromptOverridesStore(database)
+    store.set_section_override(PROMPT, path=TONE, body="kept")
+    tags = database.tables.tags
+
+    def fail(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.update(tags).values(revision=None))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        database.write(fail)
+    assert store.resolve(PROMPT.descriptor) is not None
