@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from figures import Figure
 from promptgraft.adapters.base import Usage
+from promptgraft.evals.spending import Role
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.texts import TOTAL_BYTES
@@ -24,7 +25,6 @@ from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Scores
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.spending import Role
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 if TYPE_CHECKING:

@@ -89,6 +89,7 @@ PAGES = (
             "promptgraft.search",
             "promptgraft.algorithms",
             "promptgraft.targets",
+            "promptgraft.graphs",
         ),
     ),
     Page(

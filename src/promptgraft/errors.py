@@ -17,6 +17,7 @@ treats each kind differently (``specs/errors.md``):
     │   ├── HashMismatchError            (ValueError)  an override made for another source text
     │   ├── AdapterError                 the user's adapter failed in a way that no adapter may
     │   ├── FeedbackError                the user's feedback function failed
+    │   ├── FlowError                    the user's flow of a graph failed
     │   └── StopperError                 the user's stopper failed
     ├── PromptEvaluationError            a prompt has no usable answer
     │   ├── CandidateError               the candidate's fault: the rollout scores 0
@@ -153,6 +154,29 @@ class AdapterError(CallerError):
 
 class FeedbackError(CallerError):
     """The user's feedback function raised or returned an unusable score."""
+
+
+class FlowError(CallerError):
+    """The user's flow of a graph raised, or went where the graph does not.
+
+    Attributes:
+        graph: the graph.
+        case: the case that it answered; empty outside of runs and evaluations.
+        step: the step at which it failed; empty before the first.
+        node: the node of that step.
+    """
+
+    def __init__(
+        self, message: str, *, graph: str, case: str = "", step: str = "", node: str = ""
+    ) -> None:
+        at = [f"graph `{graph}`"]
+        at += [f"case `{case}`"] if case else []
+        at += [f"step {step} (`{node}`)"] if step else []
+        super().__init__(f"{', '.join(at)}: {message}")
+        self.graph, self.case, self.step, self.node = graph, case, step, node
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CallerError.__new__, (type(self), *self.args), {**vars(self), "args": self.args}
 
 
 class StopperError(CallerError):

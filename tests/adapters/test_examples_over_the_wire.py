@@ -26,8 +26,8 @@ from promptgraft import (
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.openai import OpenAIAdapter
+from promptgraft.evals.spending import Role
 from promptgraft.project.python_source import load_file
-from promptgraft.targets.spending import Role
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Asked, Behaviour, Break, Script, in_turn, storm
 from servers.loopback import KEY, LoopbackServer

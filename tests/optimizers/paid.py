@@ -14,9 +14,9 @@ from optimizers.worlds import answer
 from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage, answered
 from promptgraft.adapters.scripted import Reply
 from promptgraft.errors import PromptgraftError
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Charge, Deadline, SessionProtocol
-from promptgraft.targets.spending import Role, Spending
 
 OutputT = TypeVar("OutputT")
 

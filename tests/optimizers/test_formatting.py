@@ -16,10 +16,12 @@ from optimizers.worlds import Question
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import JournalCorruptError
+from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Verdict
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
-from promptgraft.search.batches import record_from_json, record_to_json
-from promptgraft.serde import digest_text
+from promptgraft.search.recorded import READER, record_from_json, record_to_json
+from promptgraft.serde import canonical_json, digest_text
 from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
@@ -179,6 +181,29 @@ feedbacks = st.builds(
     feedback=texts,
     eval_trace=st.none() | texts,
 )
+verdicts = st.builds(
+    Verdict,
+    metric=texts,
+    score=st.just(0.5),
+    passed=st.booleans(),
+    reason=texts,
+    amount=st.none() | st.just(1.5),
+    node=st.sampled_from(["", "reply"]),
+)
+names = st.sampled_from(["1", "2.1.1", "route", "support/route#instruction"])
+steps = st.builds(
+    Step,
+    id=names,
+    node=names,
+    kind=st.sampled_from(["prompt", "function"]),
+    after=st.lists(names, max_size=2).map(tuple),
+    input=texts,
+    output=texts,
+    error=texts,
+    parts=st.dictionaries(names, st.just("0" * 64), max_size=2),
+    tools=st.lists(names, max_size=2).map(tuple),
+    spent=st.lists(spendings, max_size=2).map(tuple),
+)
 records = st.builds(
     RolloutRecord,
     example_id=texts,
@@ -188,6 +213,8 @@ records = st.builds(
     feedback=st.none() | feedbacks,
     fault=texts,
     spent=st.lists(spendings, max_size=2).map(tuple),
+    verdicts=st.lists(verdicts, max_size=2).map(tuple),
+    steps=st.lists(steps, max_size=2).map(tuple),
 )
 
 
@@ -200,6 +227,44 @@ def test_a_rollout_reads_back_from_a_journal_as_it_is(record: RolloutRecord) -> 
     found = journal.find("k", digest_text("q"))
     assert found is not None
     assert record_from_json(found.value, "k") == record
+
+
+def test_a_record_without_verdicts_and_steps_has_no_word_of_them() -> None:
+    record = RolloutRecord(
+        example_id="a", inputs_repr="b", output_repr="c", tool_trace_repr="", feedback=None
+    )
+    plain = record_to_json(record)
+    assert isinstance(plain, dict)
+    assert [*plain] == [
+        "example_id",
+        "inputs_repr",
+        "output_repr",
+        "tool_trace_repr",
+        "feedback",
+        "fault",
+        "hidden",
+        "spent",
+    ]
+    step = Step(id="1", node="route", kind="prompt")
+    said = Verdict(metric="exact", score=1.0, passed=True, reason="equal")
+    traced = attrs.evolve(record, verdicts=(said,), steps=(step,))
+    longer = record_to_json(traced)
+    assert READER.decode(canonical_json(longer)) == traced
+    assert isinstance(longer, dict)
+    assert longer["steps"] == [{"id": "1", "node": "route", "kind": "prompt"}]
+    assert longer["verdicts"] == [
+        {"metric": "exact", "score": 1.0, "passed": True, "reason": "equal"}
+    ]
+
+
+def test_the_texts_of_a_step_are_cut_with_a_mark() -> None:
+    step = Step(id="1", node="route", kind="prompt", input="x" * 900, output="y", error="z" * 900)
+    cut = step.clipped(100)
+    assert max(len(cut.input), len(cut.error)) <= 100
+    assert cut.output == "y"
+    assert "left out" in cut.input
+    assert "left out" in cut.error
+    assert step.clipped(900) is step
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"example": "e"}, "text"])

@@ -23,11 +23,11 @@ from promptgraft.errors import (
     PermanentProviderError,
     TransientProviderError,
 )
+from promptgraft.evals.spending import Role
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import StopReason
-from promptgraft.targets.spending import Role
 
 SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, -1e300)
 REPLIES = (

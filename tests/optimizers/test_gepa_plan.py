@@ -39,6 +39,7 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import AllOf
+from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
@@ -49,7 +50,6 @@ from promptgraft.search.planning import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.judging import feedback_from
-from promptgraft.targets.spending import Role
 
 OutputT = TypeVar("OutputT")
 

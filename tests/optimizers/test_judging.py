@@ -37,6 +37,7 @@ from promptgraft.evals import metrics
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges import LlmFinalResponse
+from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
@@ -45,7 +46,6 @@ from promptgraft.search import OptimizationContext
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.targets.judging import examples_from, feedback_from
 from promptgraft.targets.prompt_rollout import OnError
-from promptgraft.targets.spending import Role
 
 
 def known(case: Case, answer: Answer) -> tuple[bool, str]:

@@ -10,6 +10,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.adapters.base import Usage
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.runs.reading import summarize
 from promptgraft.runs.report.data import ReportData
@@ -18,7 +19,6 @@ from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRej
 from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.spending import Role, Spending
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 HOSTILE = (

@@ -19,6 +19,7 @@ from optimizers.worlds import twins
 from promptgraft.adapters.base import Usage
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runs import RunHistory, read_run
 from promptgraft.runs.event_file import EventLines, decoded, encoded
@@ -50,7 +51,6 @@ from promptgraft.search.notices import (
     Working,
 )
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.spending import Role, Spending
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 from runs.toy_runs import carry_out, make_job, new_folder, sulky
 

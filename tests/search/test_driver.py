@@ -15,18 +15,19 @@ from promptgraft.adapters.base import Usage
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.journal import MemoryJournal
 from promptgraft.journal.records import Record
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Outlook, Records, Rollouts, Together
-from promptgraft.search.batches import Books, Sources, record_from_json, record_to_json
+from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
+from promptgraft.search.recorded import record_from_json, record_to_json
 from promptgraft.serde import Json, digest_text
-from promptgraft.targets.spending import Role, Spending
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -22,6 +22,7 @@ from promptgraft import (
 )
 from promptgraft.evals.judges import LlmFinalResponse, LlmRubricResponse, Rubric
 from promptgraft.evals.metrics import AllOf, Exact
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt import TaskExample, TaskExamplesSection
 from promptgraft.search import RolePlan, RunPlan
@@ -30,7 +31,6 @@ from promptgraft.search.plan import Use
 from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
 from promptgraft.targets.judging import examples_from, feedback_from
-from promptgraft.targets.spending import Role, Spending
 
 RULES = MarkdownSection(title="Rules", key="rules", template="Be brief: $question")
 

@@ -11,7 +11,8 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
+from promptgraft.evals.metrics.base import ends_case, is_required
+from promptgraft.evals.metrics.checking import check_metrics
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
 from promptgraft.frozenmap import FrozenMap

@@ -25,6 +25,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.metrics.base import judge_case
+from promptgraft.evals.trace import Step
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -155,6 +156,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
         # One call of unknown cost makes the whole unknown.
         cost=sum(costs, Decimal(0)) if costs and len(costs) == len(calls) else None,
         seconds=sum(call.seconds for call in calls) if calls else None,
+        steps=session.select_all(Step),
     )
 
 

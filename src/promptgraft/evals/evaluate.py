@@ -32,7 +32,8 @@ from promptgraft.evals.aggregate import (
 )
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.faults import CaseFaults, in_one_line
-from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
+from promptgraft.evals.metrics.base import asks_models
+from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated

@@ -11,11 +11,13 @@ import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import ConfigError
+from promptgraft.evals.trace import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import SHARE, plain_number
 from promptgraft.strict.nodes import Node
+from promptgraft.text import joined
 
 T = TypeVar("T")
 
@@ -84,6 +86,7 @@ class Answer:
         usage: tokens.
         cost: US dollars; None when that is not known.
         seconds: wall time; None when that is not known.
+        steps: what each node of a graph did; empty for others.
     """
 
     text: str
@@ -92,6 +95,12 @@ class Answer:
     usage: Usage = NO_USAGE
     cost: Decimal | None = None
     seconds: float | None = None
+    steps: tuple[Step, ...] = ()
+
+    def of_node(self, node: str) -> Answer | None:
+        """Return the last output of a node of the graph as the answer; None when it gave none."""
+        outputs = [step.output for step in self.steps if step.node == node and not step.error]
+        return attrs.evolve(self, text=outputs[-1], output=None) if outputs else None
 
 
 @attrs.frozen(kw_only=True)
@@ -157,6 +166,7 @@ class Verdict:
             writer to improve a prompt; for an unscored answer what went wrong.
         amount: what was measured, in its own unit (US dollars, tokens, seconds), for objectives
             that want less of it; None for metrics that measure nothing.
+        node: the node of a graph whose output was judged; empty for the answer.
 
     Raises:
         ConfigError: the score is no number from 0 to 1, or ``passed`` stands without a score.
@@ -165,8 +175,9 @@ class Verdict:
     metric: str
     score: float | None
     passed: bool | None
-    reason: str
+    reason: str = attrs.field(converter=joined)
     amount: float | None = None
+    node: str = ""
 
     def __attrs_post_init__(self) -> None:
         number = None if self.score is None else plain_number(self.score)

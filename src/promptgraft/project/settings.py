@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.evaluate import ParamsOf, params_of_fitting
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.metrics.base import note_unjudgeable
+from promptgraft.evals.metrics.checking import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG

@@ -12,8 +12,8 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
 from promptgraft.runs.reading import read_events
 from promptgraft.runs.records import RunRecord
-from promptgraft.search.batches import record_from_json
 from promptgraft.search.place import Phase, Place
+from promptgraft.search.recorded import record_from_json
 from promptgraft.targets.types import Change, RolloutRecord, read_changes
 
 _BASE = "base"

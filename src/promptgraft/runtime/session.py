@@ -141,6 +141,31 @@ class Session:
             )
 
 
+class Branch(Session):
+    """A part of an evaluation that runs beside others; :meth:`join` appends its events.
+
+    Notices are published at once. Joined in a fixed order, parts give one order of events whichever
+    ends first.
+
+    Args:
+        session: the session of the whole.
+    """
+
+    def __init__(self, session: SessionProtocol) -> None:
+        super().__init__(tags=session.tags, budget=session.budget, deadline=session.deadline)
+        self._whole = session
+
+    def notify(self, notice: object) -> None:
+        self._whole.notify(notice)
+
+    def join(self) -> tuple[object, ...]:
+        """Append the events of the part to the whole, and return them."""
+        events = self.select_all(object)
+        for event in events:
+            self._whole.dispatch(event)
+        return events
+
+
 def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
     """Return a function that tells an event to ``session`` and to ``bus``.
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import attrs
 import msgspec
 
+from promptgraft.evals.spending import Spending, spent_from_json, spent_to_json
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.serde import HexDigest, Json
-from promptgraft.targets.spending import Spending, spent_from_json, spent_to_json
 
 Working = Callable[[str, int, int], None]
 """Is called where answers are waited for: position, how many are there, how many are wanted."""

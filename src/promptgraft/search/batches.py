@@ -19,16 +19,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
-from promptgraft.journal.records import Record
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import Answers, Working
-from promptgraft.search.asks import Question, Records, Reply, Rollouts
-from promptgraft.search.ledger import Ledger
-from promptgraft.search.scores import Scorer
-from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
-from promptgraft.targets.formatting import clip_record
-from promptgraft.targets.spending import (
+from promptgraft.evals.spending import (
     AbandonedRolloutError,
     Role,
     Spending,
@@ -36,6 +27,16 @@ from promptgraft.targets.spending import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.journal.records import Record
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, Watch
+from promptgraft.search.answers import Answers, Working
+from promptgraft.search.asks import Question, Records, Reply, Rollouts
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.recorded import READER, record_from_json, record_to_json
+from promptgraft.search.scores import Scorer
+from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
+from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.text import clip, joined, raised
 
@@ -178,7 +179,7 @@ class RolloutBatch(Batch):
             if text is None:
                 continue
             try:
-                one.records[place] = _READER.decode(text)
+                one.records[place] = READER.decode(text)
             except (msgspec.MsgspecError, FeedbackError):  # to be looked at closely
                 key = keys[place]
                 one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
@@ -337,45 +338,6 @@ class QuestionBatch(Batch):
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""
         return [reply for reply in self._replies if reply is not None]
-
-
-_READER = msgspec.json.Decoder(RolloutRecord)
-
-
-def record_to_json(record: RolloutRecord) -> Json:
-    """Return what the journal keeps of a rollout: its fields by name."""
-    feedback = record.feedback
-    return {
-        "example_id": record.example_id,
-        "inputs_repr": record.inputs_repr,
-        "output_repr": record.output_repr,
-        "tool_trace_repr": record.tool_trace_repr,
-        "feedback": None
-        if feedback is None
-        else {
-            "score": feedback.score,
-            "feedback": feedback.feedback,
-            "eval_trace": feedback.eval_trace,
-            "objectives": dict(feedback.objectives),
-        },
-        "fault": record.fault,
-        "hidden": list(record.hidden),
-        "spent": spent_to_json(record.spent),
-    }
-
-
-def record_from_json(answer: Json, key: str) -> RolloutRecord:
-    """Return the rollout that the journal keeps under ``key``.
-
-    Raises:
-        JournalCorruptError: it is no rollout.
-    """
-    try:
-        return msgspec.convert(answer, RolloutRecord)
-    except (msgspec.ValidationError, FeedbackError):
-        raise JournalCorruptError(
-            f"the journal's record `{key}` is no rollout; restore the journal"
-        ) from None
 
 
 def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:

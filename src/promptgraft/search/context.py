@@ -27,7 +27,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.prompts import Improvable, Prompts
+from promptgraft.targets.prompts import Improvable, PromptSet
 
 ResultT = TypeVar("ResultT")
 
@@ -122,12 +122,12 @@ class OptimizationContext:
                 f"prompt: expected a Prompt, found the template `{given.ns}/{given.key}`; "
                 "write Prompt(template)"
             )
-        if not isinstance(given, (Prompt, Prompts, Subject, Target)):
+        if not isinstance(given, (Prompt, PromptSet, Subject, Target)):
             raise ConfigError(
-                "prompt: expected a Prompt, Texts, Prompts or a target of your own, found "
+                "prompt: expected a Prompt, Texts, Prompts, a Graph or a target of your own, found "
                 f"{shown(subject)}"
             )
-        if isinstance(subject, (Prompt, Prompts)):
+        if isinstance(subject, (Prompt, PromptSet)):
             return self
         if isinstance(subject, Target):
             adapter, answers = None, subject.identity.name

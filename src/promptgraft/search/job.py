@@ -17,7 +17,7 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.prompts import Improvable, Prompts, name_of, prompts_of
+from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
@@ -40,17 +40,17 @@ class OptimizationJob:
         ConfigError: a field is something else.
     """
 
-    subject: Prompt[object] | Prompts | Target
+    subject: Prompt[object] | PromptSet | Target
     context: OptimizationContext
     config: RunConfig
 
     def __init__(
         self, subject: Improvable, context: OptimizationContext, config: RunConfig
     ) -> None:
-        _check("subject", subject, Prompt, Prompts, Target, Subject)
+        _check("subject", subject, Prompt, PromptSet, Target, Subject)
         _check("context", context, OptimizationContext)
         _check("config", config, RunConfig)
-        alone = subject if isinstance(subject, (Prompt, Prompts, Target)) else subject.prompt
+        alone = subject if isinstance(subject, (Prompt, PromptSet, Target)) else subject.prompt
         self.__attrs_init__(alone, context.around(subject), config)
 
     @property
@@ -87,8 +87,9 @@ class OptimizationJob:
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         limits = self.config.limits
         stoppers = [one for one in limits.stoppers if not isinstance(one, StopFile)]
+        subject = self.subject
         return OptimizationJob(
-            self.subject,
+            subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
             attrs.evolve(
                 self.context,
                 adapter=task

@@ -10,9 +10,9 @@ import attrs
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import BudgetExhaustedError
+from promptgraft.evals.spending import MICROSECONDS, Role, Spending
 from promptgraft.runtime.budget import ZERO, Budget, Charge
 from promptgraft.search.stopping import RunStoppedError, StopReason
-from promptgraft.targets.spending import MICROSECONDS, Role, Spending
 
 
 @attrs.frozen(kw_only=True)

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import attrs
 
+from promptgraft.evals.spending import Role
 from promptgraft.notebook import Card, Shown, Table
 from promptgraft.runtime.budget import ZERO
 from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
 from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
-from promptgraft.targets.spending import Role
 from promptgraft.text import dollars, short_count
 
 

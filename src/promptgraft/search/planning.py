@@ -21,6 +21,7 @@ from promptgraft.adapters.base import (
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import least_cases
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides.resolution import resolve_override
@@ -35,7 +36,6 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.spending import Role
 from promptgraft.text import counted
 
 CHARS_PER_TOKEN = 4

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.evals.spending import Role
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import number
-from promptgraft.targets.spending import Role
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None

@@ -10,6 +10,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
+from promptgraft.evals.metrics.base import node_of
 from promptgraft.evals.types import Case
 from promptgraft.functions import described, function_identity, without_address
 from promptgraft.journal.base import FUNCTIONS
@@ -25,11 +26,11 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext, PersistenceScope
 from promptgraft.search.settings import Settings
-from promptgraft.serde import HexDigest, Json, digest, unstructure
+from promptgraft.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.own import OwnTarget
-from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part import PromptModule
 from promptgraft.targets.part_kinds import (
     GenerationModule,
     OutputFieldModule,
@@ -42,15 +43,15 @@ from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import (
     Improvable,
-    Prompts,
-    PromptsFlow,
+    PromptSet,
     address_of,
+    free_sections,
     name_of,
     prompts_of,
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
-from promptgraft.text import raised
+from promptgraft.text import listed, raised
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
@@ -61,7 +62,7 @@ def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
     Raises:
         ConfigError: no section may change, or settings are for a single prompt.
     """
-    if isinstance(subject, (Prompts, Target)):
+    if isinstance(subject, (PromptSet, Target)):
         if config.names_targets or config.guards.max_prompt_chars is not None:
             raise ConfigError(
                 f"settings: `{name_of(subject)}` is no single prompt and says itself what may "
@@ -71,7 +72,7 @@ def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
     if config.names_targets:
         return config
     [prompt] = prompts_of(subject).values()
-    free = _free_sections(prompt)
+    free = free_sections(prompt)
     if not free:
         raise ConfigError(
             f"target_section_paths: no section of `{address_of(prompt)}` "
@@ -96,17 +97,13 @@ def target_for(
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read and may not travel to a process.
     prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
-    adapter, flow = context.task_adapter, None
+    adapter, flow = _answering(subject, context), None
     modules: tuple[Module, ...]
-    if isinstance(subject, Prompts):
-        addresses = {name: address_of(prompt) for name, prompt in subject.prompts.items()}
-        flow = PromptsFlow(
-            run=subject.run,
-            addresses=addresses,
-            adapter=adapter,
-            faults=subject.candidate_errors,
-        )
-        modules = modules_of_prompts(subject)
+    _check_nodes(subject, config)
+    max_step_chars, details = config.max_example_chars, dict[str, Json]()
+    if isinstance(subject, PromptSet):
+        flow, modules = subject.flow_on(context.adapter), subject.parts
+        max_step_chars, details = subject.max_step_chars, dict(subject.details)
     else:
         [prompt] = prompts.values()
         modules = modules_of(config, prompt.descriptor)
@@ -119,6 +116,7 @@ def target_for(
             flow=flow,
             scoring=config.scoring,
             watch=watch,
+            max_step_chars=max_step_chars,
         ),
         modules=modules,
         max_task_examples=config.max_task_examples_per_section,
@@ -128,10 +126,29 @@ def target_for(
         identity=Identity(
             name=name_of(subject),
             model=adapter_identity(adapter),
-            details=_details(prompts, modules, config),
+            details={**_details(prompts, modules, config), **details},
             functions=_functions(subject, prompts, config, adapter),
         ),
     )
+
+
+def _check_nodes(subject: Improvable, config: RunConfig) -> None:
+    """Refuse metrics that judge the output of a node which there is not."""
+    known = subject.node_names if isinstance(subject, PromptSet) else ()
+    judging = config.feedback_fn
+    for metric in judging.metrics if isinstance(judging, MetricFeedback) else ():
+        node = node_of(metric)
+        if node and node not in known:
+            raise ConfigError(
+                f"metric `{metric.name}`: `{name_of(subject)}` has no node {node!r}"
+                f"{did_you_mean(node, list(known))}; nodes: {listed(known) or 'none'}"
+            )
+
+
+def _answering(subject: Improvable, context: OptimizationContext) -> ProviderAdapter:
+    """Return what answers, or the first of several that do."""
+    own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
+    return own[0] if own and context.adapter is None else context.task_adapter
 
 
 def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
@@ -189,8 +206,8 @@ def _functions(
         "example_formatter": scoring.example_formatter,
         "trace_formatter": scoring.trace_formatter,
     }
-    if isinstance(subject, Prompts):
-        found["run"] = subject.run
+    if isinstance(subject, PromptSet):
+        found["run"] = subject.function
     elif isinstance(adapter, TextsAdapter):
         found["run"] = adapter.run
     elif isinstance(adapter, AgentAdapter):
@@ -206,31 +223,6 @@ def _functions(
     if isinstance(judging, MetricFeedback):
         return {**told, **judging.functions}
     return {**told, "feedback_fn": function_identity(judging)}
-
-
-def modules_of_prompts(subject: Prompts) -> tuple[PartOf, ...]:
-    """Return what may be mutated of several prompts.
-
-    Raises:
-        ConfigError: nothing may be.
-    """
-    found = []
-    for name, prompt in subject.prompts.items():
-        parts = subject.modules.get(name)
-        free = map(SectionModule, _free_sections(prompt)) if parts is None else parts
-        found += [PartOf(address_of(prompt), part) for part in free]
-    if not found:
-        raise ConfigError(f"modules: no part of `{subject.name}` may change; name some")
-    return tuple(found)
-
-
-def _free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
-    # A heading without a text of its own only holds others.
-    return tuple(
-        section.path
-        for section in prompt.descriptor.sections
-        if section.overridable and prompt.section_body(section.path).strip()
-    )
 
 
 def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:

@@ -32,7 +32,9 @@ def fenced_part(text: str) -> str:
 
 
 def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRecord:
-    """Return a record whose texts, and whose trace and evaluation log, are within two limits."""
+    """Return a record within two limits: its texts, and its trace and evaluation log."""
+    if record.steps:
+        record = attrs.evolve(record, steps=tuple(step.clipped(texts) for step in record.steps))
     feedback = record.feedback
     said, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
     shown = (record.inputs_repr, record.output_repr, record.fault, said)
@@ -83,11 +85,21 @@ def default_trace_formatter(session: SessionProtocol) -> str:
     """
     lines: list[str] = []
     for call in session.select_all(ToolInvoked):
-        result = show_value(call.result, indent=None)
-        outcome = f"error: {_line(call.error)}" if call.error else f"result: {_line(result)}"
-        params = _line(show_value(call.params, indent=None))
+        params, outcome = _lines_of(call)
         lines += [f"[{call.name}]", f"  params: {params}", f"  {outcome}"]
     return "\n".join(lines)
+
+
+def tool_line(call: ToolInvoked) -> str:
+    """Return a tool call with its parameters and its result in one line."""
+    params, outcome = _lines_of(call)
+    return f"{call.name}: {params}; {outcome}"
+
+
+def _lines_of(call: ToolInvoked) -> tuple[str, str]:
+    result = show_value(call.result, indent=None)
+    outcome = f"error: {_line(call.error)}" if call.error else f"result: {_line(result)}"
+    return _line(show_value(call.params, indent=None)), outcome
 
 
 def _line(text: str) -> str:

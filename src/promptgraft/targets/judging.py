@@ -12,7 +12,8 @@ from promptgraft.errors import ConfigError, FeedbackError, TransientProviderErro
 from promptgraft.evals.aggregate import Aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import check_cases, check_metrics, feedback_text, judge_case
+from promptgraft.evals.metrics.base import feedback_text, judge_case
+from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt
@@ -125,6 +126,8 @@ class MetricFeedback:
             )
         answer = answer_of(response, session)
         verdicts = judge_case(self.metrics, case, answer, session=session)
+        for verdict in verdicts:
+            session.dispatch(verdict)
         outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
         if outcome.score is None:
             raise TransientProviderError(f"not judged: {outcome.error}")

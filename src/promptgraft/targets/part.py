@@ -292,10 +292,12 @@ class PartOf(Module):
     Attributes:
         address: the prompt, ``namespace/key``.
         part: the part.
+        label: what it is called in its prompt; its own name by default.
     """
 
     address: str
     part: PromptModule
+    label: str = ""
 
     @property
     def kind(self) -> str:
@@ -303,7 +305,7 @@ class PartOf(Module):
 
     @property
     def name(self) -> str:
-        return named_in(self.address, self.part.name)
+        return named_in(self.address, self.label or self.part.name)
 
     @property
     def owner(self) -> str | None:

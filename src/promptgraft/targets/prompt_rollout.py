@@ -23,6 +23,9 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
+from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
+from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Verdict
 from promptgraft.isolation import isolated
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
@@ -38,7 +41,6 @@ from promptgraft.targets.formatting import (
     default_trace_formatter,
 )
 from promptgraft.targets.part import named_in
-from promptgraft.targets.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.targets.types import (
     Candidate,
     ExampleFormatter,
@@ -139,6 +141,7 @@ class PromptRollout:
             of the example.
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
+        max_step_chars: longest text of a step that a record keeps.
     """
 
     prompts: Mapping[str, Prompt[object]]
@@ -147,6 +150,7 @@ class PromptRollout:
     flow: Flow | None = None
     scoring: Scoring
     watch: Watch = attrs.field(factory=Watch)
+    max_step_chars: int = 2_000
     _recent: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
 
     def __call__(
@@ -261,6 +265,8 @@ class PromptRollout:
             fault=fault,
             hidden=self._hidden(session),
             spent=self._spent(session),
+            verdicts=session.select_all(Verdict),
+            steps=tuple(step.clipped(self.max_step_chars) for step in session.select_all(Step)),
         )
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
@@ -276,7 +282,7 @@ class PromptRollout:
             for address, prompt in self.prompts.items()
             for part in _unseen(prompt.descriptor, rendered.get(address))
         )
-        alone = len(self.prompts) == 1
+        alone = self.flow is None
         return tuple(part if alone else named_in(address, part) for address, part in unseen)
 
     def _spent(self, session: Session) -> tuple[Spending, ...]:

@@ -2,25 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import attrs
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.functions import function_name
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.part import PromptModule
+from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompt_rollout import Flow
 from promptgraft.targets.texts import answer_of, as_errors, by_name
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
+
+
+class PromptSet(ABC):
+    """Prompts that answer together and are improved together; a run takes one like a prompt.
+
+    Attributes:
+        name: how runs name all of it, in the form of a namespace.
+        max_step_chars: longest input, output or error of a step that is kept.
+    """
+
+    __slots__ = ()
+
+    name: str
+    max_step_chars: int = 2_000
+
+    @property
+    @abstractmethod
+    def by_address(self) -> Mapping[str, Prompt[object]]:
+        """The prompts by ``namespace/key``, in the order of these."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[PartOf, ...]:
+        """The parts that may change; refused with a ``ConfigError`` where there are none."""
+
+    @property
+    @abstractmethod
+    def function(self) -> Callable[..., Any]:
+        """The function that answers with the prompts."""
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes whose outputs metrics may judge; none where it is no graph."""
+        return ()
+
+    @property
+    def details(self) -> Mapping[str, Json]:
+        """What else decides how it answers, by names that a user understands."""
+        return {}
+
+    @property
+    def adapters(self) -> Mapping[str, ProviderAdapter]:
+        """The adapters that it brings, by the names of what they answer."""
+        return {}
+
+    def answered_by(self, adapter: ProviderAdapter) -> Self:
+        """Return the same with ``adapter`` in the place of each one that it brings."""
+        del adapter
+        return self
+
+    @abstractmethod
+    def flow_on(self, adapter: ProviderAdapter | None) -> Flow:
+        """Return what answers with the prompts; ``adapter`` is that of the run.
+
+        Raises:
+            ConfigError: something has no adapter.
+        """
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +121,7 @@ def _as_prompts(prompts: Mapping[str, Prompt[object]]) -> Mapping[str, Prompt[ob
 
 
 @attrs.frozen
-class Prompts:
+class Prompts(PromptSet):
     """Several prompts and the function that answers with them; a run takes it like a prompt.
 
     Attributes:
@@ -108,12 +169,61 @@ class Prompts:
 
     @property
     def by_address(self) -> Mapping[str, Prompt[object]]:
-        """The prompts by ``namespace/key``, in the order of these."""
         found = {address_of(prompt): prompt for prompt in self.prompts.values()}
         return dict(sorted(found.items()))
 
+    @property
+    def parts(self) -> tuple[PartOf, ...]:
+        return parts_of(
+            self.name, [(one, self.modules.get(at)) for at, one in self.prompts.items()]
+        )
 
-@attrs.frozen(kw_only=True)
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.run
+
+    def flow_on(self, adapter: ProviderAdapter | None) -> Flow:
+        if adapter is None:
+            raise no_adapter("what answers the prompts")
+        addresses = {name: address_of(prompt) for name, prompt in self.prompts.items()}
+        return PromptsFlow(self.run, addresses, adapter, self.candidate_errors)
+
+
+def no_adapter(what: str) -> ConfigError:
+    """Return the error of a run that has no adapter for ``what``."""
+    return ConfigError(
+        f"adapter: expected {what}, found None; give the OptimizationContext an adapter"
+    )
+
+
+def parts_of(
+    name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptModule] | None]]
+) -> tuple[PartOf, ...]:
+    """Return what may be mutated of several prompts: named parts, or sections that may change.
+
+    Raises:
+        ConfigError: nothing may be.
+    """
+    found = []
+    for prompt, parts in prompts:
+        free = map(SectionModule, free_sections(prompt)) if parts is None else parts
+        found += [PartOf(address_of(prompt), part) for part in free]
+    if not found:
+        raise ConfigError(f"modules: no part of `{name}` may change; name some")
+    return tuple(found)
+
+
+def free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
+    """Return the sections of a prompt that have a text which may change."""
+    # A heading without a text of its own only holds others.
+    return tuple(
+        section.path
+        for section in prompt.descriptor.sections
+        if section.overridable and prompt.section_body(section.path).strip()
+    )
+
+
+@attrs.frozen
 class PromptsFlow:
     """The function of :class:`Prompts` as a flow; pickles when the function does.
 
@@ -154,7 +264,7 @@ def address_of(prompt: Prompt[object]) -> str:
     return f"{prompt.descriptor.ns}/{prompt.descriptor.key}"
 
 
-Improvable = Prompt[object] | Subject | Prompts | Target
+Improvable = Prompt[object] | Subject | PromptSet | Target
 """What a run improves."""
 
 
@@ -163,7 +273,7 @@ def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
     match subject:
         case Prompt():
             return {address_of(subject): subject}
-        case Prompts():
+        case PromptSet():
             return subject.by_address
         case Subject():
             return {address_of(subject.prompt): subject.prompt}
@@ -173,7 +283,7 @@ def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
 def name_of(subject: Improvable) -> str:
     """Return how runs name a subject: ``namespace/key`` of a prompt."""
     match subject:
-        case Prompts():
+        case PromptSet():
             return subject.name
         case Target():
             return subject.identity.name

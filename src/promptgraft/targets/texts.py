@@ -227,10 +227,15 @@ def answer_of(
             # The reflector reads this, to whom names of modules and examples mean nothing.
             raise CandidateError(f"the program {raised}") from error
         raise CallerError(f"{where} {raised}") from error
-    return _response(value, where)
+    return response_with(value, where)
 
 
-def _response(value: Any, where: str) -> PromptResponse[Any]:
+def response_with(value: Any, where: str) -> PromptResponse[Any]:
+    """Return what a function returned as a response.
+
+    Raises:
+        CallerError: it is nothing usable; begins with ``where``.
+    """
     if isinstance(value, PromptResponse):
         return value
     if isinstance(value, str):

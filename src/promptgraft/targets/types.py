@@ -17,6 +17,8 @@ from promptgraft.errors import (
     FeedbackError,
     InvalidIdentifierError,
 )
+from promptgraft.evals.spending import Spending
+from promptgraft.evals.trace import Step
 from promptgraft.evals.types import Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated
@@ -28,8 +30,6 @@ from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, digest_json, shown
 from promptgraft.strict.checks import FINITE, plain_number
-from promptgraft.targets.spending import Spending
-from promptgraft.targets.trace import Step
 from promptgraft.text import joined
 
 

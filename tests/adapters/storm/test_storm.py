@@ -25,9 +25,9 @@ from adapters.storm.storm_world import (
 from promptgraft import GepaConfig, GepaResult
 from promptgraft.adapters.base import Usage
 from promptgraft.algorithms.gepa import Candidate, GepaExample
+from promptgraft.evals.spending import Role
 from promptgraft.search import StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.targets.spending import Role
 from servers.behaviour import Answer, Asked, Behaviour, Break, storm
 from servers.desk import Counts
 from servers.loopback import LoopbackServer

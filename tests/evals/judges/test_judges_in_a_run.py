@@ -19,12 +19,12 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import PermanentProviderError
 from promptgraft.evals.judges import LlmFinalResponse
+from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
-from promptgraft.targets.spending import Role
 
 
 def strict(rendered: RenderedPrompt[object]) -> str:

@@ -34,7 +34,7 @@ class Answered:
     """One answer to one case.
 
     Attributes:
-        answer: what the model said; None when there is no answer.
+        answer: what the model said, without its steps; None when there is no answer.
         seconds: how long the models took, judges included.
     """
 
@@ -48,7 +48,7 @@ class Answered:
         calls = (*attempt.task_calls, *attempt.judge_calls)
         return cls(
             outcome=attempt.outcome,
-            answer=attempt.answer,
+            answer=attempt.answer and attrs.evolve(attempt.answer, steps=()),
             seconds=math.fsum(call.seconds for call in calls),
         )
 
@@ -64,7 +64,9 @@ class Answered:
 def _answer_json(answer: Answer) -> Json:
     plain = unstructure(attrs.evolve(answer, cost=None))
     cost = None if answer.cost is None else str(answer.cost)
-    return {**plain, "cost": cost} if isinstance(plain, dict) else plain
+    assert isinstance(plain, dict)  # noqa: S101 - an attrs class
+    del plain["steps"]
+    return {**plain, "cost": cost}
 
 
 def answered_from(plain: Json, *, where: str) -> Answered:

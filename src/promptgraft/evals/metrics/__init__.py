@@ -4,10 +4,9 @@ from promptgraft.evals.metrics.base import (
     AllOf,
     BaseMetric,
     UnusableAnswerError,
-    check_cases,
-    check_metrics,
     judge_case,
 )
+from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JsonSchema
 from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules

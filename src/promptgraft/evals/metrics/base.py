@@ -11,15 +11,13 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, joined_faults
-from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
-from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, canonical_json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, TEXT
-from promptgraft.text import clip, listed
+from promptgraft.serde import Json, canonical_json, shown
+from promptgraft.strict.checks import SHARE, STRING, TEXT
+from promptgraft.text import clip
 
 Step: TypeAlias = "str | int | None"
 """A key, an index, or None for every item."""
@@ -164,6 +162,7 @@ class BaseMetric(ABC):
         name: how it is called in reports; the name of its kind unless it is given.
         threshold: the least score that passes, 0 to 1.
         required: whether a case has to pass it to pass.
+        node: the node of a graph whose last output is judged; empty for the answer.
     """
 
     kind: ClassVar[str]
@@ -172,6 +171,7 @@ class BaseMetric(ABC):
     name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
+    node: str = attrs.field(default="", validator=STRING)
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
         """Refuse a case that cannot be judged with a ``ConfigError``, before the first call."""
@@ -241,6 +241,11 @@ def asks_models(metric: Metric) -> bool:
     return bool(getattr(metric, "asks_models", False))
 
 
+def node_of(metric: Metric) -> str:
+    """Return the node of a graph whose output the metric judges; empty for the answer."""
+    return str(getattr(metric, "node", ""))
+
+
 def judge_case(
     metrics: Sequence[Metric], case: Case, answer: Answer, *, session: SessionProtocol | None = None
 ) -> tuple[Verdict, ...]:
@@ -270,13 +275,18 @@ def verdict_of(
 
     A ``FeedbackError`` for anything else names metric and case.
     """
-    said = metric.judge(case, answer, session=session)
+    node = node_of(metric)
+    judged = answer.of_node(node) if node else answer
+    if judged is None:
+        why = f"node `{node}` gave no output"
+        return Verdict(metric=metric.name, score=0.0, passed=False, reason=why, node=node)
+    said = metric.judge(case, judged, session=session)
     verdict: object = awaited(said, deadline=deadline_of(session))
     if not isinstance(verdict, Verdict):
         raise FeedbackError(
             f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"
         )
-    return verdict
+    return attrs.evolve(verdict, node=node) if node else verdict
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:
@@ -329,69 +339,3 @@ class AllOf(BaseMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)
-
-
-def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
-    given: object = metrics
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
-    if not metrics:
-        raise ConfigError("metrics: expected at least one metric, found none")
-    for metric in metrics:
-        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
-            raise ConfigError(
-                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
-                "metrics.python(function=f) makes one of a function"
-            )
-    names = [metric.name for metric in metrics]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(
-                f"metrics: two metrics have the name `{name}`; give one of them another `name`"
-            )
-
-
-def check_cases(
-    metrics: Sequence[Metric], cases: Iterable[Case], output_type: object = None
-) -> None:
-    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
-
-    Cases whose expected texts are no options of ``output_type`` are refused too.
-    """
-    faults = in_one_line()
-    note_unjudgeable(metrics, cases, faults, output_type)
-    faults.refuse()
-
-
-def note_unjudgeable(
-    metrics: Sequence[Metric], cases: Iterable[Case], faults: CaseFaults, output_type: object
-) -> None:
-    """Note what :func:`check_cases` refuses."""
-    checking = [
-        (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
-        for metric in metrics
-        if isinstance(metric, ChecksCases)
-    ]
-    for case in cases:
-        for metric, needed_texts in checking:
-            try:
-                metric.check(case)
-                if needed_texts and case.recorded is None:
-                    _check_options(metric.name, needed_texts(case), output_type)
-            except ConfigError as error:
-                faults.add_of(case, str(error))
-
-
-def _check_options(
-    name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
-) -> None:
-    """Refuse texts that the answer of a prompt, a choice of others, cannot be."""
-    for place, wanted in texts:
-        options = options_at(output_type, [key for key in place if isinstance(key, str)])
-        folded = {option.casefold() for option in options}
-        if options and not any(text.strip().casefold() in folded for text in wanted):
-            raise ConfigError(
-                f"metric `{name}`: the expected {shown(wanted[0])} is no option of the prompt's "
-                f"answer{did_you_mean(wanted[0], list(options))}; options: {listed(options)}"
-            )

@@ -9,10 +9,10 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.evals.metrics.values import labels_in
+from promptgraft.evals.spending import Role
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.texts import cropped
 from promptgraft.search.scores import Score, mean_score
-from promptgraft.targets.spending import Role
 from promptgraft.targets.types import RolloutRecord
 
 OTHER = "no known label"

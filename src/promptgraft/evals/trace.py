@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.evals.spending import Spending, spent_to_json
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import HexDigest
-from promptgraft.targets.spending import Spending
-from promptgraft.text import joined
+from promptgraft.serde import HexDigest, Json
+from promptgraft.text import clip, joined
 
 _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
 
@@ -42,3 +42,30 @@ class Step:
     parts: Mapping[str, HexDigest] = _NO_PARTS
     tools: tuple[str, ...] = ()
     spent: tuple[Spending, ...] = ()
+
+    def clipped(self, limit: int) -> Step:
+        """Return the step with texts of at most ``limit`` characters, marked where they are cut."""
+        if max(len(self.input), len(self.output), len(self.error)) <= limit:
+            return self
+        return attrs.evolve(
+            self,
+            input=clip(self.input, limit),
+            output=clip(self.output, limit),
+            error=clip(self.error, limit, around=" "),
+        )
+
+
+def step_to_json(step: Step) -> Json:
+    """Return what the journal keeps of a step: the fields that say something, by name."""
+    told: dict[str, Json] = {"id": step.id, "node": step.node, "kind": step.kind}
+    texts = {"input": step.input, "output": step.output, "error": step.error}
+    told |= {name: text for name, text in texts.items() if text}
+    if step.after:
+        told["after"] = list(step.after)
+    if step.parts:
+        told["parts"] = dict(step.parts)
+    if step.tools:
+        told["tools"] = list(step.tools)
+    if step.spent:
+        told["spent"] = spent_to_json(step.spent)
+    return told

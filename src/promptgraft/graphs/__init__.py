@@ -1,0 +1,8 @@
+"""Graphs of prompts that are improved together, and what they record of each answer."""
+
+from promptgraft.evals.trace import Step
+from promptgraft.graphs.graph import Graph, Node
+from promptgraft.graphs.run import Run
+from promptgraft.graphs.waiting import AsyncRun
+
+__all__ = ["AsyncRun", "Graph", "Node", "Run", "Step"]

@@ -1,0 +1,268 @@
+"""Graphs of prompts: a flow in plain Python, its nodes, and how it answers with one candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    adapter_identity,
+    check_adapter,
+)
+from promptgraft.errors import (
+    ConfigError,
+)
+from promptgraft.graphs.flow import GraphFlow
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.parts.validation import check_key, check_ns
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import COUNT, integer
+from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompts import PromptSet, address_of, no_adapter, parts_of
+from promptgraft.targets.texts import as_errors
+from promptgraft.text import listed
+
+INSTRUCTION = "instruction"
+"""How the one text of a node that may change is named, where it is a section."""
+
+Edge = tuple[str, str]
+
+
+def _as_prompt(given: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:
+    return Prompt(given) if isinstance(given, PromptTemplate) else given
+
+
+@attrs.frozen
+class Node:
+    """One place in a graph.
+
+    Attributes:
+        name: how the flow asks for it; an identifier, unique in its graph.
+        prompt: its prompt, or the template of that; None for a function that the flow has called
+            with ``run.do``. Nodes may share one.
+        adapter: answers it; that of the run when it is None.
+        parts: what may change in the prompt; every section with a text that may be overridden by
+            default. An empty tuple keeps the prompt as it is.
+
+    Raises:
+        ConfigError: an argument is not what it must be.
+        InvalidIdentifierError: ``name`` is no identifier.
+    """
+
+    name: str
+    prompt: Prompt[Any] | None = attrs.field(default=None, converter=_as_prompt)
+    adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
+    parts: Sequence[PromptModule] | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_key(self.name, "node")
+        given: object = self.prompt
+        if given is not None and not isinstance(given, Prompt):
+            raise ConfigError(
+                f"node `{self.name}`: expected a PromptTemplate or a Prompt, found {shown(given)}"
+            )
+        if self.adapter is not None:
+            check_adapter(self.adapter, f"node `{self.name}`: adapter")
+
+
+def _as_nodes(given: Iterable[Node]) -> tuple[Node, ...]:
+    nodes = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for node in nodes:
+        if not isinstance(node, Node):
+            raise ConfigError(f"nodes: expected a list of Node, found {shown(node)}")
+    return nodes
+
+
+def _as_edges(given: Iterable[Edge] | None) -> tuple[Edge, ...] | None:
+    if given is None:
+        return None
+    edges = tuple(given)
+    for edge in edges:
+        match edge:
+            case (str(), str()):
+                continue
+        raise ConfigError(f"edges: expected pairs of names of nodes, found {shown(edge)}")
+    return tuple((start, end) for start, end in edges)
+
+
+@attrs.frozen
+class Graph(PromptSet):
+    """Prompts that a flow in plain Python answers with; a run takes it like a prompt.
+
+    Attributes:
+        name: how runs name it, in the form of a namespace, such as ``support/tickets``.
+        flow: ``flow(run, *params)``, plain or ``async``, called with a :class:`Run` (an
+            :class:`AsyncRun` when it is ``async``) and the ``params`` of the example. It returns a
+            text, an object or a ``PromptResponse``. Called from several threads at the same time.
+        nodes: the nodes. One without a prompt need not be among them.
+        edges: pairs of names of nodes, the only ones that the flow may take; any by default.
+        candidate_errors: exceptions of the flow that are the fault of the texts, such as that of a
+            parser: the example scores 0, and the reflector is told why.
+        max_steps: steps that an answer may take; one that takes more scores 0.
+        max_step_chars: longest input, output or error of a step that records keep.
+
+    Raises:
+        ConfigError: an argument is not what it must be; two nodes have one name, or different
+            prompts of one namespace and key; an edge leads to no node.
+        InvalidIdentifierError: ``name`` is no namespace.
+    """
+
+    name: str
+    flow: Callable[..., Any] = attrs.field(kw_only=True)
+    nodes: tuple[Node, ...] = attrs.field(kw_only=True, converter=_as_nodes)
+    edges: tuple[Edge, ...] | None = attrs.field(default=None, converter=_as_edges, kw_only=True)
+    candidate_errors: tuple[type[Exception], ...] = attrs.field(
+        default=(), converter=as_errors, kw_only=True
+    )
+    max_steps: int = attrs.field(default=64, validator=COUNT, kw_only=True)
+    max_step_chars: int = attrs.field(default=2_000, validator=integer(100), kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_ns(self.name)
+        if not callable(self.flow):
+            raise ConfigError(f"flow: expected a function, found {shown(self.flow)}")
+        names: list[str] = []
+        for node in self.nodes:
+            if node.name in names:
+                raise ConfigError(f"nodes: two nodes have the name `{node.name}`")
+            names.append(node.name)
+        self._check_prompts()
+        for edge in self.edges or ():
+            if len(edge) != 2:
+                raise ConfigError(f"edges: expected pairs of names of nodes, found {shown(edge)}")
+            for name in edge:
+                if name not in names:
+                    raise ConfigError(
+                        f"edges: {' -> '.join(edge)}: there is no node {name!r}"
+                        f"{did_you_mean(name, names)}; nodes: {listed(names)}"
+                    )
+
+    def _check_prompts(self) -> None:
+        if not self.prompts:
+            raise ConfigError("nodes: expected at least one with a prompt, found none")
+        first: dict[str, str] = {}
+        for name, prompt in self.prompts.items():
+            other = first.setdefault(address_of(prompt), name)
+            known = self.prompts[other]
+            if known.template is not prompt.template or known.params != prompt.params:
+                raise ConfigError(
+                    f"nodes: `{other}` and `{name}` have different prompts with the namespace and "
+                    f"key `{address_of(prompt)}`; give one of them another key"
+                )
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[Any]]:
+        """The prompts by the names of their nodes."""
+        return {node.name: node.prompt for node in self.nodes if node.prompt is not None}
+
+    @property
+    def by_address(self) -> Mapping[str, Prompt[object]]:
+        found = {address_of(prompt): prompt for prompt in self.prompts.values()}
+        return dict(sorted(found.items()))
+
+    @property
+    def parts(self) -> tuple[PartOf, ...]:
+        named: dict[str, Sequence[PromptModule] | None] = {}
+        for node in self.nodes:
+            if node.prompt is not None:
+                address = address_of(node.prompt)
+                named[address] = node.parts if node.parts is not None else named.get(address)
+        ordered = dict.fromkeys(address_of(prompt) for prompt in self.prompts.values())
+        parts = parts_of(self.name, [(self.by_address[at], named[at]) for at in ordered])
+        alone = {at: [part for part in parts if part.address == at] for at in ordered}
+        return tuple(
+            attrs.evolve(part, label=INSTRUCTION)
+            if isinstance(part.part, SectionModule) and len(alone[part.address]) == 1
+            else part
+            for part in parts
+        )
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.flow
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+    @property
+    def details(self) -> Mapping[str, Json]:
+        edges: Json = None
+        if self.edges is not None:
+            edges = [f"{start} -> {end}" for start, end in sorted(self.edges)]
+        return {
+            "nodes": {name: address_of(prompt) for name, prompt in self.prompts.items()},
+            "edges": edges,
+            "node_models": {name: adapter_identity(one) for name, one in self.adapters.items()},
+            "max_steps": self.max_steps,
+        }
+
+    @property
+    def adapters(self) -> Mapping[str, ProviderAdapter]:
+        return {node.name: node.adapter for node in self.nodes if node.adapter is not None}
+
+    def answered_by(self, adapter: ProviderAdapter) -> Graph:
+        nodes = [attrs.evolve(one, adapter=one.adapter and adapter) for one in self.nodes]
+        return attrs.evolve(self, nodes=nodes)
+
+    def answer(
+        self,
+        *params: object,
+        adapter: ProviderAdapter | None = None,
+        store: PromptOverridesStore | None = None,
+        tag: str = DEFAULT_TAG,
+        session: SessionProtocol | None = None,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[Any]:
+        """Return what the graph answers with the texts that are in force.
+
+        Args:
+            params: what the flow is called with.
+            adapter: answers nodes that bring no adapter.
+            store: the overrides; None for the prompts as they are.
+            tag: the tag of the overrides.
+            session: gets a :class:`Step` for each step, among other events.
+            deadline: until when; None for no limit.
+
+        Raises:
+            ConfigError: a node has no adapter.
+            FlowError: the flow raised, or went where the graph does not.
+            CandidateError, ProviderError, LimitReachedError: as adapters do.
+        """
+        prompts = self.by_address
+        if store is not None:
+            prompts = {
+                at: attrs.evolve(prompt, overrides_store=store, overrides_tag=tag)
+                for at, prompt in prompts.items()
+            }
+        session = Session() if session is None else session
+        case = session.tags.get("case", "")
+        return self.flow_on(adapter).answer(
+            prompts, params, case=case, session=session, deadline=deadline
+        )
+
+    def flow_on(self, adapter: ProviderAdapter | None) -> GraphFlow:
+        nodes = {}
+        for node in self.nodes:
+            if node.prompt is not None:
+                answering = node.adapter or adapter
+                if answering is None:
+                    raise no_adapter(f"what answers node `{node.name}`")
+                nodes[node.name] = address_of(node.prompt), answering
+        return GraphFlow(
+            graph=self.name,
+            function=self.flow,
+            nodes=nodes,
+            parts=self.parts,
+            edges=None if self.edges is None else frozenset(self.edges),
+            candidate_errors=self.candidate_errors,
+            max_steps=self.max_steps,
+        )

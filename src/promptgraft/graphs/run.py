@@ -1,0 +1,375 @@
+"""What a flow asks, and the steps that come of it."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import (
+    ModelCalled,
+    PromptExecuted,
+    PromptResponse,
+    ProviderAdapter,
+    ToolInvoked,
+    adapter_identity,
+    evaluated,
+)
+from promptgraft.errors import CandidateError, FlowError, LimitReachedError, ProviderError
+from promptgraft.evals.spending import Role, spent_on
+from promptgraft.evals.trace import Step
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import without_address
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.session import Branch, SessionProtocol
+from promptgraft.serde import HexDigest, did_you_mean
+from promptgraft.targets.formatting import show_value, tool_line
+from promptgraft.text import listed, raised
+
+T = TypeVar("T")
+
+_NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
+
+
+@attrs.frozen(kw_only=True)
+class Bound:
+    """A node with a prompt, as one candidate has it.
+
+    Attributes:
+        prompt: its prompt.
+        adapter: answers it.
+        parts: SHA-256 of each of its parts that may change, by name.
+    """
+
+    prompt: Prompt[object]
+    adapter: ProviderAdapter
+    parts: Mapping[str, HexDigest]
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What the branches of one run share.
+
+    Attributes:
+        graph: name of the graph.
+        nodes: the nodes with a prompt, by name.
+        edges: the edges that may be taken; None for any.
+        max_steps: how many steps may be taken.
+        case: the case that is answered; empty for none.
+        deadline: until when.
+    """
+
+    graph: str
+    nodes: Mapping[str, Bound]
+    edges: frozenset[tuple[str, str]] | None
+    max_steps: int
+    case: str
+    deadline: Deadline | None
+
+
+@attrs.define(eq=False)
+class Opened:
+    """A step under way.
+
+    Attributes:
+        id: its place.
+        node: its node.
+        after: the steps that it follows.
+        input: what it was given.
+        output: what came of it.
+        parts: the parts that it was made with.
+    """
+
+    id: str
+    node: str
+    after: tuple[str, ...]
+    input: str
+    output: str = ""
+    parts: Mapping[str, HexDigest] = _NO_PARTS
+
+
+class Run:
+    """One answer of a graph under way: what its flow is called with.
+
+    Every node that the flow asks, and every function that it has called here, is a step. A step
+    follows what was done before it in the same branch.
+
+    Attributes:
+        session: where the answer is recorded.
+        deadline: until when; None for no limit.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        session: SessionProtocol,
+        *,
+        place: str = "",
+        forked: Run | None = None,
+    ) -> None:
+        self.setting = setting
+        self.session = session
+        self.deadline = setting.deadline
+        self.fault: Exception | None = None
+        self.last: Opened | None = None
+        self.ends: tuple[tuple[str, str], ...] = forked.ends if forked else ()
+        self.taken: int = forked.taken if forked else 0
+        self._place = place
+        self._places = 0
+        self._latest: PromptResponse[object] | None = None
+
+    def ask(self, node: str, *params: object) -> Any:
+        """Return what is answered to a node's prompt bound to ``params``.
+
+        That is the answer parsed into the prompt's output type, or its text without one.
+
+        Raises:
+            FlowError: there is no such node, or the edge to it is not declared.
+            CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may go on
+                after the first, but gives no answer any more after the others.
+        """
+        with self.step(node, given=params) as (step, own):
+            bound = self.find(node)
+            step.parts = bound.parts
+            try:
+                prompt = bound.prompt.bind(*params)
+                response = evaluated(bound.adapter, prompt, session=own, deadline=self.deadline)
+            finally:
+                executed = own.latest(PromptExecuted)
+                if executed is not None:
+                    step.output = executed.response.text
+                    _count(own, executed.response, bound.adapter)
+            step.output = response.text
+        self._latest = response
+        return response.text if response.output is None else response.output
+
+    def do(self, node: str, function: Callable[..., Any], *args: object) -> Any:
+        """Call a function, plain or ``async``, as a step without a prompt; return what it returns.
+
+        Raises:
+            FlowError: ``node`` has a prompt, or the edge to it is not declared.
+            Exception: whatever the function raises.
+        """
+        with self.step(node, given=args) as (step, _):
+            if node in self.setting.nodes:
+                self.refuse(f"node `{node}` has a prompt; ask it")
+            value = awaited(function(*args), deadline=self.deadline)
+            step.output = shown_value(value)
+        return value
+
+    def together(self, *branches: Callable[[Run], Any]) -> tuple[Any, ...]:
+        """Call functions side by side, each with a run of its own; return what they return.
+
+        All come to their end, also when one raises. What is done afterwards follows the ends of
+        all of them.
+
+        Raises:
+            Exception: what the first of them raised that did.
+        """
+        runs = self.fork(len(branches))
+        calls = [_within(run, branch) for run, branch in zip(runs, branches, strict=True)]
+        return self.join(runs, side_by_side(calls))
+
+    def fork(self, count: int) -> list[Run]:
+        """Return the runs of so many branches, which :meth:`join` ends."""
+        self._places += 1
+        place = f"{self._place}{self._places}"
+        return [
+            Run(self.setting, Branch(self.session), place=f"{place}.{number}.", forked=self)
+            for number in range(1, count + 1)
+        ]
+
+    def join(
+        self, runs: Sequence[Run], outcomes: Sequence[tuple[Any, BaseException | None]]
+    ) -> tuple[Any, ...]:
+        """Take in what branches did, in their order; return what each returned."""
+        before = self.taken
+        ends: list[tuple[str, str]] = []
+        for run in runs:
+            assert isinstance(run.session, Branch)  # noqa: S101 - see fork
+            run.session.join()
+            self.taken += run.taken - before
+            ends += run.ends if run.taken > before else ()
+            self.fault = self.fault or run.fault
+        self.ends = tuple(dict.fromkeys(ends)) or self.ends
+        if self.taken > self.setting.max_steps:
+            self.fault = self.fault or self._too_many("")
+        for run, (_, error) in zip(runs, outcomes, strict=True):
+            if error is not None:
+                self.last = run.last or self.last
+                raise error
+        return tuple(value for value, _ in outcomes)
+
+    def text(self, node: str) -> str:
+        """Return the text of a node's prompt as the candidate has it, with nothing bound to it.
+
+        Raises:
+            FlowError: there is no such node.
+        """
+        rendered = self.find(node).prompt.render(self.session)
+        return rendered.text
+
+    def find(self, node: str) -> Bound:
+        """Return a node with a prompt.
+
+        Raises:
+            FlowError: there is none.
+        """
+        nodes = self.setting.nodes
+        if node not in nodes:
+            self.refuse(
+                f"there is no node {node!r} with a prompt{did_you_mean(node, list(nodes))}; nodes: "
+                f"{listed(nodes)}"
+            )
+        return nodes[node]
+
+    def response_of(self, value: object) -> PromptResponse[object] | None:
+        """Return the last response, if ``value`` is what :meth:`ask` returned of it."""
+        latest = self._latest
+        if latest is None:
+            return None
+        answer = latest.text if latest.output is None else latest.output
+        return latest if value is answer else None
+
+    def refuse(self, message: str) -> NoReturn:
+        """End the run, whatever the flow makes of it.
+
+        Raises:
+            FlowError: always.
+        """
+        self.fault = self.failed(message)
+        raise self.fault
+
+    def failed(self, message: str) -> FlowError:
+        """Return the error of a flow that failed where this run is now."""
+        at, setting = self.last, self.setting
+        step, node = ("", "") if at is None else (at.id, at.node)
+        return FlowError(message, graph=setting.graph, case=setting.case, step=step, node=node)
+
+    @contextmanager
+    def step(self, node: str, *, given: Sequence[object]) -> Iterator[tuple[Opened, Branch]]:
+        """Return a context in which a step is taken, and the session for what happens in it.
+
+        Raises:
+            FlowError, CandidateError: the step may not be taken.
+        """
+        if self.fault is not None:
+            raise self.fault
+        self._places += 1
+        shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
+        after = tuple(id_ for id_, _ in self.ends)
+        step = self.last = Opened(f"{self._place}{self._places}", node, after, shown)
+        self._check_edges(node)
+        self._check_count(node)
+        own = Branch(self.session)
+        try:
+            yield step, own
+        except Exception as error:
+            if isinstance(error, (ProviderError, LimitReachedError)):
+                self.fault = error
+            self._close(step, own, error=fault_of(error))
+            raise
+        self._close(step, own)
+
+    def _check_edges(self, node: str) -> None:
+        edges = self.setting.edges
+        if edges is None:
+            return
+        for _, before in self.ends:
+            if (before, node) not in edges:
+                leading = [end for start, end in sorted(edges) if start == before]
+                self.refuse(
+                    f"the edge `{before}` -> `{node}` is not declared; from `{before}`: "
+                    f"{listed(leading) or 'none'}"
+                )
+
+    def _check_count(self, node: str) -> None:
+        self.taken += 1
+        if self.taken > self.setting.max_steps:
+            self.fault = self._too_many(f"; the next one was `{node}`")
+            raise self.fault
+
+    def _too_many(self, which: str) -> CandidateError:
+        return CandidateError(f"the flow did not end within {self.setting.max_steps} steps{which}")
+
+    def _close(self, step: Opened, own: Branch, *, error: str = "") -> None:
+        """Record a step that has ended, after what happened in it."""
+        events = own.join()
+        self.session.dispatch(
+            Step(
+                id=step.id,
+                node=step.node,
+                kind="prompt" if step.node in self.setting.nodes else "function",
+                after=step.after,
+                input=step.input,
+                output=step.output,
+                error=error,
+                parts=step.parts,
+                tools=tuple(tool_line(one) for one in events if isinstance(one, ToolInvoked)),
+                spent=spent_on(Role.TASK, events, ""),
+            )
+        )
+        self.ends = ((step.id, step.node),)
+
+
+def fault_of(error: Exception) -> str:
+    """Return why a step failed, in one line."""
+    expected = isinstance(error, (CandidateError, ProviderError, LimitReachedError))
+    return " ".join((str(error) if expected else raised(error)).split())
+
+
+def shown_value(value: object) -> str:
+    """Return what went into a step, or came of it, as text."""
+    return value if type(value) is str else without_address(show_value(value))
+
+
+def _count(session: Branch, response: PromptResponse[object], adapter: ProviderAdapter) -> None:
+    """Count an answer of an adapter that does not say what it called as one call."""
+    if session.latest(ModelCalled) is None:
+        model, usage = adapter_identity(adapter), response.usage
+        session.dispatch(ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0))
+
+
+under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
+"""The run of the branch that is under way in this thread or task."""
+
+
+def _within(run: Run, branch: Callable[[Run], Any]) -> Callable[[], Any]:
+    def call() -> Any:
+        token = under_way.set(run)
+        try:
+            return branch(run)
+        finally:
+            under_way.reset(token)
+
+    return call
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[tuple[T | None, BaseException | None]]:
+    """Make calls in threads, the last in the present one; return what each returned or raised."""
+    outcomes: dict[int, tuple[T | None, BaseException | None]] = {}
+
+    def work(number: int) -> None:
+        try:
+            outcomes[number] = calls[number](), None
+        except BaseException as error:  # noqa: BLE001 - raised again where the calls are joined
+            outcomes[number] = None, error
+
+    *others, last = range(len(calls)) or [-1]
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(work, number), daemon=True)
+        for number in others
+    ]
+    for thread in threads:
+        thread.start()
+    if calls:
+        work(last)
+    for thread in threads:
+        thread.join()
+    return [outcomes[number] for number in range(len(calls))]
