@@ -213,4 +213,6 @@ def documented_as(name: str) -> str:
         return rf"\.promptgraft/overrides/<ns>/<key>/{re.escape(own)}"
     parts = PurePath(name).parts[2:]
     general = [re.sub(r"\d+", "<[a-z]+>", re.escape(part)) for part in parts]
+    if parts[0].endswith("_prompts"):
+        general[-1] = re.escape("<name>.md")
     return f"`{'/'.join(general)}`"

@@ -250,7 +250,7 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     assert (ended.code, ended.err) == (0, "")
     assert f"run         {folder.id}, ended\n" in ended.out
     assert re.search(r"(?m)^0 +0\.\d+ +0  baseline$", ended.out)
-    assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --case ID")
+    assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --step N")
 
     document = json.loads(console("show", folder.id, "--json").out)
     assert document["result"]["run_id"] == document["config"]["plan"] is None or document["run"]
@@ -295,6 +295,20 @@ def test_what_was_answered_to_a_case_is_shown(console: Console, demo: Path) -> N
     missing = console("show", "latest", "--case", f"{case}x")
     assert missing.code == 2
     assert f"(did you mean `{case}`?)" in missing.err
+
+
+def test_the_questions_of_a_step_are_shown_to_the_letter(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    printed = console("show", "latest", "--step", "1")
+    assert (printed.code, printed.err) == (0, "")
+    found = json.loads(console("show", "latest", "--step", "1", "--json").out)
+    texts = {one["position"]: one["question"] for one in found["questions"]}
+    assert list(texts) == ["step/1/reflect/0"]
+    assert printed.out == f"{texts['step/1/reflect/0']}\n"
+    kept = folder.path / "questions" / "step-1-reflect-0.txt"
+    assert kept.read_text("utf-8") == texts["step/1/reflect/0"]
+    baseline = (folder.path / "baseline_prompts" / "teams.md").read_text()
+    assert baseline in printed.out
 
 
 def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, demo: Path) -> None:
@@ -350,7 +364,10 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
         (("latest", "--tag", "x"), "--tag is for what a store holds; give no RUN"),
         (("triage",), "holds nothing for prompt `fernhill/triage`, tag `latest`"),
         (("2020",), "is called `2020`"),
-        (("latest", "--rejected", "--case", "x"), "--rejected goes with neither --candidate nor"),
+        (("latest", "--rejected", "--case", "x"), "--rejected does not go with --case; choose one"),
+        (("latest", "--step", "1", "--candidate", "1"), "--step does not go with --candidate"),
+        (("latest", "--step", "999"), "has asked nothing in step 999; it has asked in: 1"),
+        (("a/b", "--step", "1"), "--step is for what a run holds; give RUN, an id or `latest`"),
     ],
 )
 def test_what_is_of_a_run_and_what_is_of_a_store_is_kept_apart(

@@ -11,17 +11,19 @@ from typing import Any
 import attrs
 import pytest
 
-from optimizers.worlds import answer, section, twins
+from optimizers.worlds import answer, propose, section, twins
 from promptgraft import ScriptedAdapter
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
+from promptgraft.runs.folder import write_texts
 from promptgraft.runs.pages import table_row
 from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
+from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.scores import is_estimate
 from promptgraft.text import visible
 from runs.toy_runs import (
@@ -65,6 +67,16 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
         "summary.md",
         *(f"candidates/{number}.md" for number in range(len(result.candidates))),
         *(f"rejected/{step}-1.md" for step in range(1, result.steps + 1)),
+        *(
+            f"questions/step-{n}-reflect-{k}.txt"
+            for n in range(1, result.steps + 1)
+            for k in (0, 1)
+        ),
+        *(
+            f"{when}_prompts/{name}.md"
+            for when in ("baseline", "best")
+            for name in ("notes", "rules")
+        ),
     }
     asked = document(folder.config)
     assert (asked["id"], asked["prompt"]) == (folder.id, "toy/words")
@@ -343,9 +355,81 @@ def test_damage_in_the_events_is_mended_by_the_next_run_of_the_journal(
     assert files_of(folder) == before
 
 
+def test_questions_are_kept_as_the_model_was_sent_them(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        sent.append(rendered.text)
+        return sulky(rendered)
+
+    job = make_job(reflection=reply)
+    folder = new_folder(tmp_path, job)
+    carry_out(folder, job)
+    kept = [path.read_text("utf-8") for path in questions_of(folder).values()]
+    assert kept == sent
+
+
+def test_texts_are_there_before_the_first_call_and_the_best_ones_with_the_first_gain(
+    tmp_path: Path,
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def look(rendered: RenderedPrompt[object]) -> str:
+        folders = (folder.baseline_prompts, folder.best_prompts)
+        there = {
+            f"{path.parent.name}/{path.name}": path.read_text()
+            for inside in folders
+            if inside.is_dir()
+            for path in inside.glob("*.md")
+        }
+        seen.append(there)
+        return answer(rendered)
+
+    job = make_job(look)
+    folder = new_folder(tmp_path, job)
+    result = carry_out(folder, job)
+    started = read_run(folder).candidates[0].texts
+    baseline = {f"baseline_prompts/{name.split()[1]}.md": text for name, text in started.items()}
+    assert seen[0] == baseline
+    assert any(name.startswith("best_prompts/") for name in seen[-1])
+    best = read_run(folder).candidates[result.best_index].texts
+    for name, text in best.items():
+        assert (folder.best_prompts / f"{name.split()[1]}.md").read_text() == text
+
+
+def test_parts_of_the_same_name_have_files_of_their_own(tmp_path: Path) -> None:
+    texts = {"tool search": "a", "section search": "b", "section a/../b": "c", "odd name\n": "d"}
+    write_texts(tmp_path / "texts", texts)
+    found = {path.name: path.read_text() for path in (tmp_path / "texts").iterdir()}
+    assert found == {
+        "tool-search.md": "a",
+        "section-search.md": "b",
+        "a-..-b.md": "c",
+        "name-.md": "d",
+    }
+
+
+def test_a_file_in_the_folder_ends_the_run_in_good_order(tmp_path: Path) -> None:
+    def stopping(rendered: RenderedPrompt[object]) -> str:
+        folder.stop.touch()
+        return propose(rendered)
+
+    job = make_job(reflection=stopping)
+    folder = new_folder(tmp_path, job)
+    result = carry_out(folder, job)
+    assert result.stop_reason == "stop file"
+    assert read_run(folder).state is State.STOPPED
+    assert document(folder.result)["stop"]["reason"] == "stop file"
+    whole = kept_run(tmp_path / "whole")
+    again = carry_out(folder, make_job())
+    assert not folder.stop.exists()
+    assert again.stop_reason == read_run(whole).ended.stop_reason  # type: ignore[union-attr]
+
+
 def test_a_page_that_somebody_removed_comes_back(folder: RunFolder) -> None:
     before = files_of(folder)
     folder.candidate(1).unlink()
+    folder.question("step/1/reflect/1").unlink()
     folder.summary.unlink()
     carry_out(folder, make_job(after(0), reflection=sulky))
     assert files_of(folder) == before

@@ -37,6 +37,7 @@ RUN_NAME = re.compile(r"\d|latest$")
     "show latest",
     "show 20260131-1204 --candidate 3",
     "show latest --case t-17 --candidate 3",
+    "show latest --step 2",
 )
 @click.argument("what", metavar="[PROMPT|RUN]", required=False)
 @options.tag_option
@@ -53,6 +54,11 @@ RUN_NAME = re.compile(r"\d|latest$")
 @click.option(
     "--case", metavar="ID", help="Of a run: what was answered to one case, and what was said of it."
 )
+@click.option(
+    "--step",
+    type=options.at_least(1),
+    help="Of a run: what the reflection model was asked in one step, to the letter.",
+)
 @options.project_option
 @options.runs_option
 @options.json_option
@@ -67,6 +73,7 @@ def show_command(
     candidate: int | None,
     rejected: bool,
     case: str | None,
+    step: int | None,
     project: str | None,
     runs: str | None,
     as_json: bool,
@@ -79,7 +86,7 @@ def show_command(
     run, the start of one, or `latest`: it prints where the run stands and its candidates.
     """
     if what is None or "/" in what or (not RUN_NAME.match(what) and choosing.in_project(project)):
-        _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
+        _refuse(context, of="a run", names=("candidate", "rejected", "case", "step", "runs"))
         found = (
             None if what is None else choosing.read_prompt(context, context.command.params[0], what)
         )
@@ -98,15 +105,18 @@ def show_command(
             context.command.params[0],
         )
     else:
-        from promptgraft.cli.show_run import show_run
+        from promptgraft.cli.show_run import Shown, show_run
 
         _refuse(context, of="a store", names=("tag", "template", "store"))
-        if rejected and (candidate is not None or case is not None):
-            raise click.UsageError(
-                "--rejected goes with neither --candidate nor --case; choose one"
-            )
+        given = {"--candidate": candidate, "--case": case, "--step": step}
+        others = [name for name, value in given.items() if value is not None]
+        for alone, is_given in (("--rejected", rejected), ("--step", step is not None)):
+            beside = [name for name in others if name != alone]
+            if is_given and beside:
+                raise click.UsageError(f"{alone} does not go with {beside[0]}; choose one")
         found_in = choosing.chosen_runs(runs, project)
-        show_run(found_in, what, candidate, rejected=rejected, case=case, as_json=as_json)
+        asked = Shown(candidate=candidate, rejected=rejected, case=case, step=step)
+        show_run(found_in, what, asked, as_json=as_json)
 
 
 def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:

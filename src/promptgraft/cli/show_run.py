@@ -8,7 +8,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.cli.choosing import Runs
-from promptgraft.cli.output import Screen, print_json, relative
+from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.resolution import diff_bodies
@@ -17,25 +17,36 @@ from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
+from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json, did_you_mean, parse_json
-from promptgraft.text import change, counted, dollars, moment, score
+from promptgraft.text import change, counted, dollars, moment, score, visible
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")
 
 
-def show_run(
-    runs: Runs, name: str, candidate: int | None, *, rejected: bool, case: str | None, as_json: bool
-) -> None:
-    """Show what is asked for of a run: a case, a candidate, what was rejected, or all in short."""
+@attrs.frozen(kw_only=True)
+class Shown:
+    """What of a run is shown; nothing named: all in short."""
+
+    candidate: int | None = None
+    rejected: bool = False
+    case: str | None = None
+    step: int | None = None
+
+
+def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
+    """Show what is asked for of a run."""
     record = read_run(runs.find(name))
-    if case is not None:
-        _show_case(record, case, candidate=candidate, as_json=as_json)
-    elif candidate is not None:
-        _show_candidate(record, candidate, as_json=as_json)
-    elif rejected:
+    if asked.step is not None:
+        _show_questions(record, asked.step, as_json=as_json)
+    elif asked.case is not None:
+        _show_case(record, asked.case, candidate=asked.candidate, as_json=as_json)
+    elif asked.candidate is not None:
+        _show_candidate(record, asked.candidate, as_json=as_json)
+    elif asked.rejected:
         _show_rejections(record, as_json=as_json)
     else:
         _show_overview(record, runs, as_json=as_json)
@@ -83,6 +94,7 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
     if record.rejections:
         commands.append(runs.command("show", folder, "--rejected"))
     commands.append(runs.command("show", folder, "--case ID"))
+    commands.append(runs.command("show", folder, "--step N"))
     screen.body("\n".join(commands))
 
 
@@ -165,6 +177,26 @@ def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
             rows.append(("minibatch", f"{score(one.parent_score)} -> {score(one.child_score)}"))
         screen.fields([*rows, ("page", str(relative(page)))])
         screen.body(one.text or "(nothing was proposed)")
+
+
+def _show_questions(record: RunRecord, step: int, *, as_json: bool) -> None:
+    """Print every question of a step as it was sent: nothing is wrapped, coloured or cut."""
+    asked = questions_of(record.folder)
+    found = {place: path for place, path in asked.items() if place.step == step}
+    if not found:
+        steps = ", ".join(map(str, dict.fromkeys(place.step for place in asked))) or "none"
+        raise ConfigError(
+            f"--step: run {record.id} has asked nothing in step {step}; it has asked in: {steps}"
+        )
+    texts = {str(place): path.read_text("utf-8") for place, path in found.items()}
+    if as_json:
+        rows = [{"position": place, "question": text} for place, text in texts.items()]
+        print_json({"run": record.id, "step": step, "questions": rows})
+        return
+    for place, text in texts.items():
+        if len(texts) > 1:
+            echo(f"==> {place} <==")
+        echo(visible(text))
 
 
 def _plain(event: Event) -> dict[str, Json]:

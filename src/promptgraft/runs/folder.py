@@ -72,6 +72,10 @@ class RunFolder:
     report = _File("report.html", "The whole run as one page of HTML.")
     candidates = _File("candidates", "The folder with a page for each candidate.")
     rejected = _File("rejected", "The folder with a page for each rejected proposal.")
+    questions = _File("questions", "The folder with each question to the reflection model.")
+    baseline_prompts = _File("baseline_prompts", "The folder with the texts before the run.")
+    best_prompts = _File("best_prompts", "The folder with the best texts so far.")
+    stop = _File("optimize.stop", "Ends the run in good order as soon as it is there.")
     lock = _File("run.lock", "Held while a process works in the folder.")
 
     @property
@@ -94,6 +98,10 @@ class RunFolder:
     def rejection(self, step: int, attempt: int) -> Path:
         """Return the page of a rejected proposal."""
         return self.rejected / f"{step}-{attempt}.md"
+
+    def question(self, position: str) -> Path:
+        """Return the file of the question that was asked at a place in the run."""
+        return self.questions / f"{position.replace('/', '-')}.txt"
 
     @property
     def is_locked(self) -> bool:
@@ -200,6 +208,19 @@ def write_text(path: Path, text: str) -> None:
         finally:
             os.close(descriptor)
         os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+
+
+_NO_FILE_NAME = re.compile(r"[^\w.-]+")
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write each text into a file of its own, named as the part is: ``system.md``."""
+    folder.mkdir(exist_ok=True)
+    short = {name: name.partition(" ")[2] or name for name in texts}
+    for name, text in texts.items():
+        # Two kinds of parts may have the same name.
+        chosen = short[name] if list(short.values()).count(short[name]) == 1 else name
+        write_text(folder / f"{_NO_FILE_NAME.sub('-', chosen).strip('.')[:100]}.md", text)
 
 
 def write_document(path: Path, document: Mapping[str, Json]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,14 +24,15 @@ from promptgraft.runs.documents import (
     whole_prompt,
 )
 from promptgraft.runs.event_file import EventFile, EventLines
-from promptgraft.runs.folder import RunFolder, write_document, write_text
+from promptgraft.runs.folder import RunFolder, write_document, write_text, write_texts
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
 from promptgraft.search.job import OptimizationJob
-from promptgraft.search.notices import Event
+from promptgraft.search.notices import Event, QuestionAsked
 from promptgraft.search.scores import Score
+from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json
 from promptgraft.targets.types import Candidate, Change, read_changes
 
@@ -47,7 +49,7 @@ class Recorder:
     def __init__(
         self, folder: RunFolder, prompts: Mapping[str, Prompt[object]], *, clock: Clock
     ) -> None:
-        for inside in (folder.candidates, folder.rejected):
+        for inside in (folder.candidates, folder.rejected, folder.questions):
             inside.mkdir(exist_ok=True)
         self._folder = folder
         self._prompts = prompts
@@ -57,6 +59,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._pages: set[Path] = set()
         self._anew: set[Path] = set()
+        self._best = 0
         self.failure = ""
 
     def close(self) -> None:
@@ -85,6 +88,10 @@ class Recorder:
         )
 
     def _record(self, event: object) -> None:
+        if isinstance(event, QuestionAsked):
+            page = self._folder.question(event.position)
+            self._write_page(page, lambda: event.text, known=True)
+            return
         is_end = isinstance(event, events.RunEnded)
         told = [one.mean for one in self._history.candidates] if is_end else []
         for line in self._lines.of(event):
@@ -106,14 +113,25 @@ class Recorder:
             case events.RunStarted():
                 page = self._folder.candidate(0)
                 self._write_page(page, lambda: waiting_baseline(line), known=True)
+                write_texts(self._folder.baseline_prompts, line.texts)
             case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
                 self._write_page(page, lambda: self._page_of(line.candidate), known=known)
+                self._write_best(line.best)
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
                 self._write_page(page, lambda: rejection_page(line), known=known)
             case events.RunEnded():
                 self._write_documents(line)
+
+    def _write_best(self, best: int) -> None:
+        """Write the texts of the best candidate, unless that is the baseline."""
+        folder = self._folder.best_prompts
+        if best and best != self._best:
+            write_texts(folder, self._history.candidates[best].texts)
+        elif not best and folder.is_dir():
+            shutil.rmtree(folder)
+        self._best = best
 
     def _page_of(self, position: int) -> str:
         pool, started = self._history.candidates, self._history.started
@@ -150,6 +168,7 @@ class Recorder:
             examples=len(history.pareto_ids),
         )
         write_document(folder.result, {**document, "prompts": self._whole(ended, baseline, winner)})
+        self._write_best(ended.best)
         write_document(folder.frontier, frontier_document(history, ended))
         write_document(folder.ledger, ledger_document(ended))
         page = summary_page(folder, history, ended, changes, warnings=warnings)
@@ -179,7 +198,8 @@ class Recorder:
 
     def _remove_pages_of_others(self) -> None:
         """Remove what a run with a larger budget has left behind."""
-        for inside in (self._folder.candidates, self._folder.rejected):
+        folder = self._folder
+        for inside in (folder.candidates, folder.rejected, folder.questions):
             for path in inside.iterdir():
                 if path not in self._pages:
                     path.unlink()
@@ -192,7 +212,8 @@ def recorded(
     """Give ``job`` as a run that is kept in ``folder``, with its recorder.
 
     The folder is locked, its journal takes the place of the job's, and the events of the run
-    are written as they happen. Inside, run the job; answers in the folder are not paid again.
+    are written as they happen. A file ``optimize.stop`` in the folder ends it. Inside, run the
+    job; answers in the folder are not paid again.
 
     Raises:
         JournalError: its journal cannot be used, or another process works in the folder.
@@ -207,4 +228,7 @@ def recorded(
     ):
         subscribed.callback(bus.subscribe(object, recorder.on_event))
         context = attrs.evolve(job.context, event_bus=bus, journal=journal)
-        yield job.within(context), recorder
+        limits = job.config.limits
+        limits = attrs.evolve(limits, stoppers=(*limits.stoppers, StopFile(folder.stop)))
+        config = attrs.evolve(job.config, limits=limits)
+        yield attrs.evolve(job, context=context, config=config), recorder

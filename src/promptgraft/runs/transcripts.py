@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
@@ -142,3 +144,13 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
         case Phase.MERGE:
             return step.best_of_merge if place.leg == "race/best" else step.merge
     return step.child
+
+
+def questions_of(folder: RunFolder) -> Mapping[Place, Path]:
+    """Return the file of each question that a run has asked its reflection model, in order."""
+    found = {}
+    for path in folder.questions.glob("*.txt") if folder.questions.is_dir() else ():
+        with contextlib.suppress(DataFormatError):  # another's file
+            found[Place.parse(path.stem.replace("-", "/"))] = path
+    order = sorted(found, key=lambda place: (place.step, place.proposal, place.count))
+    return {place: found[place] for place in order}

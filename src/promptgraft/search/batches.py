@@ -33,6 +33,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.recorded import READER, record_from_json, record_to_json
 from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
@@ -274,6 +275,8 @@ class QuestionBatch(Batch):
     def add(self, question: Question) -> None:
         """Take in a question, with the reply that is recorded for it if there is one."""
         books, key = self.books, question.position
+        if (bus := self.sources.watch.notices) is not None:
+            bus.publish(QuestionAsked(position=key, question=question.prompt))
         books.ledger.replay(books.answers.spent([key], [question.digest]))
         answer = books.answers.recall(key, question.digest)
         reply = None

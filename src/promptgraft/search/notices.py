@@ -9,8 +9,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
 
+import attrs
 import msgspec
 
+from promptgraft.prompt.template import Prompt
 from promptgraft.search.scores import Score
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -127,6 +129,26 @@ class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
     baseline_estimated: bool
     best_estimated: bool
     in_flight: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class QuestionAsked:
+    """A notice: the reflection model is asked a question, or a journal answers for it.
+
+    Only the bus is told, before the call; a run directory has a file for each.
+
+    Attributes:
+        position: where in the run, as text.
+        question: the question, bound.
+    """
+
+    position: str
+    question: Prompt[object] = attrs.field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The question as the model is sent it."""
+        return self.question.render().text
 
 
 class CallWaits(Event, frozen=True, kw_only=True, tag="waiting"):
