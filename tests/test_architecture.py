@@ -36,6 +36,7 @@ ROWS = (
         "isolation",
         "notebook",
         "python_code",
+        "secret",
         "strict",
         "text",
         "under_way",

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from promptgraft.adapters.offline import OfflineAdapter
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
-    from promptgraft.agents import Agent, AgentAnswer, AgentCall, BlackBox
+    from promptgraft.agents import (
+        Agent,
+        AgentAnswer,
+        AgentCall,
+        BlackBox,
+        CommandAgent,
+        HttpAgent,
+        PythonAgent,
+    )
     from promptgraft.algorithms.gepa import (
         Full,
         GepaConfig,
@@ -94,6 +102,7 @@ __all__ = [
     "BlackBox",
     "Cancellation",
     "Case",
+    "CommandAgent",
     "Data",
     "Dataset",
     "Deadline",
@@ -107,6 +116,7 @@ __all__ = [
     "GepaOptimizer",
     "GepaResult",
     "Guards",
+    "HttpAgent",
     "InMemoryPromptOverridesStore",
     "Limits",
     "LocalPromptOverridesStore",
@@ -135,6 +145,7 @@ __all__ = [
     "PromptTemplate",
     "PromptgraftError",
     "ProviderAdapter",
+    "PythonAgent",
     "Racing",
     "RenderedPrompt",
     "RequiredObjectives",
@@ -186,7 +197,7 @@ _NAMES = {
     "adapters.offline": "OfflineAdapter",
     "adapters.openai": "OpenAIAdapter",
     "adapters.scripted": "ScriptedAdapter",
-    "agents": "Agent AgentAnswer AgentCall BlackBox",
+    "agents": "Agent AgentAnswer AgentCall BlackBox CommandAgent HttpAgent PythonAgent",
     "algorithms.gepa": (
         "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
         "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"

@@ -2,6 +2,8 @@
 
 from promptgraft.agents.agent import BlackBox
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+from promptgraft.agents.command import CommandAgent
+from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 
 __all__ = [
@@ -9,7 +11,9 @@ __all__ = [
     "AgentAnswer",
     "AgentCall",
     "BlackBox",
+    "CommandAgent",
     "Delivery",
+    "HttpAgent",
     "PastTurn",
     "PythonAgent",
 ]

@@ -6,7 +6,6 @@ A secret is ``${NAME}``, which stands for a variable of the environment; a file 
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Mapping
 from typing import get_args
@@ -23,6 +22,8 @@ from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig
 from promptgraft.search.settings import Limits, groups_of
 from promptgraft.search.stopping import BuiltIn
+from promptgraft.secret import REFERENCE as SECRET
+from promptgraft.secret import Secret
 from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (
@@ -39,33 +40,10 @@ from promptgraft.strict.kinds import (
 )
 from promptgraft.strict.nodes import Node
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
 # What local servers are given that want some key, whatever it is.
 NO_KEY = "none"
-
-
-@attrs.frozen
-class Secret:
-    """A text as a file has it, with ``${NAME}`` in it: looked up only when it is needed."""
-
-    written: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variables, in order of appearance."""
-        return tuple(dict.fromkeys(_REFERENCE.findall(self.written)))
-
-    def missing(self) -> tuple[str, ...]:
-        """Return the variables that are not set, or empty."""
-        return tuple(name for name in self.names if not os.environ.get(name))
-
-    def reveal(self) -> str:
-        """Return the plain text."""
-        if missing := self.missing():
-            raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
-        return _REFERENCE.sub(lambda match: os.environ[match[1]], self.written)
 
 
 @attrs.frozen(kw_only=True)
@@ -105,7 +83,7 @@ class ModelsConfig:
 def _key(value: object) -> Secret | None:
     if not isinstance(value, str) or _NO_NAME.search(value):
         return None
-    return Secret(value) if value == NO_KEY or _REFERENCE.fullmatch(value) else None
+    return Secret(value) if value == NO_KEY or SECRET.fullmatch(value) else None
 
 
 API_KEY = check(
@@ -128,7 +106,7 @@ def _read_header(node: Node) -> Secret | None:
         node.fault("expected a text, found something else (not shown)")
         return None
     is_secret = SENSITIVE.search(str(node.path[-1])) is not None or looks_like_a_key(value)
-    if _NO_NAME.search(value) or (is_secret and not _REFERENCE.search(value)):
+    if _NO_NAME.search(value) or (is_secret and not SECRET.search(value)):
         node.fault(
             "expected `${NAME}` in it, found a plain text (not shown); put the secret into an "
             "environment variable and name that"
@@ -164,7 +142,7 @@ _ELSEWHERE = {name: f"`{name}` {_PYTHON_ONLY}" for name in ("profile", "prices")
 
 
 def _address(value: object) -> str | None:
-    fits = isinstance(value, str) and value and not _REFERENCE.search(value) and "@" not in value
+    fits = isinstance(value, str) and value and not SECRET.search(value) and "@" not in value
     return str(value) if fits else None
 
 

@@ -25,7 +25,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_sections import NO_KEY, ModelConfig, Secret
+from promptgraft.project.format_sections import NO_KEY, ModelConfig
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -37,6 +37,7 @@ from promptgraft.project.python_source import (
 )
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.secret import Secret
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath

@@ -1,0 +1,181 @@
+"""An agent that is a service, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from http.client import HTTPException
+from urllib.parse import urlsplit
+
+import attrs
+
+from promptgraft.adapters.calling.access import is_address
+from promptgraft.agents.call import AgentAnswer, AgentCall
+from promptgraft.agents.faults import LONGEST_SHOWN
+from promptgraft.agents.python import sooner, too_late
+from promptgraft.agents.templates import Reading, Template, as_path, hidden, secrets_in
+from promptgraft.agents.wire import LONGEST_BODY, post
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    PermanentProviderError,
+    PromptEvaluationError,
+    RateLimitedError,
+    TransientProviderError,
+)
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.secret import Secret
+from promptgraft.serde import Json, digest, is_unicode, shown
+from promptgraft.strict.checks import SECONDS, STRING
+from promptgraft.text import clip
+
+_KINDS = {"Content-Type": "application/json", "Accept": "application/json"}
+_OK, _REDIRECT, _BAD, _LATE, _TOO_MANY, _FAILED = 200, 300, 400, 408, 429, 500
+# Where the address or the account is wrong, whatever is asked.
+_FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
+
+
+def _as_url(url: str) -> str:
+    STRING.hold("url", url)
+    if not is_address(url.partition("?")[0]):
+        raise ConfigError(
+            f"url: expected an address such as http://localhost:8000/ask, found {shown(url)}"
+        )
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError("url: give user and password as a header, not in the address")
+    return url
+
+
+def _default_body() -> Json:
+    return {"query": "{query}"}
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class HttpAgent:
+    """An agent that is a service, asked over HTTP with a ``POST`` of JSON.
+
+    In ``json`` and ``headers`` ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
+    ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` stand for what it is
+    asked, and ``${NAME}`` for a variable of the environment, whose value reaches no answer and no
+    message. Redirects are not followed. The statuses 429 and 5xx leave a rollout unscored; a
+    redirect, 401, 403, 404 and such end the run; other statuses are the agent's fault.
+
+    Attributes:
+        url: where it is asked.
+        json: the body of a request.
+        headers: further headers of a request.
+        answer: where the answer stands in the JSON of a reply: ``$.final_text``; by default the
+            whole body is the answer.
+        tools: where the list of the tools stands that it called.
+        timeout: seconds for one answer.
+        version: of the agent, to be changed when its answers do: nothing else tells.
+
+    Raises:
+        ConfigError: an argument is not what it must be.
+    """
+
+    url: str = attrs.field(converter=_as_url)
+    json: Json = attrs.field(factory=_default_body)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    answer: str | None = attrs.field(default=None, converter=as_path)
+    tools: str | None = attrs.field(default=None, converter=as_path)
+    timeout: float = attrs.field(default=120.0, validator=SECONDS)
+    version: str = attrs.field(default="", validator=STRING)
+
+    @property
+    def name(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.netloc}{parts.path}"
+
+    @property
+    def identity(self) -> str:
+        what = digest([self.url, self.json, sorted(self.headers.items()), self.answer])[:12]
+        return f"{self.name} {what} {self.version}".rstrip()
+
+    @property
+    def reports_tools(self) -> bool:
+        return self.tools is not None
+
+    @cached_property
+    def _body(self) -> Template:
+        return Template(value=self.json, where="json")
+
+    @cached_property
+    def _headers(self) -> Mapping[str, Template]:
+        return {
+            name: Template(value=one, where=f"headers.{name}") for name, one in self.headers.items()
+        }
+
+    @property
+    def _templates(self) -> tuple[Template, ...]:
+        return (self._address, self._body, *self._headers.values())
+
+    @property
+    def _address(self) -> Template:
+        return Template(value=self.url, where="url")
+
+    def check(self, delivery: str, names: Collection[str]) -> None:
+        if self._address.places:
+            raise ConfigError("url: places such as `{query}` are for `json` and `headers`")
+        for one in self._templates:
+            one.check(names, folder=delivery == "folder")
+            for variable in one.variables:
+                Secret(f"${{{variable}}}").reveal()
+        if not any(one.names("query") for one in self._templates):
+            raise ConfigError(
+                "json: nothing in it holds `{query}`, so that the agent is asked the same each "
+                "time; add it"
+            )
+        wanted = "folder" if delivery == "folder" else "texts"
+        if delivery != "live" and not any(one.names(wanted) for one in self._templates):
+            place = "{folder}" if delivery == "folder" else "{texts.NAME}"
+            raise ConfigError(
+                f"json: nothing in it holds `{place}`, so that the texts of a candidate never "
+                "reach the agent; add it, or choose another delivery"
+            )
+
+    def ask(self, query: str, call: AgentCall) -> AgentAnswer:
+        secrets = secrets_in(self._templates)
+        body = self._body.filled(query, call)
+        headers = {name: one.text(query, call) for name, one in self._headers.items()}
+        if not is_unicode(body):
+            raise AgentFaultError("a request cannot hold half of a character")
+        for name, value in headers.items():
+            if not (value.isprintable() and value.isascii()):
+                raise AgentFaultError(
+                    f"the header `{name}` cannot hold line breaks and other characters than ASCII"
+                )
+        ends = sooner(call.deadline, self.timeout) or Deadline()
+        try:
+            url = Secret(self.url).reveal()
+            status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)
+        except (OSError, HTTPException) as error:
+            if call.deadline is not None:
+                call.deadline.check()
+            if ends.expired:
+                raise too_late(self.name, self.timeout) from None
+            said = hidden(f"{type(error).__name__}: {error}", secrets)
+            raise TransientProviderError(f"agent `{self.name}` cannot be reached: {said}") from None
+        if len(reply) > LONGEST_BODY:
+            raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
+        text = hidden(reply.decode("utf-8", "replace"), secrets)
+        if _OK <= status < _REDIRECT:
+            return Reading(answer=self.answer, tools=self.tools).read(text, secrets)
+        raise self._refusal(status, text)
+
+    def _refusal(self, status: int, text: str) -> PromptEvaluationError:
+        said = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
+        what = f"status {status}{f': {said}' if said else ''}"
+        if status == _TOO_MANY:
+            return RateLimitedError(f"agent `{self.name}` answered with {what}")
+        if status >= _FAILED or status == _LATE:
+            return TransientProviderError(f"agent `{self.name}` answered with {what}")
+        if status < _BAD:
+            return PermanentProviderError(
+                f"agent `{self.name}` answered with the redirect {status}, which is not followed; "
+                "give the address that it leads to"
+            )
+        if status in _FOR_GOOD:
+            return PermanentProviderError(f"agent `{self.name}` refuses with {what}")
+        return AgentFaultError(f"the agent answered with {what}")

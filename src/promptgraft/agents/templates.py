@@ -1,0 +1,209 @@
+"""Requests and command lines with places for what an agent is asked, and how replies are read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+
+import attrs
+
+from promptgraft.adapters.calling.access import blanked
+from promptgraft.agents.call import AgentAnswer, AgentCall
+from promptgraft.agents.faults import LONGEST_SHOWN
+from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
+from promptgraft.evals.metrics.reading import parse_path, places
+from promptgraft.evals.plain import TOOL_USES
+from promptgraft.evals.types import ToolUse
+from promptgraft.secret import Secret
+from promptgraft.serde import (
+    Json,
+    canonical_json,
+    did_you_mean,
+    map_texts,
+    parse_json,
+    shown,
+    unstructure,
+)
+from promptgraft.strict.nodes import Source
+from promptgraft.text import clip, listed
+
+_PLACE = re.compile(r"(?<!\$)\{([a-z_]+)(?:\.([^{}\s]+))?\}")
+_VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {
+    "query": lambda query, _: query,
+    "folder": lambda _, call: "" if call.folder is None else str(call.folder),
+    "session_id": lambda _, call: call.session_id,
+    "turn": lambda _, call: call.turn,
+    "example": lambda _, call: call.example,
+    "history": lambda _, call: [unstructure(one) for one in call.history],
+    "context": lambda _, call: [unstructure(one) for one in call.context],
+    "state": lambda _, call: unstructure(call.state),
+}
+_TEXTS = "texts"
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Template:
+    """Plain data in which ``{query}``, ``{texts.NAME}`` and such stand for what is asked.
+
+    ``${NAME}`` stands for a variable of the environment. What is filled in is not looked at again.
+
+    Attributes:
+        value: the data.
+        where: what messages call it.
+    """
+
+    value: Json
+    where: str
+
+    @cached_property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """The places in it, with what stands behind the dot; braces around others are literal."""
+        found = dict.fromkeys(one for text in _texts_in(self.value) for one in _PLACE.findall(text))
+        return tuple(found)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment in it."""
+        texts = _texts_in(self.value)
+        return tuple(dict.fromkeys(name for text in texts for name in Secret(text).names))
+
+    def names(self, place: str) -> bool:
+        """Tell whether a place stands in it."""
+        return any(name == place for name, _ in self.places)
+
+    def check(self, texts: Collection[str], *, folder: bool) -> None:
+        """Refuse places that hold nothing.
+
+        Raises:
+            ConfigError: there is no such text, no folder, or the name is nearly that of a place.
+        """
+        for name, rest in self.places:
+            if name == _TEXTS and rest not in texts:
+                raise ConfigError(
+                    f"{self.where}: there is no text `{rest}`{did_you_mean(rest, list(texts))}; "
+                    f"texts: {listed(texts)}"
+                )
+            if name == "folder" and not folder:
+                raise ConfigError(
+                    f"{self.where}: `{{folder}}` is the copy that the delivery `folder` makes; "
+                    "choose it, or leave the place out"
+                )
+            near = did_you_mean(name, [*_VALUES, _TEXTS])
+            if near and name not in _VALUES and name != _TEXTS:
+                raise ConfigError(f"{self.where}: there is no place `{{{name}}}`{near}")
+
+    def filled(self, query: str, call: AgentCall) -> Json:
+        """Return the data with what is asked in its places."""
+
+        def value_of(found: re.Match[str]) -> Json:
+            name, rest = found[1], found[2]
+            if name == _TEXTS and rest:
+                return call.texts[rest]
+            make = _VALUES.get(name)
+            return found[0] if make is None or rest else make(query, call)
+
+        def plain(found: re.Match[str]) -> str:
+            value = value_of(found)
+            return value if isinstance(value, str) else canonical_json(value)
+
+        def fill(value: Json) -> Json:
+            if isinstance(value, dict):
+                return {name: fill(one) for name, one in value.items()}
+            if isinstance(value, list):
+                return [fill(one) for one in value]
+            if not isinstance(value, str):
+                return value
+            whole = _PLACE.fullmatch(value)
+            # Variables first: what is asked may look like one.
+            return value_of(whole) if whole else _PLACE.sub(plain, Secret(value).reveal())
+
+        return fill(self.value)
+
+    def text(self, query: str, call: AgentCall) -> str:
+        """Return the same as text."""
+        found = self.filled(query, call)
+        return found if isinstance(found, str) else canonical_json(found)
+
+
+def _texts_in(value: Json) -> Iterator[str]:
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    map_texts(value, note)
+    return iter(found)
+
+
+def secrets_in(templates: Iterable[Template]) -> tuple[str, ...]:
+    """Return the values of the variables in templates, to be kept out of messages and answers."""
+    names = {name for one in templates for name in one.variables}
+    return tuple(filter(None, (os.environ.get(name, "") for name in sorted(names))))
+
+
+def as_path(text: str | None) -> str | None:
+    """Return where something stands in a reply; refuse what is no path."""
+    if text is not None:
+        parse_path(text)
+    return text
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How a reply becomes an answer.
+
+    Attributes:
+        answer: where the answer stands in a JSON reply: ``$.final_text``; None for all of it.
+        tools: where the list of the tools stands that were called; None where it says none.
+    """
+
+    answer: str | None = attrs.field(default=None, converter=as_path)
+    tools: str | None = attrs.field(default=None, converter=as_path)
+
+    def read(self, reply: str, secrets: Collection[str]) -> AgentAnswer:
+        """Return the answer, without secrets.
+
+        Raises:
+            AgentFaultError: the reply is something else.
+        """
+        if self.answer is None and self.tools is None:
+            return AgentAnswer(text=hidden(reply, secrets))
+        try:
+            data = parse_json(reply, where="reply")
+        except DataFormatError:
+            said = shown(clip(hidden(reply, secrets), LONGEST_SHOWN, around=" "))
+            raise AgentFaultError(f"the agent was to answer with JSON, found {said}") from None
+        data = map_texts(data, lambda text: hidden(text, secrets))
+        found = _at(data, self.answer or "$")
+        return AgentAnswer(
+            text=found if isinstance(found, str) else canonical_json(found),
+            output=None if isinstance(found, str) else found,
+            tools=None if self.tools is None else _tools(_at(data, self.tools)),
+        )
+
+
+def hidden(text: str, secrets: Collection[str]) -> str:
+    """Return ``text`` without secrets."""
+    if not secrets:
+        return text
+    [found] = blanked({"": text}, secrets).values()
+    return str(found)
+
+
+def _at(data: Json, place: str) -> Json:
+    found = [value for _, value in places(data, parse_path(place))]
+    if len(found) != 1 or found[0] is None:
+        said = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
+        raise AgentFaultError(f"expected a value at `{place}` of the agent's reply, found {said}")
+    return found[0]
+
+
+def _tools(found: Json) -> tuple[ToolUse, ...]:
+    source = Source.of(found)
+    tools = TOOL_USES.read(source.root)
+    if tools is None:
+        raise AgentFaultError(f"the tools in the agent's reply: {'; '.join(source.faults)}")
+    return tools

@@ -1,0 +1,219 @@
+"""Agents that are commands: how they are started, what they answer, and that none is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.asking import asked
+from promptgraft import BlackBox, Cancellation, Case, CommandAgent, Deadline, Session
+from promptgraft.adapters.base import ToolInvoked
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    RunCancelledError,
+    TransientProviderError,
+)
+
+SHOW = 'printf "%s|" "$@"'
+
+
+def shell(script: str, *arguments: str, **settings: Any) -> CommandAgent:
+    given = arguments or ("{query}", "{texts.system}")
+    return CommandAgent(command=("sh", "-c", script, "agent", *given), **settings)
+
+
+def python(code: str, **settings: Any) -> CommandAgent:
+    command = (sys.executable, "-S", "-c", code, "{query}", "{texts.system}")
+    return CommandAgent(command=command, **settings)
+
+
+HOSTILE = "$(touch pwned); `id` \"'\\ * {texts.skill} ${HOME} --flag\nline\tü"
+
+
+def test_the_query_is_one_argument_whatever_stands_in_it(tmp_path: Path) -> None:
+    found = asked(shell(SHOW, cwd=tmp_path), Case(id="c", input=HOSTILE))
+    assert found.text == f"{HOSTILE}|Be brief.|"
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_are_filled_in_arguments_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESK_KEY", "desk-secret-0123456789")
+    env = {"SKILL": "{texts.skill}", "KEY": "${DESK_KEY}", "PAST": "{history}"}
+    found = asked(shell('printf "%s" "$SKILL $KEY $PAST $1"', "q={query}", env=env))
+    assert found.text == "Count. [secret] [] q=how many?"
+
+
+def test_an_answer_is_read_from_json_with_its_tools() -> None:
+    reply = '{"result": "4", "calls": [{"name": "count", "arguments": {}}]}'
+    session = Session()
+    agent = shell(f"echo '{reply}'", answer="$.result", tools="$.calls")
+    assert asked(agent, session=session).text == "4"
+    assert [one.name for one in session.select_all(ToolInvoked)] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ("echo begun; echo broken >&2; exit 3", "the agent ended with exit code 3: broken"),
+        ("echo only this; exit 1", "the agent ended with exit code 1: only this"),
+        ("kill -9 $$", "the agent was killed by SIGKILL"),
+        ("exec missing-program", "the agent ended with exit code 127"),
+        ("yes | head -c 11000000", "the agent wrote more than 10,000,000 bytes"),
+    ],
+)
+def test_a_command_that_fails_is_at_fault(script: str, line: str) -> None:
+    with pytest.raises(AgentFaultError) as raised:
+        asked(shell(script))
+    assert line in str(raised.value)
+
+
+@pytest.mark.parametrize("query", ["x\0y", "x" * 3_000_000])
+def test_a_query_that_no_command_can_be_given_is_at_fault(query: str) -> None:
+    with pytest.raises(AgentFaultError):
+        asked(shell(SHOW), Case(id="c", input=query))
+
+
+FAMILY = """
+import os, subprocess, sys, time
+grandchild = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+with open(sys.argv[1], "a") as file:
+    file.write(f"{os.getpid()} {grandchild.pid}\\n")
+print("begun", flush=True)
+if "wait" in sys.argv:
+    time.sleep(600)
+"""
+
+
+def family(pids: Path, *more: str, **settings: Any) -> CommandAgent:
+    """Return an agent that starts a process of its own, and both write down their numbers."""
+    command = (sys.executable, "-S", "-c", FAMILY, str(pids), "{query}", "{texts.system}", *more)
+    return CommandAgent(command=command, **settings)
+
+
+def alive(pids: Path) -> list[int]:
+    """Return who of those that have written down their numbers still runs."""
+    return [int(one) for one in pids.read_text().split() if _runs(int(one))]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def gone(pids: Path) -> bool:
+    """Wait until none of them runs; a kill takes a moment."""
+    until = Deadline.after(10)
+    while alive(pids) and not until.expired:
+        os.sched_yield()
+    return not alive(pids)
+
+
+def begun(pids: Path, count: int = 1) -> None:
+    until = Deadline.after(20)
+    while not until.expired:
+        if pids.exists() and pids.read_text().count("\n") >= count:
+            return
+        os.sched_yield()
+    raise AssertionError("the command has not begun")
+
+
+def test_what_a_command_leaves_behind_is_killed_and_does_not_hold_up_the_answer(
+    tmp_path: Path,
+) -> None:
+    pids = tmp_path / "pids"
+    assert asked(family(pids)).text == "begun"
+    assert gone(pids)
+
+
+def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with pytest.raises(TransientProviderError, match=r"had no answer after 0\.4 s"):
+        asked(family(pids, "wait", timeout=0.4))
+    assert gone(pids)
+
+
+def test_nothing_is_left_after_the_run_was_cancelled(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    cancellation = Cancellation()
+
+    def cancel() -> None:
+        begun(pids)
+        cancellation.set("Ctrl+C")
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(RunCancelledError, match=r"Ctrl\+C"):
+        asked(family(pids, "wait"), deadline=Deadline(cancellation=cancellation))
+    thread.join()
+    assert gone(pids)
+
+
+PROGRAM = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from agents.asking import asked
+from agents.test_command_agents import family
+agent = family(Path(sys.argv[1]), "wait")
+with ThreadPoolExecutor(4) as executor:
+    list(executor.map(lambda _: asked(agent), range(4)))
+"""
+
+
+def test_nothing_is_left_when_the_process_itself_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    tests = str(Path(__file__).parents[1])
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(pids), tests]) as process:
+        begun(pids, 4)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(pids.read_text().split()) == 8
+    assert gone(pids)
+
+
+def test_a_command_names_its_version_or_the_digest_of_its_files(tmp_path: Path) -> None:
+    script = tmp_path / "agent.sh"
+    script.write_text("echo 1")
+    agent = CommandAgent(command=("sh", "agent.sh", "{query}"), cwd=tmp_path)
+    fixed = CommandAgent(command=agent.command, cwd=tmp_path, version="7")
+    before = agent.identity, fixed.identity
+    assert (agent.identity, fixed.identity) == before
+    script.write_text("echo 2")
+    assert agent.identity != before[0]
+    assert fixed.identity == before[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"command": "cli {query}"}, 'command: expected a list of texts such as ["cli", "{query}"'),
+        ({"command": []}, "command: expected a list of texts"),
+        ({"command": ["cli", 5]}, "command: expected a list of texts"),
+        ({"command": ["sh", "{texts.system}"]}, "command: no argument holds `{query}`"),
+        ({"command": ["sh", "{query}"]}, "no argument holds `{texts.NAME}`, so that the texts"),
+        ({"command": ["sh", "{quer}"]}, "there is no place `{quer}` (did you mean `query`?)"),
+        (
+            {"command": ["no-such-program", "{query}", "{texts.system}"]},
+            "command: there is no program `no-such-program`",
+        ),
+        ({"command": ["./agent.sh", "{query}", "{texts.system}"]}, "no program `./agent.sh`"),
+        ({"timeout": -1}, "timeout: expected seconds above 0, found -1"),
+    ],
+)
+def test_a_command_that_cannot_be_asked_is_refused(settings: dict[str, Any], line: str) -> None:
+    given = {"command": ["sh", "{query}", "{texts.system}"], **settings}
+    with pytest.raises(ConfigError) as raised:
+        BlackBox({"system": "x", "skill": "y"}, agent=CommandAgent(**given))
+    assert line in str(raised.value)

@@ -1,0 +1,216 @@
+"""Agents that are services: what they are sent, how replies are read, and what faults become."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agents.asking import asked
+from agents.service import Service, said, serving
+from promptgraft import BlackBox, Cancellation, Case, Deadline, HttpAgent, Session
+from promptgraft.adapters.base import ToolInvoked
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    DeadlineExceededError,
+    PermanentProviderError,
+    PromptgraftError,
+    RateLimitedError,
+    RunCancelledError,
+    TransientProviderError,
+)
+from promptgraft.evals.types import Message, Speaker
+from promptgraft.serde import Json
+
+BODY: dict[str, Json] = {"q": "{query}", "prompt": "{texts.system}"}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with serving(lambda body, _: said({"final_text": f"{body['prompt']} {body['q']}"})) as found:
+        yield found
+
+
+def agent(service: Service, **settings: Any) -> HttpAgent:
+    return HttpAgent(**{"url": service.url, "json": BODY, "answer": "$.final_text", **settings})
+
+
+def test_a_service_is_sent_the_query_and_the_texts_and_answers_with_a_place_of_its_json(
+    service: Service,
+) -> None:
+    assert asked(agent(service)).text == "Be brief. how many?"
+    assert service.asked[0][0] == {"q": "how many?", "prompt": "Be brief."}
+
+
+def test_what_is_asked_fills_its_places_and_is_not_looked_at_again(service: Service) -> None:
+    body = {
+        **BODY,
+        "id": "{session_id}",
+        "turn": "{turn}",
+        "past": "{history}",
+        "context": "{context}",
+        "state": "{state}",
+        "line": '{example}: {query} {state} {other} {"query"}',
+        "deep": [{"q": "{query}"}, 5, None],
+    }
+    case = Case(
+        id="c7",
+        input="{texts.skill} ${HOME}",
+        state={"user": "u1"},
+        context=(Message(Speaker.USER, "hi"),),
+    )
+    asked(agent(service, json=body), case)
+    [(sent, _)] = service.asked
+    assert len(sent.pop("id")) == 32
+    assert sent == {
+        "q": "{texts.skill} ${HOME}",
+        "prompt": "Be brief.",
+        "turn": 0,
+        "past": [],
+        "context": [{"speaker": "user", "text": "hi"}],
+        "state": {"user": "u1"},
+        "line": 'c7: {texts.skill} ${HOME} {"user":"u1"} {other} {"query"}',
+        "deep": [{"q": "{texts.skill} ${HOME}"}, 5, None],
+    }
+
+
+def test_texts_travel_in_headers_too_and_secrets_come_back_to_nobody(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_KEY", "desk-secret-0123456789")
+    headers = {"Authorization": "Bearer ${DESK_KEY}", "X-Skill": "{texts.skill}"}
+    service.brain = lambda _, headers: said({"final_text": f"you sent {headers['Authorization']}"})
+    found = agent(service, headers=headers)
+    assert asked(found).text == "you sent Bearer [secret]"
+    assert service.asked[0][1]["X-Skill"] == "Count."
+    service.brain = lambda _, headers: said({"error": headers["Authorization"]}, 400)
+    with pytest.raises(AgentFaultError, match=r"status 400: .*\[secret\]") as raised:
+        asked(found)
+    told = f"{raised.value!r} {found!r} {found.identity} {found.name}"
+    assert "desk-secret" not in told
+    monkeypatch.delenv("DESK_KEY")
+    with pytest.raises(ConfigError, match="DESK_KEY is not set"):
+        BlackBox({"system": "x", "skill": "y"}, agent=found)
+
+
+def test_tools_are_read_from_their_place(service: Service) -> None:
+    service.brain = lambda *_: said(
+        {"final_text": "ok", "calls": [{"name": "book", "args": {"day": 1}, "result": 5}]}
+    )
+    session = Session()
+    found = agent(service, tools="$.calls")
+    assert found.reports_tools
+    asked(found, session=session)
+    assert session.select_all(ToolInvoked) == (
+        ToolInvoked(name="book", params={"day": 1}, result=5),
+    )
+    service.brain = lambda *_: said({"final_text": "ok", "calls": [{"args": {}}]})
+    with pytest.raises(AgentFaultError, match=r"tools in the agent's reply: .*`name`"):
+        asked(found)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "line"),
+    [
+        (said({}, 429), RateLimitedError, "answered with status 429: {}"),
+        (said({}, 500), TransientProviderError, "answered with status 500"),
+        (said({}, 503), TransientProviderError, "answered with status 503"),
+        (said({}, 408), TransientProviderError, "answered with status 408"),
+        (said("no key", 401), PermanentProviderError, 'refuses with status 401: "no key"'),
+        (said({}, 404), PermanentProviderError, "refuses with status 404"),
+        (said({}, 302, Location="/"), PermanentProviderError, "redirect 302, which is not"),
+        (said("too long", 422), AgentFaultError, 'the agent answered with status 422: "too long"'),
+        ((200, b"plain", {}), AgentFaultError, "was to answer with JSON, found 'plain'"),
+        (said({"text": 1}), AgentFaultError, "expected a value at `$.final_text` of the agent's"),
+        (said({"final_text": None}), AgentFaultError, "expected a value at `$.final_text`"),
+        ((200, b"{}", {"Content_Length": "90"}), TransientProviderError, "IncompleteRead"),
+    ],
+)
+def test_each_reply_that_is_no_answer_has_its_consequence(
+    service: Service, reply: Any, kind: type[PromptgraftError], line: str
+) -> None:
+    service.brain = lambda *_: reply
+    with pytest.raises(kind) as raised:
+        asked(agent(service))
+    assert line in str(raised.value)
+
+
+def test_data_in_the_place_of_a_text_is_kept_as_output(service: Service) -> None:
+    service.brain = lambda *_: said({"final_text": {"n": 4}})
+    response = asked(agent(service))
+    assert (response.text, response.output) == ('{"n":4}', {"n": 4})
+
+
+def test_without_a_place_the_whole_body_is_the_answer(service: Service) -> None:
+    service.brain = lambda *_: (200, b"plain \xff", {})
+    assert asked(agent(service, answer=None)).text == "plain \ufffd"
+
+
+def test_a_refused_connection_is_unscored() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    found = HttpAgent(url=f"http://127.0.0.1:{port}/", json=BODY)
+    with pytest.raises(TransientProviderError, match="cannot be reached: ConnectionRefusedError"):
+        asked(found)
+
+
+def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() -> None:
+    stop = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        while not stop.is_set():
+            try:
+                wire, _ = server.accept()
+            except OSError:
+                return
+            with wire:
+                wire.sendall(b"HTTP/1.1 200 OK\r\n")
+                while not stop.wait(0.005):
+                    try:
+                        wire.sendall(b"X-Header: y\r\n"[:1])
+                    except OSError:
+                        break
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        try:
+            with pytest.raises(TransientProviderError, match=r"no answer after 0\.05 s"):
+                asked(HttpAgent(url=url, json=BODY, timeout=0.05))
+            with pytest.raises(DeadlineExceededError):
+                asked(HttpAgent(url=url, json=BODY), deadline=Deadline.after(0.05))
+            cancellation = Cancellation()
+            threading.Timer(0.05, cancellation.set, ["enough"]).start()
+            with pytest.raises(RunCancelledError, match="enough"):
+                asked(HttpAgent(url=url, json=BODY), deadline=Deadline(cancellation=cancellation))
+        finally:
+            stop.set()
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"url": "localhost:8000"}, "url: expected an address such as http://localhost:8000/ask"),
+        ({"url": "http://me:pw@host/"}, "url: give user and password as a header"),
+        ({"url": "http://host/{query}"}, "url: places such as `{query}` are for `json`"),
+        ({"json": {"q": "{query}"}}, "holds `{texts.NAME}`, so that the texts of a candidate"),
+        ({"json": {"p": "{texts.system}"}}, "nothing in it holds `{query}`, so that the agent"),
+        ({"json": {"q": "{qeury}"}}, "json: there is no place `{qeury}` (did you mean `query`?)"),
+        ({"json": {"q": "{texts.skil}"}}, "no text `skil` (did you mean `skill`?); texts:"),
+        ({"json": {"q": "{query} {folder}"}}, "`{folder}` is the copy that the delivery `folder`"),
+        ({"answer": "$.a["}, "expected a path such as `items[0].price`"),
+        ({"timeout": 0}, "timeout: expected seconds above 0, found 0"),
+    ],
+)
+def test_a_service_that_cannot_be_asked_is_refused(settings: dict[str, Any], line: str) -> None:
+    given = {"url": "http://127.0.0.1:1/", "json": BODY, **settings}
+    with pytest.raises(ConfigError) as raised:
+        BlackBox({"system": "x", "skill": "y"}, agent=HttpAgent(**given))
+    assert line in str(raised.value)
