@@ -3,17 +3,32 @@
 from promptgraft.agents.agent import BlackBox
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
 from promptgraft.agents.command import CommandAgent
+from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
+from promptgraft.agents.sources import (
+    CallbackSource,
+    FileSource,
+    Sources,
+    TextFile,
+    read_sources,
+)
 
 __all__ = [
     "Agent",
     "AgentAnswer",
     "AgentCall",
     "BlackBox",
+    "CallbackSource",
     "CommandAgent",
     "Delivery",
+    "FileSource",
+    "FolderCopy",
     "HttpAgent",
+    "InCall",
     "PastTurn",
     "PythonAgent",
+    "Sources",
+    "TextFile",
+    "read_sources",
 ]

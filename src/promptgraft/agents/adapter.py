@@ -79,7 +79,7 @@ class AgentAdapter:
             deadline.check()
         texts = texts_in(prompt.render(session))
         case = self._case_of(prompt, texts)
-        with self._delivered(texts) as folder:
+        with self._delivered(texts, deadline) as folder:
             playing = _Playing(
                 adapter=self, case=case, texts=texts, folder=folder, session=session, ends=deadline
             )
@@ -103,8 +103,12 @@ class AgentAdapter:
             f"{shown(prompt.params)}; leave `params` out"
         )
 
-    def _delivered(self, texts: Mapping[str, str]) -> AbstractContextManager[Path | None]:
-        return contextlib.nullcontext() if self.delivery is None else self.delivery.deliver(texts)
+    def _delivered(
+        self, texts: Mapping[str, str], deadline: Deadline | None
+    ) -> AbstractContextManager[Path | None]:
+        if self.delivery is None:
+            return contextlib.nullcontext()
+        return self.delivery.deliver(texts, deadline=deadline)
 
 
 @attrs.frozen(kw_only=True)

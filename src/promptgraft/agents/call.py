@@ -146,9 +146,37 @@ class Delivery(Protocol):
         """``argument`` and ``request`` travel with the call, ``folder`` and ``live`` are files."""
         ...
 
-    def deliver(self, texts: Mapping[str, str]) -> AbstractContextManager[Path | None]:
-        """Return a context in which the agent finds ``texts``, for one rollout.
+    def opened(self, folder: Path) -> AbstractContextManager[None]:
+        """Return a context for one run, entered once, before the first rollout and for all.
+
+        It takes along what has to be put back or removed, also that of an earlier process that was
+        killed. Outside of it, texts are delivered only where nothing has to be put back.
+
+        Args:
+            folder: the folder of the run; what the delivery keeps is below it.
+
+        Raises:
+            ConfigError: texts cannot be delivered now.
+        """
+        ...
+
+    def deliver(
+        self, texts: Mapping[str, str], *, deadline: Deadline | None = None
+    ) -> AbstractContextManager[Path | None]:
+        """Return a context in which the agent finds ``texts``, for one rollout with all its turns.
 
         Yields the folder that holds them, or None where they travel with the call.
+
+        Entering it may block until rollouts of other candidates have ended: enter it in a
+        worker's thread and never in an event loop, hold no lock that other rollouts need, and
+        never enter a second one inside, which would wait for the first one.
+
+        Args:
+            texts: the text of every source, by name.
+            deadline: ends the waiting.
+
+        Raises:
+            ConfigError: the texts cannot be delivered.
+            LimitReachedError: the deadline has passed, or the run was cancelled.
         """
         ...

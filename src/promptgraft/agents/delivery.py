@@ -1,0 +1,280 @@
+"""How the texts of a candidate reach an agent: in the call, or in a copy of a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import attrs
+
+from promptgraft.agents.sources import Sources
+from promptgraft.errors import ConfigError
+from promptgraft.runtime.deadline import Deadline
+
+_SETTLED_NS = 100_000_000  # two changes within one tick of the clock may leave one status behind
+_NOT_COPIED = {".git", ".promptgraft"}
+
+
+@attrs.frozen
+class InCall:
+    """Leaves the texts to the call, which holds them (``AgentCall.texts``).
+
+    Attributes:
+        kind: ``argument``, or ``request`` for an agent that sends them in fields of its own.
+    """
+
+    kind: Literal["argument", "request"] = "argument"
+
+    def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+        """Return a context for one run; ``folder`` is left alone."""
+        del folder
+        return contextlib.nullcontext()
+
+    def deliver(
+        self, texts: Mapping[str, str], *, deadline: Deadline | None = None
+    ) -> contextlib.AbstractContextManager[Path | None]:
+        """Return a context in which nothing has to be done; never blocks."""
+        del texts, deadline
+        return contextlib.nullcontext()
+
+
+class FolderCopy:
+    """Gives each rollout a copy of a folder of its own, in which the files hold the candidate.
+
+    A copy has no file in common with the folder or another copy, not even by a hard link: what an
+    agent does in it, in place too, stays in it. Because making many files is slow, a copy that a
+    rollout has left as it was, but for new files, serves another one under another name.
+
+    The folder is read once for each run. Links within it stay links within the copy.
+
+    Args:
+        sources: the texts; those of callbacks travel with the call alone.
+        folder: what is copied: every file of the sources is in it.
+        leave_out: folders in it that are not copied; ``.git`` and ``.promptgraft`` never are.
+
+    Raises:
+        ConfigError: it is no folder, a file of the sources is not in it or in a part that is left
+            out, or a link in it leads to a folder outside.
+        OSError: it cannot be read.
+    """
+
+    kind = "folder"
+
+    def __init__(self, sources: Sources, folder: Path, *, leave_out: Sequence[Path] = ()) -> None:
+        self._sources = sources
+        self._folder = folder.resolve()
+        self._left_out = {str(one.resolve()) for one in leave_out}
+        if not self._folder.is_dir():
+            raise ConfigError(f"folder: expected a folder, found none at {folder}")
+        copied = {entry.path for entry in self._entries(str(self._folder))}
+        for name, file in sources.files.items():
+            if str(file.path) not in copied:
+                raise ConfigError(
+                    f"folder: expected the file of text `{name}` in {folder} and in no folder that "
+                    f"is left out, found {file.name}; name a folder that holds all files"
+                )
+        self._copies: _Copies | None = None
+
+    @contextlib.contextmanager
+    def opened(self, folder: Path) -> Iterator[None]:
+        """Make copies below ``folder`` while the context lasts; leave none, nor earlier ones."""
+        with self._copies_in(folder) as copies:
+            self._copies = copies
+            try:
+                yield
+            finally:
+                self._copies = None
+
+    @contextlib.contextmanager
+    def deliver(
+        self, texts: Mapping[str, str], *, deadline: Deadline | None = None
+    ) -> Iterator[Path]:
+        """Return a context with a copy in which the agent finds ``texts``; waits for no other.
+
+        Outside of :meth:`opened` the copy is in the folder for temporary files.
+
+        Raises:
+            ConfigError: the folder cannot be copied.
+        """
+        del deadline
+        with contextlib.ExitStack() as opened:
+            copies = self._copies
+            if copies is None:
+                folder = opened.enter_context(tempfile.TemporaryDirectory())
+                copies = opened.enter_context(self._copies_in(Path(folder)))
+            with self._explained():
+                copy = copies.take()
+                self._fill(copy.path, texts)
+            began = time.time_ns()
+            try:
+                yield copy.path
+            except BaseException:
+                # An agent that failed, or had no time, may still be writing there.
+                copies.drop(copy)
+                raise
+            copies.give_back(copy, used_at=began)
+
+    @contextlib.contextmanager
+    def _copies_in(self, folder: Path) -> Iterator[_Copies]:
+        kept = folder.resolve() / "copies"
+        self._left_out.add(str(kept))
+        shutil.rmtree(kept, ignore_errors=True)
+        copies = _Copies(kept)
+        try:
+            with self._explained():
+                self._make_pattern(copies.pattern)
+                copies.give_back(copies.take(), used_at=time.time_ns())
+            yield copies
+        finally:
+            copies.is_closed = True
+            shutil.rmtree(kept, ignore_errors=True)
+
+    def _fill(self, copy: Path, texts: Mapping[str, str]) -> None:
+        for name, file in self._sources.files.items():
+            target = copy / file.path.relative_to(self._folder)
+            target.write_bytes(file.holding(texts[name]))
+            target.chmod(file.mode)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigError(
+                f"folder: {self._folder} cannot be copied: {error.filename}: {error.strerror}"
+            ) from error
+
+    def _make_pattern(self, pattern: Path) -> None:
+        """Copy everything but the files that candidates change."""
+        changing = {str(file.path) for file in self._sources.files.values()}
+        base = len(str(self._folder))
+        pattern.mkdir(parents=True)
+        for entry in self._entries(str(self._folder)):
+            target = f"{pattern}{entry.path[base:]}"
+            if entry.is_dir(follow_symlinks=False):
+                Path(target).mkdir()
+            elif (inner := self._inner(entry)) is not None:
+                Path(target).symlink_to(inner)
+            elif entry.path not in changing:
+                shutil.copy2(entry.path, target)
+
+    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Yield what is copied of a folder, parents first."""
+        for entry in _listed(folder):
+            if entry.name in _NOT_COPIED or entry.path in self._left_out:
+                continue
+            if self._inner(entry) is None and not entry.is_file():
+                if not entry.is_dir():
+                    continue  # a socket, or a link that leads nowhere
+                if entry.is_symlink():
+                    raise ConfigError(
+                        f"folder: {entry.path} is a link to a folder outside of {self._folder}, "
+                        "which rollouts would share; name another folder"
+                    )
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._entries(entry.path)
+
+    def _inner(self, entry: os.DirEntry[str]) -> str | None:
+        """Return where a link within the folder leads, seen from its own place."""
+        if not entry.is_symlink():
+            return None
+        real = Path(entry.path).resolve()
+        if not real.is_relative_to(self._folder):
+            return None
+        return os.path.relpath(real, Path(entry.path).parent)
+
+
+class _Copies:
+    """The copies of one run: those in use, those that may be used again, and their pattern."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pattern = folder / "pattern"
+        self.is_closed = False
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._spare: list[_Copy] = []
+
+    def take(self) -> _Copy:
+        """Return a copy that nothing else has, under a name that none ever had."""
+        path = self._folder / str(next(self._numbers))
+        with contextlib.suppress(IndexError):
+            return self._spare.pop().moved(path)
+        return _Copy.of(self.pattern, path)
+
+    def give_back(self, copy: _Copy, *, used_at: int) -> None:
+        """Keep a copy that was left as it was made; remove another one."""
+        if copy.is_as_made(self.pattern, used_at=used_at) and not self.is_closed:
+            self._spare.append(copy.moved(copy.path.with_name(f"spare-{copy.path.name}")))
+        else:
+            self.drop(copy)
+
+    def drop(self, copy: _Copy) -> None:
+        """Remove a copy."""
+        shutil.rmtree(copy.path, ignore_errors=True)
+
+
+@attrs.frozen
+class _Copy:
+    """A copy of the pattern, with the status of everything in it by its path."""
+
+    path: Path
+    made: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, pattern: Path, path: Path) -> _Copy:
+        shutil.copytree(pattern, path, symlinks=True)
+        base = len(str(path))
+        return cls(path, {entry.path[base:]: _status(entry) for entry in _walked(str(path))})
+
+    def moved(self, path: Path) -> _Copy:
+        return attrs.evolve(self, path=self.path.rename(path))
+
+    def is_as_made(self, pattern: Path, *, used_at: int) -> bool:
+        """Remove what is new; tell whether everything else is there and unchanged."""
+        base, kept = len(str(self.path)), 0
+        try:
+            for entry in _walked(str(self.path)):
+                made = self.made.get(entry.path[base:])
+                if made is None and not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)  # noqa: PTH108
+                elif made is None:
+                    shutil.rmtree(entry.path)
+                elif made != _status(entry):
+                    return False
+                elif used_at - made[-1] < _SETTLED_NS and entry.is_file(follow_symlinks=False):
+                    if not filecmp.cmp(entry.path, f"{pattern}{entry.path[base:]}", shallow=False):
+                        return False
+                    kept += 1
+                else:
+                    kept += 1
+        except OSError:
+            return False
+        return kept == len(self.made)
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
+
+
+def _walked(folder: str) -> Iterator[os.DirEntry[str]]:
+    for entry in _listed(folder):
+        yield entry
+        if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.F_OK):
+            yield from _walked(entry.path)
+
+
+def _status(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    found = entry.stat(follow_symlinks=False)
+    if entry.is_dir(follow_symlinks=False):
+        return (found.st_ino, found.st_mode)
+    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
