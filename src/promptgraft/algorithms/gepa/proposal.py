@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
+from promptgraft.algorithms.gepa.drafts import Draft
 from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import MetaPrompts, question_on, reply_tag
@@ -23,6 +23,7 @@ from promptgraft.search.acceptance import Compared, Comparer
 from promptgraft.search.asks import Asking, Reply, Together
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.proposals import Change, Rejections
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.replies import parse_reply
