@@ -45,6 +45,8 @@ def test_nobody_is_accepted_who_is_not_better_on_average(
         (Strict(), [None, 0.5], [1.0, 0.4], Decision.REFUSE),  # the unscored one does not count
         (MinGain(0.1), [0.5, 0.5], [0.6, 0.5], Decision.REFUSE),
         (MinGain(0.1), [0.5, 0.5], [0.75, 0.5], Decision.ACCEPT),
+        (MinGain(0), [0.5, 0.5], [0.5, 0.5], Decision.ACCEPT),
+        (MinGain(0), [0.5, 0.5], [0.5, 0.25], Decision.REFUSE),
         (Paired(), [0.0, 1.0], [1.0, 1.0], Decision.UNDECIDED),
         (Paired(), [0.0] * 6, [1.0] * 6, Decision.ACCEPT),  # 1 of 64 by chance
         (Paired(level=0.01), [0.0] * 6, [1.0] * 6, Decision.UNDECIDED),
@@ -60,8 +62,8 @@ def test_each_policy_decides_as_it_says(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MinGain(0), "MinGain: gain: expected a number above 0, found 0"),
-        (lambda: MinGain(True), "MinGain: gain: expected a number above 0, found True"),
+        (lambda: MinGain(-0.1), "MinGain: gain: expected a number of at least 0, found -0.1"),
+        (lambda: MinGain(True), "MinGain: gain: expected a number of at least 0, found True"),
         (lambda: Paired(level=0), "Paired: level: expected a number above 0 and below 1, found 0"),
         (lambda: Paired(level=1), "Paired: level: expected a number above 0 and below 1, found 1"),
         (lambda: Paired(max_repeats=-1), "Paired: max_repeats: expected an integer of at least 0"),

@@ -50,6 +50,19 @@ from promptgraft.search.notices import (
     Unknown,
     Working,
 )
+from promptgraft.search.round_events import (
+    Blame,
+    Decided,
+    GradientsMerged,
+    Loss,
+    PatchWritten,
+    Problem,
+    QuestionUnanswered,
+    RoundEnded,
+    RoundTrained,
+    Severity,
+    StepBlamed,
+)
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 from runs.toy_runs import carry_out, make_job, new_folder, sulky
@@ -110,6 +123,14 @@ LEDGER = st.builds(
     unpriced_calls=COUNTS,
     seconds=NUMBERS,
 )
+SEVERITIES = st.sampled_from(Severity)
+BLAMES = st.builds(Blame, to=TEXTS, severity=SEVERITIES, text=TEXTS)
+
+
+def some(kind: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.lists(kind, max_size=2).map(tuple)
+
+
 CHILD = {"step": COUNTS, "parent": POSITIONS, "module": TEXTS}
 JOINED = {"step": COUNTS, "candidate": POSITIONS, "pareto_mean": SCORES}
 FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
@@ -171,6 +192,43 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
     MergeAttempted: dict.fromkeys(("step", "ancestor", "better", "other"), POSITIONS),
     MergeAccepted: {**JOINED, "parents": PARENTS, "best_pareto_mean": SCORES},
     MergeRejected: {"step": COUNTS, "parents": PARENTS, "reason": REASONS, "detail": TEXTS},
+    RoundTrained: {
+        "step": COUNTS,
+        "current": POSITIONS,
+        "cases": NAMES,
+        "scores": ROWS,
+        "losses": some(
+            st.builds(Loss, case=TEXTS, metric=TEXTS, severity=SEVERITIES, reason=TEXTS, node=TEXTS)
+        ),
+    },
+    StepBlamed: {
+        **dict.fromkeys(("case", "at", "node"), TEXTS),
+        "step": COUNTS,
+        "blamed": some(BLAMES),
+        "handed_on": some(BLAMES),
+    },
+    QuestionUnanswered: {"step": COUNTS, "position": TEXTS, "detail": TEXTS},
+    GradientsMerged: {
+        "step": COUNTS,
+        "module": TEXTS,
+        "cases": NAMES,
+        "problems": some(st.builds(Problem, severity=SEVERITIES, text=TEXTS)),
+    },
+    PatchWritten: {
+        "step": COUNTS,
+        "cases": NAMES,
+        **dict.fromkeys(("module", "before", "text", "why"), TEXTS),
+    },
+    RoundEnded: {
+        "step": COUNTS,
+        "current": POSITIONS,
+        "decided": st.sampled_from(Decided),
+        "detail": TEXTS,
+        "tried": st.none() | st.tuples(SCORES, SCORES),
+        "validated": st.none() | st.tuples(SCORES, SCORES),
+        "candidate": st.none() | POSITIONS,
+        "stop": TEXTS,
+    },
     CallWaits: {"model": TEXTS, "seconds": SCORES, "reason": TEXTS},
     RunProgress: {
         **AT_WORK,

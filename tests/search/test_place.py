@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
-from promptgraft.search.place import LEGS, Phase, Place
+from promptgraft.search.place import LEGS, QUESTIONS, Phase, Place
 
 COUNTS = st.integers(0, 10**6)
 STEPS = st.builds(Place.of_step, COUNTS, COUNTS)
@@ -45,6 +45,27 @@ PLACES = st.one_of(
         COUNTS,
     ),
 )
+ABOUT = st.sampled_from(["case 7", "case%2F7/4.1.2", "section rules/1", "x/repair"])
+PLACES |= st.one_of(
+    st.just(Place(phase=Phase.INITIAL)),
+    st.builds(lambda leg: Place(phase=Phase.TEACHER, leg=leg), ABOUT),
+    *(
+        st.builds(lambda step, phase=phase: Place(phase=phase, step=step), COUNTS)
+        for phase in (Phase.ROUND, Phase.TRAIN, Phase.TRY)
+    ),
+    *(
+        st.builds(
+            lambda step, leg, phase=phase: Place(phase=phase, step=step, leg=leg), COUNTS, ABOUT
+        )
+        for phase in (Phase.BACKWARD, Phase.AGGREGATE, Phase.OPTIMIZE)
+    ),
+    st.builds(
+        lambda step, leg, count: Place(phase=Phase.VALIDATE, step=step, leg=leg, count=count),
+        COUNTS,
+        st.sampled_from(["parent", "child"]),
+        COUNTS,
+    ),
+)
 WORDS = st.sampled_from(
     [*Phase, "again", "race", "first", "best", "winner", "0", "1", "07", "²", ""]
 )
@@ -54,7 +75,7 @@ WORDS = st.sampled_from(
 def test_a_place_is_what_its_text_is_parsed_as(place: Place) -> None:
     assert Place.parse(str(place)) == place
     assert Place.of_rollout(f"{place}/7") == (
-        None if place.phase in (Phase.STEP, Phase.REFLECT) else place
+        None if place.phase in (Phase.STEP, Phase.ROUND, *QUESTIONS) else place
     )
 
 

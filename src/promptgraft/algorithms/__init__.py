@@ -42,8 +42,14 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
 
 
 def _known() -> dict[str, EntryPoint]:
-    own = EntryPoint(DEFAULT, f"{__name__}.gepa:GepaConfig", _GROUP)
-    return {own.name: own, **{found.name: found for found in entry_points(group=_GROUP)}}
+    own = (
+        EntryPoint(DEFAULT, f"{__name__}.gepa:GepaConfig", _GROUP),
+        EntryPoint("gradient", f"{__name__}.gradient:GradientConfig", _GROUP),
+    )
+    return {
+        **{one.name: one for one in own},
+        **{found.name: found for found in entry_points(group=_GROUP)},
+    }
 
 
 __all__ = ["DEFAULT", "algorithm"]

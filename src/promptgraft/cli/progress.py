@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Self, TextIO
+from urllib.parse import unquote
 
 import click
 
@@ -17,7 +18,7 @@ from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
-from promptgraft.search.place import Phase
+from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, dollars, score, visible_line
 
@@ -192,6 +193,15 @@ _DOING: Mapping[Phase, str] = {
     Phase.SHORTEN: "shortening the best",
     Phase.FINAL: "evaluating the finalists",
     Phase.HELD_OUT: "evaluating held-out examples",
+    Phase.INITIAL: "evaluating what to begin with",
+    Phase.TEACHER: "asking the teacher for an expected answer",
+    Phase.ROUND: "starting",
+    Phase.TRAIN: "evaluating training cases",
+    Phase.BACKWARD: "tracing a failure back",
+    Phase.AGGREGATE: "merging what was said",
+    Phase.OPTIMIZE: "writing a new text",
+    Phase.TRY: "trying the new texts on the failures",
+    Phase.VALIDATE: "validating",
 }
 
 
@@ -276,6 +286,9 @@ def _phase(run: RunHistory) -> str:
         what = "evaluating both again"
     if not place.step:
         return what
+    if place.phase in ROUNDS:
+        about = f", {unquote(place.leg)}" if place.phase in QUESTIONS else ""
+        return f"round {place.step}: {what}{about}"
     proposal = f", proposal {place.proposal}" if place.proposal else ""
     return f"step {place.step}{proposal}: {what}"
 

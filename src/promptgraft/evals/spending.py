@@ -23,6 +23,10 @@ class Role(StrEnum):
     TASK = "task"
     JUDGE = "judge"
     REFLECTION = "reflection"
+    BACKWARD = "backward"
+    AGGREGATE = "aggregate"
+    OPTIMIZE = "optimize"
+    TEACHER = "teacher"
 
 
 class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):

@@ -27,8 +27,15 @@ from promptgraft.project.format_sections import (
 )
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.prompt.template import Prompt
-from promptgraft.search.config import RunConfig, ToolExampleTarget
-from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
+from promptgraft.search.config import RunConfig
+from promptgraft.search.settings import (
+    Data,
+    Limits,
+    Settings,
+    Targets,
+    ToolExampleTarget,
+    groups_of,
+)
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from

@@ -124,6 +124,8 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
     match place.phase:
         case Phase.BASELINE:
             return 0
+        case Phase.INITIAL:
+            return 1
         case Phase.FINAL | Phase.HELD_OUT:
             return place.candidate
         case Phase.SHORTEN:
@@ -131,7 +133,9 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
             return None if place.leg in ("line", "race/best") else place.candidate
     step = steps.get(place.step, StepCandidates())
     match place.phase:
-        case Phase.PARENT:
+        case Phase.PARENT | Phase.TRAIN:
+            return step.parent
+        case Phase.VALIDATE if place.leg == "parent":
             return step.parent
         case Phase.CHILD:
             # The child of one of several proposals is no candidate: what joins is all together.

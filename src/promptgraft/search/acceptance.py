@@ -10,7 +10,8 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.evals.statistics import paired_test
+from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import check_installed, paired_test
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.scores import (
     AMOUNTS,
@@ -66,10 +67,10 @@ class MinGain:
     """A child is better when its mean on the minibatch is higher by at least ``gain``.
 
     Attributes:
-        gain: above 0.
+        gain: at least 0; with 0 a tie is enough.
     """
 
-    gain: float = attrs.field(validator=number(above=0))
+    gain: float = attrs.field(validator=number(least=0))
 
     max_repeats = 0
 
@@ -90,6 +91,20 @@ class Paired:
 
     level: float = attrs.field(default=0.05, validator=number(above=0, below=1))
     max_repeats: int = attrs.field(default=3, validator=integer(0))
+
+    def check_power(self, answers: int, mend: str) -> None:
+        """Do nothing if a comparison of so many answers can be accepted.
+
+        Raises:
+            ConfigError: it cannot, or the library for the test is not installed; ``mend`` says
+                what to change.
+        """
+        check_installed()
+        if 2.0**-answers > self.level:
+            raise ConfigError(
+                f"acceptance: with {answers} answers a comparison cannot reach level "
+                f"{self.level:g}: the least p is {2.0**-answers:g}; {mend}"
+            )
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         if _gain(before, after) <= 0:
@@ -128,11 +143,13 @@ class Comparer:
         policy: says when a child is better.
         scorer: gives rollouts their scores.
         max_rollout_cost: US dollars that one rollout of a child may cost; None for no limit.
+        where: what messages call the examples.
     """
 
     policy: AcceptancePolicy
     scorer: Scorer
     max_rollout_cost: Decimal | None = None
+    where: str = "the minibatch"
 
     def compare(
         self,
@@ -154,12 +171,16 @@ class Comparer:
             tried = Rollouts(position=f"{where}/child", candidate=child, examples=minibatch)
             batches.append((yield from tried))
             is_last = repeat == self.policy.max_repeats
-            compared = self._judge(tuple(batches), minibatch, is_last=is_last)
+            compared = self.judge(tuple(batches), minibatch, is_last=is_last)
             repeat += 1
         return compared
 
-    def _judge(
-        self, batches: tuple[Records, ...], minibatch: Sequence[GepaExample], *, is_last: bool
+    def judge(
+        self,
+        batches: tuple[Records, ...],
+        minibatch: Sequence[GepaExample],
+        *,
+        is_last: bool = True,
     ) -> Compared | None:
         """Return the outcome; None while it is undecided and both may be tried again."""
         limit = self.max_rollout_cost
@@ -175,7 +196,7 @@ class Comparer:
         lost = critical_loss([*map(mean_score, theirs)], [*map(mean_score, ours)], minibatch)
         refusal = None
         if one is None or other is None:
-            detail = "no example of the minibatch was scored for both parent and child"
+            detail = f"no example of {self.where} was scored for both parent and child"
             refusal = RejectionReason.UNSCORED, detail
         elif lost is not None:
             detail = f"worse than the parent on the critical example `{lost}`"
@@ -184,7 +205,7 @@ class Comparer:
             if decision is Decision.UNDECIDED and not is_last:
                 return None
             chance = ": that may be chance" if decision is Decision.UNDECIDED else ""
-            detail = f"{other:.3f} on the minibatch, the parent had {one:.3f}{chance}"
+            detail = f"{other:.3f} on {self.where}, the parent had {one:.3f}{chance}"
             refusal = RejectionReason.NOT_BETTER, detail
         return Compared(before=one, after=other, refusal=refusal, batches=batches)
 

@@ -12,6 +12,7 @@ from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Stand
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
+from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import Target
 from promptgraft.targets.types import Candidate, GepaExample, Module
@@ -81,6 +82,10 @@ class Search(Protocol):
         """Settle which candidate is the best, with the rollouts that were kept for that."""
         ...
 
+    def result(self, core: RunResult) -> RunResult:
+        """Return the result of the run: ``core``, or what the search adds to it."""
+        ...
+
 
 class BaseSearch:
     """A search that evaluates every candidate on the whole validation set.
@@ -137,3 +142,7 @@ class BaseSearch:
     def finish(self) -> Asking[None]:
         """Do nothing: the best candidate is known."""
         return answered(None)
+
+    def result(self, core: RunResult) -> RunResult:
+        """Return ``core``, to which there is nothing to add."""
+        return core

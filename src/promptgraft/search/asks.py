@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from promptgraft.evals.spending import Role
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.population import Pool
 from promptgraft.search.stopping import RunStoppedError
@@ -101,11 +102,13 @@ class Question(Ask[Reply]):
         prompt: the question, bound.
         digest: SHA-256 of everything that the question shows; a recorded answer to another
             question is refused.
+        role: what it is for, as the ledger counts it.
     """
 
     position: str
     prompt: Prompt[object]
     digest: HexDigest
+    role: Role = Role.REFLECTION
 
 
 class Together(Ask[list[T]]):

@@ -21,7 +21,6 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
-    Role,
     Spending,
     spent_from_json,
     spent_on,
@@ -336,7 +335,8 @@ class QuestionBatch(Batch):
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)
-        return spent_on(Role.REFLECTION, events, adapter_identity(self.sources.reflection))
+        role = self._questions[self._missing[number]].role
+        return spent_on(role, events, adapter_identity(self.sources.reflection))
 
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""

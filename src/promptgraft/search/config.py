@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.spending import Role
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -28,6 +29,7 @@ from promptgraft.search.settings import (
     Several,
     Size,
     Targets,
+    ToolExampleTarget,
 )
 from promptgraft.search.stopping import RequiredObjectives
 from promptgraft.serde import Json, unstructure
@@ -42,19 +44,6 @@ from promptgraft.targets.types import (
     GepaExample,
     TraceFormatter,
 )
-
-
-@attrs.frozen(kw_only=True)
-class ToolExampleTarget:
-    """An example of a tool that may change.
-
-    Attributes:
-        tool_name: the tool.
-        example_index: position among its examples, from 0.
-    """
-
-    tool_name: str
-    example_index: int
 
 
 def _budget(value: object) -> int | str | None:
@@ -144,6 +133,9 @@ class RunConfig(Settings, ABC):
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {}
     """The questions that it asks the reflection model, by key; users may override their texts."""
 
+    question_shares: ClassVar[Mapping[Role, float]] = {Role.REFLECTION: 1.0}
+    """What questions are for, each with its share of them; together 1."""
+
     rollout_budget: int | Size = attrs.field(validator=BUDGET)
     pareto_set_size: int = attrs.field(validator=COUNT)
     target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=_PATHS)
@@ -227,8 +219,9 @@ class RunConfig(Settings, ABC):
         """Return the fewest rollouts that pay for so many accepted proposals."""
         return self.baseline_size + proposals * self.pareto_set_size + self.reserved_size
 
-    def most_questions(self, rollouts: int) -> int:
-        """Return the questions that can be asked while so many rollouts are used."""
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
+        """Return the questions that rollouts of so many steps, on so many parts, can lead to."""
+        del modules, steps
         return self.pays_for(rollouts).steps
 
     def expected_questions(self, proposals: int, modules: int) -> int:

@@ -152,7 +152,7 @@ def build_result(
     candidates = tuple(pool.candidates)
     best = course.winner
     of_examples = sum(modules[0].is_example for modules in search.accepted)
-    return RunResult(
+    core = RunResult(
         run_id=run_id,
         name=name,
         tag=tag,
@@ -182,6 +182,7 @@ def build_result(
         stop_reason=stopped[0],
         stop_detail=stopped[1],
     )
+    return search.result(core)
 
 
 def _gains(pool: Pool, best: int) -> dict[str, float]:

@@ -22,6 +22,7 @@ from promptgraft.search.notices import (
     StopFileRemoved,
     Working,
 )
+from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import Score, Scores, is_estimate
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
@@ -356,6 +357,7 @@ RunEvent = (
     | MergeAttempted
     | MergeAccepted
     | MergeRejected
+    | RoundEvent
     | CallWaits
     | RunProgress
     | RunEnded

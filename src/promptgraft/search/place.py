@@ -40,6 +40,41 @@ class Phase(StrEnum):
     """A finalist is evaluated on the rest of the validation set."""
     HELD_OUT = "held-out"
     """The baseline or the winner is evaluated on held-out examples."""
+    INITIAL = "initial"
+    """The candidate that a search begins with is evaluated, where it is not the baseline."""
+    TEACHER = "teacher"
+    """A case without an expected answer is answered by a teacher."""
+    ROUND = "round"
+    """A round as a whole; nothing is asked there."""
+    TRAIN = "train"
+    """A round evaluates the current candidate on training examples."""
+    BACKWARD = "backward"
+    """A model is asked what a step has to do with a failure."""
+    AGGREGATE = "aggregate"
+    """A model merges what was said of a part."""
+    OPTIMIZE = "optimize"
+    """A model writes a new text of a part."""
+    TRY = "try"
+    """A round evaluates its candidate on the failures that it came from."""
+    VALIDATE = "validate"
+    """A round evaluates its candidate on the validation set."""
+
+
+QUESTIONS = (Phase.REFLECT, Phase.BACKWARD, Phase.AGGREGATE, Phase.OPTIMIZE, Phase.TEACHER)
+"""The phases in which a model is asked a question."""
+
+ROUNDS = frozenset(
+    (
+        Phase.ROUND,
+        Phase.TRAIN,
+        Phase.BACKWARD,
+        Phase.AGGREGATE,
+        Phase.OPTIMIZE,
+        Phase.TRY,
+        Phase.VALIDATE,
+    )
+)
+"""The phases of a round."""
 
 
 LEGS = {
@@ -60,7 +95,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             for what the step does as a whole.
         candidate: position of the candidate in ``final`` and ``held-out``; in ``shorten`` of the
             one that races, or that a line was left out of.
-        leg: which part of the phase, one of :data:`LEGS`.
+        leg: which part of the phase, one of :data:`LEGS`; of the questions of a round what they
+            are about, such as ``case-7/2`` for the second step of a case.
         count: of parent and child the repeat, from 1, 0 for the first time; of a reflection its
             number; of ``held-out`` the round, from 0; of ``idle`` and ``final`` the number of
             examples; of ``shorten`` the number of the line, or what tells races apart.
@@ -102,17 +138,21 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Return where a rollout was asked for; None when ``key`` is that of something else."""
         text, _, _ = key.rpartition("/")
         place = _parsed(text)
-        asks = place is not None and place.phase not in (Phase.STEP, Phase.REFLECT)
+        asks = place is not None and place.phase not in (Phase.STEP, Phase.ROUND, *QUESTIONS)
         return place if asks and str(place) == text else None
 
     def __str__(self) -> str:
         match self.phase:
-            case Phase.BASELINE:
-                return "baseline"
+            case Phase.BASELINE | Phase.INITIAL:
+                return self.phase.value
+            case Phase.TEACHER:
+                return f"teacher/{self.leg}"
             case Phase.FINAL:
                 return f"final/{self.candidate}/{self.count}"
             case Phase.HELD_OUT:
                 return f"held-out/{self.candidate}" + (f"/{self.count}" if self.count else "")
+        if self.phase in ROUNDS:
+            return _of_round(self)
         step = f"step/{self.step}/{self.proposal}" if self.proposal else f"step/{self.step}"
         match self.phase:
             case Phase.STEP:
@@ -126,12 +166,24 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"{step}/{self.phase.value}{f'/{self.leg}' if self.leg else ''}"
 
 
+def _of_round(place: Place) -> str:
+    text = f"round/{place.step}"
+    if place.phase is Phase.ROUND:
+        return text
+    again = f"/again/{place.count}" if place.count else ""
+    return f"{text}/{place.phase.value}{again}{f'/{place.leg}' if place.leg else ''}"
+
+
 def _parsed(text: str) -> Place | None:
     """Return a place whose text is ``text`` if there is one; else any place, or None."""
     try:
         match text.split("/"):
-            case ["baseline"]:
-                return Place(phase=Phase.BASELINE)
+            case ["baseline" | "initial" as phase]:
+                return Place(phase=Phase(phase))
+            case ["teacher", *case] if case:
+                return Place(phase=Phase.TEACHER, leg="/".join(case))
+            case ["round", step, *rest]:
+                return _in_round(int(step), rest)
             case ["final", candidate, count]:
                 return Place(phase=Phase.FINAL, candidate=int(candidate), count=int(count))
             case ["held-out", candidate, *count] if len(count) < 2:
@@ -142,6 +194,21 @@ def _parsed(text: str) -> Place | None:
                 return _in_step(Place.of_step(int(step), proposal), rest)
     except ValueError:  # no number, or no phase
         pass
+    return None
+
+
+def _in_round(step: int, parts: list[str]) -> Place | None:
+    match parts:
+        case []:
+            return Place(phase=Phase.ROUND, step=step)
+        case ["train" | "try" as phase]:
+            return Place(phase=Phase(phase), step=step)
+        case ["backward" | "aggregate" | "optimize" as phase, *about] if about:
+            return Place(phase=Phase(phase), step=step, leg="/".join(about))
+        case ["validate", "parent" | "child" as side]:
+            return Place(phase=Phase.VALIDATE, step=step, leg=side)
+        case ["validate", "again", again, "parent" | "child" as side]:
+            return Place(phase=Phase.VALIDATE, step=step, leg=side, count=int(again))
     return None
 
 

@@ -67,7 +67,8 @@ def plan_run(
     """Say what a run is expected to use, and what it can use."""
     limits, budget = config.limits, config.budget
     affordable = proposals = config.pays_for(budget)
-    reflections = config.most_questions(budget)
+    estimate = target.estimate(config.training_examples)
+    reflections = config.most_questions(budget, modules=len(target.modules), steps=estimate.steps)
     limit = limits.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)
@@ -80,7 +81,7 @@ def plan_run(
     outlook = _Outlook(
         target=target,
         config=config,
-        estimate=target.estimate(config.training_examples),
+        estimate=estimate,
         questions=questions,
         rollouts=fixed + round(share * (budget - fixed)),
         reflections=reflections,
@@ -90,7 +91,7 @@ def plan_run(
         rollouts=budget,
         reflections=reflections,
         proposals=proposals,
-        roles=(outlook.task(task), *outlook.judges(task), outlook.reflection(reflection, task)),
+        roles=(outlook.task(task), *outlook.judges(task), *outlook.questions_to(reflection, task)),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
         warnings=(*_warnings(config), *_outdated(questions)),
@@ -182,8 +183,10 @@ class _Outlook:
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
             )
 
-    def reflection(self, adapter: ProviderAdapter, task: ProviderAdapter | None) -> RolePlan:
-        """Return what questions use."""
+    def questions_to(
+        self, adapter: ProviderAdapter, task: ProviderAdapter | None
+    ) -> Iterator[RolePlan]:
+        """Yield what questions use, by what they are for."""
         config, target, found = self.config, self.target, self.estimate
         shown = config.max_example_chars
         modules, baseline = target.modules, target.baseline()
@@ -208,17 +211,17 @@ class _Outlook:
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
             refused=max(self._bounds) + 10_000,
         )
-        return _row(
-            Role.REFLECTION,
-            adapter,
-            calls=self.reflections,
-            chars=max(config.question_chars(target, self.questions, longest)) + self.room,
-            expected_calls=min(
-                self.reflections, config.expected_questions(self.proposals, len(modules))
-            ),
-            sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
-            received=texts + self.growth / len(modules) + _AROUND,
-        )
+        expected = config.expected_questions(self.proposals, len(modules))
+        for role, share in config.question_shares.items():
+            yield _row(
+                role,
+                adapter,
+                calls=math.ceil(self.reflections * share),
+                chars=max(config.question_chars(target, self.questions, longest)) + self.room,
+                expected_calls=round(min(self.reflections, expected) * share),
+                sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
+                received=texts + self.growth / len(modules) + _AROUND,
+            )
 
 
 def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:

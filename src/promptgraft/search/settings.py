@@ -304,6 +304,19 @@ class Guards(Settings):
 
 
 @attrs.frozen(kw_only=True)
+class ToolExampleTarget:
+    """An example of a tool that may change.
+
+    Attributes:
+        tool_name: the tool.
+        example_index: position among its examples, from 0.
+    """
+
+    tool_name: str
+    example_index: int
+
+
+@attrs.frozen(kw_only=True)
 class Targets(Settings):
     """Further parts that may change, beside ``target_section_paths`` and the like.
 

@@ -36,6 +36,7 @@ class Estimate:
         mean_chars: characters of an input, on average; None when that is not known.
         answer_chars: expected characters of an answer.
         rounds: expected rounds of tools in a rollout.
+        steps: steps that a rollout can have, each of which is asked about when it fails.
         leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
     """
 
@@ -43,6 +44,7 @@ class Estimate:
     mean_chars: float | None = None
     answer_chars: float = FREE_TEXT
     rounds: float = 0.0
+    steps: int = 1
     leaves_traces: bool = False
 
 

@@ -158,7 +158,7 @@ def read_tool_example(text: str, tool_name: str, *, bare: Collection[str] = ()) 
         InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
     """
     value = _with_input(read_value(text), tool_name, bare)
-    return _read_call(_fields(value, _TOOL_EXAMPLE), tool_name)
+    return _read_call(fields_in(value, _TOOL_EXAMPLE), tool_name)
 
 
 def write_tool_example(call: ToolCall) -> str:
@@ -183,16 +183,16 @@ def read_task_example(
     value = read_value(text)
     if not has_tools and isinstance(value, dict):
         value["steps"] = []
-    found = _fields(value, _TASK_EXAMPLE, optional=("key",))
-    objective = _text(found["objective"], "objective")
+    found = fields_in(value, _TASK_EXAMPLE, optional=("key",))
+    objective = text_in(found["objective"], "objective")
     if not objective.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
     outcome = found["outcome"]
-    key = _text(found["key"], "key") if "key" in found else None
+    key = text_in(found["key"], "key") if "key" in found else None
     return key, WorkedExample(
         objective=objective,
         steps=tuple(_steps(found["steps"], bare)),
-        outcome_json=one_line(_text(outcome, "outcome") if outcome_is_text else outcome),
+        outcome_json=one_line(text_in(outcome, "outcome") if outcome_is_text else outcome),
     )
 
 
@@ -220,12 +220,12 @@ def read_said(text: str, names: Collection[str]) -> dict[str, str]:
     Raises:
         InvalidProposalError: it names another field, or holds unusable characters.
     """
-    found = _fields(read_value(text), (), optional=names)
+    found = fields_in(read_value(text), (), optional=names)
     if not found:
         detail = f"expected one of {_listed(names)} at least, found an empty object"
         raise InvalidProposalError(RejectionReason.EMPTY, detail)
     return {
-        name: write_names(_names(value)) if name == _ALIASES else _text(value, name)
+        name: write_names(_names(value)) if name == _ALIASES else text_in(value, name)
         for name, value in found.items()
     }
 
@@ -258,10 +258,14 @@ def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
     return next(key for key in itertools.chain([stem], numbered) if key not in used)
 
 
-def _fields(
+def fields_in(
     value: Json, required: Collection[str], *, optional: Collection[str] = (), where: str = ""
 ) -> dict[str, Json]:
-    """Return an object that has the required fields, and none but these and the optional ones."""
+    """Return an object that has the required fields, and none but these and the optional ones.
+
+    Raises:
+        InvalidProposalError: it is none; ``where`` stands in front of what it says.
+    """
     names = (*optional, *required)
     if not isinstance(value, dict):
         raise _unfit(f"{where}expected one JSON object", value)
@@ -300,7 +304,12 @@ def _check_characters(text: str, where: str) -> None:
         )
 
 
-def _text(value: Json, where: str) -> str:
+def text_in(value: Json, where: str) -> str:
+    """Return a value that is a text.
+
+    Raises:
+        InvalidProposalError: it is none; ``where`` stands in front of what it says.
+    """
     if not isinstance(value, str):
         raise _unfit(f"{where}: expected a text", value)
     return value
@@ -309,7 +318,7 @@ def _text(value: Json, where: str) -> str:
 def _names(value: Json) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _unfit(f"{_ALIASES}: expected a list of texts", value)
-    names = tuple(_text(item, _ALIASES) for item in value)
+    names = tuple(text_in(item, _ALIASES) for item in value)
     if not all(map(str.strip, names)):
         raise _unfit(f"{_ALIASES}: expected no empty name", value)
     return names
@@ -330,14 +339,14 @@ def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
     for number, item in enumerate(value, start=1):
         where = f"step {number}: "
         tool = item.get("tool") if isinstance(item, dict) else None
-        found = _fields(_with_input(item, tool, bare), _STEP, where=where)
-        yield _read_call(found, _text(found["tool"], f"{where}tool"), where)
+        found = fields_in(_with_input(item, tool, bare), _STEP, where=where)
+        yield _read_call(found, text_in(found["tool"], f"{where}tool"), where)
 
 
 def _read_call(found: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
     return ToolCall(
         tool_name=tool_name,
-        description=_text(found["description"], f"{where}description"),
+        description=text_in(found["description"], f"{where}description"),
         input_json=one_line(found["input"]),
         output_json=one_line(found["output"]),
     )

@@ -4,7 +4,6 @@ from promptgraft.algorithms.gepa.config import GepaConfig, GepaOptimizer
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import meta_prompt
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.config import ToolExampleTarget
 from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
 from promptgraft.search.events import CandidateScored as GepaCandidateScored
 from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
@@ -24,7 +23,7 @@ from promptgraft.search.notices import Working as GepaWorking
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.result import GeneratedTaskExample
 from promptgraft.search.result import RunResult as GepaResult
-from promptgraft.search.settings import Data, Guards, Limits, Objectives, Targets
+from promptgraft.search.settings import Data, Guards, Limits, Objectives, Targets, ToolExampleTarget
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.types import (
     Candidate,

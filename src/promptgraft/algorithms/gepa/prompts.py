@@ -50,7 +50,8 @@ class ReflectionParams:
     previous: str = ""
 
 
-def _has(name: str) -> Callable[[Values], bool]:
+def given(name: str) -> Callable[[Values], bool]:
+    """Return what shows a section only where a value is not empty."""
     return functools.partial(_is_given, name)
 
 
@@ -62,12 +63,12 @@ _REPLY = (
     "Reply with the whole new text, and nothing else, in one fenced block that opens with "
     "```instruction (use more backticks when the text holds some)."
 )
-_REPLY_AS_JSON = (
+REPLY_AS_JSON = (
     "Reply with one fenced block, and nothing else. It holds one JSON object of this form:\n\n"
     "````\n```json\n$form\n```\n````"
 )
 _LEFT_OUT = " Leave out what may stay as it is."
-_GENERAL = (
+GENERAL = (
     "Find what the failures have in common, and say it as general guidance that also holds for "
     "inputs you have not seen; do not copy single examples or their answers. Keep what already "
     "works."
@@ -112,13 +113,13 @@ ROLE = (
 )
 
 
-_PROBLEM = MarkdownSection(
+PROBLEM = MarkdownSection(
     title="Refused attempt",
     key="problem",
     template=(
         "Your previous reply could not be used: $problem\n\n$previous\n\nMend that and reply again."
     ),
-    enabled=_has("problem"),
+    enabled=given("problem"),
 )
 
 
@@ -132,7 +133,7 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
         form: the form of the JSON object that it replies with, where descriptions are ``as_json``;
             empty where the reply is the text itself.
     """
-    reply = _REPLY_AS_JSON.replace("$form", form) if form else _REPLY
+    reply = REPLY_AS_JSON.replace("$form", form) if form else _REPLY
     return PromptTemplate(
         ns=META_NS,
         key=str(key),
@@ -143,25 +144,25 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
                 title="Current text", key="current", template="The part is: $part\n\n$current"
             ),
             MarkdownSection(
-                title="Types", key="schema", template="$schema", enabled=_has("schema")
+                title="Types", key="schema", template="$schema", enabled=given("schema")
             ),
             MarkdownSection(
                 title="Other examples",
                 key="siblings",
                 template="These are there already:\n\n$siblings",
-                enabled=_has("siblings"),
+                enabled=given("siblings"),
             ),
             MarkdownSection(
                 title="Rest of the prompt",
                 key="neighbours",
                 template="These parts stay as they are:\n\n$neighbours",
-                enabled=_has("neighbours"),
+                enabled=given("neighbours"),
             ),
             MarkdownSection(
-                title="Expected answers", key="output", template="$output", enabled=_has("output")
+                title="Expected answers", key="output", template="$output", enabled=given("output")
             ),
             MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
-            _PROBLEM,
+            PROBLEM,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
         ),
     )
@@ -189,7 +190,7 @@ PUBLISHED: PromptTemplate[object] = PromptTemplate(
                 "the assistant's response could be better:\n\n$examples"
             ),
         ),
-        _PROBLEM,
+        PROBLEM,
         MarkdownSection(
             title="Task",
             key="task",
@@ -215,14 +216,14 @@ META_PROMPTS: Mapping[str, PromptTemplate[object]] = {
         meta_prompt(
             MetaPrompt.SECTION,
             name="Reflect on a section",
-            task=f"Write a better text for this part. {_GENERAL}",
+            task=f"Write a better text for this part. {GENERAL}",
         ),
         meta_prompt(
             MetaPrompt.TOOL,
             name="Reflect on a tool",
             task=(
                 "Describe this tool and its parameters better, so that the model knows when to use "
-                f"it and what to pass. {_GENERAL}{_LEFT_OUT}"
+                f"it and what to pass. {GENERAL}{_LEFT_OUT}"
             ),
             form=_TOOL_FORM,
         ),
@@ -259,7 +260,7 @@ META_PROMPTS: Mapping[str, PromptTemplate[object]] = {
             MetaPrompt.OUTPUT_FIELD,
             name="Reflect on an output field",
             task=(
-                f"Describe this field of the answer better. {_GENERAL} The first of its aliases, "
+                f"Describe this field of the answer better. {GENERAL} The first of its aliases, "
                 f"if there are any, is shown instead of its name.{_LEFT_OUT}"
             ),
             form=_OUTPUT_FIELD_FORM,

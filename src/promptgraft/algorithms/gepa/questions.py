@@ -48,7 +48,7 @@ def reflection_params(
     """
     return ReflectionParams(
         part=in_one_line(description.name),
-        limits=_limits(description),
+        limits=limits_of(description),
         current=_current(description),
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
@@ -70,7 +70,8 @@ def _current(description: ModuleDescription) -> str:
     return "" if description.is_new else "It has no text yet."
 
 
-def _limits(description: ModuleDescription) -> str:
+def limits_of(description: ModuleDescription) -> str:
+    """Return what a new text of a module must keep to, one rule a line."""
     rules = [f"- Use at most {description.max_chars} characters."]
     if description.placeholders:
         markers = ", ".join(description.placeholders)

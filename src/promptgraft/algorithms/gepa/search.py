@@ -11,7 +11,6 @@ from functools import partial
 from typing import TypeVar
 
 from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, tell_accepted
-from promptgraft.algorithms.gepa.drafts import Rejections
 from promptgraft.algorithms.gepa.proposal import Known, Proposal, named_with
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import strategies_of
@@ -21,6 +20,8 @@ from promptgraft.search.acceptance import Compared
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
 from promptgraft.search.events import MutationRejected
+from promptgraft.search.proposals import Rejections
+from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.search.validation import placed
 from promptgraft.targets.base import RejectionReason
@@ -89,6 +90,9 @@ class GepaSearch:
         """Shorten the best candidate, and settle which is the best."""
         yield from self._by.shortener.finish(self.steps)
         yield from self._by.validator.finish(self.steps)
+
+    def result(self, core: RunResult) -> RunResult:
+        return core
 
     def _evaluate_baseline(self) -> Asking[None]:
         """Lines 3 to 6: evaluate the baseline on the validation set, and take it in."""

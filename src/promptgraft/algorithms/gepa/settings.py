@@ -19,7 +19,6 @@ from promptgraft.algorithms.gepa.policies import (
     parts_of,
 )
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import check_installed
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.config import RunConfig
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
@@ -85,22 +84,10 @@ class GepaSettings(RunConfig):
         return f" or minibatch_size{several}"
 
     def check(self) -> None:
-        self._check_power()
+        if isinstance(self.acceptance, Paired):
+            answers = self.batch_size * (1 + self.acceptance.max_repeats)
+            self.acceptance.check_power(answers, "raise minibatch_size or max_repeats")
         self._check_validation()
-
-    def _check_power(self) -> None:
-        """Refuse a test that cannot be made, or that no comparison can pass."""
-        policy = self.acceptance
-        if not isinstance(policy, Paired):
-            return
-        check_installed()
-        answers = self.batch_size * (1 + policy.max_repeats)
-        if 2.0**-answers > policy.level:
-            raise ConfigError(
-                f"acceptance: with {answers} answers a comparison cannot reach level "
-                f"{policy.level:g}: the least p is {2.0**-answers:g}; raise minibatch_size or "
-                "max_repeats"
-            )
 
     def _check_validation(self) -> None:
         """Refuse races together with what needs the means of all candidates."""
@@ -192,8 +179,9 @@ class GepaSettings(RunConfig):
             steps=most // (each * for_parent) + 1,
         )
 
-    def most_questions(self, rollouts: int) -> int:
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
         """Return the reflections that rollouts can use; every other proposal shares failures."""
+        del modules, steps
         proposals = self.strategy.proposals_per_step * self.pays_for(rollouts).steps
         alone = proposals // 2
         shared = (proposals - alone) * self.reflections_per_proposal

@@ -1,0 +1,125 @@
+"""Whether the candidate of a round is better than the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.algorithms.gradient.patching import Base, Patch
+from promptgraft.algorithms.gradient.settings import GradientSettings
+from promptgraft.search.acceptance import Compared, Comparer, Strict
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, Records, Rollouts
+from promptgraft.search.scores import Score
+from promptgraft.serde import HexDigest
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+Means = tuple[Score, Score]
+"""The means of the current and of the new candidate."""
+
+
+@attrs.frozen(kw_only=True)
+class Attempt:
+    """The candidate of a round, and how it did.
+
+    Attributes:
+        patches: the new texts.
+        child: the current candidate with all of them.
+        tried: how it did on the failures that it came from; None if it was not tried there.
+        validated: how it did on the validation set; None if it was not validated.
+    """
+
+    patches: Sequence[Patch]
+    child: Candidate
+    tried: Compared | None = None
+    validated: Compared | None = None
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison that decides."""
+        found = self.validated or self.tried
+        assert found is not None  # noqa: S101 - one of them was made
+        return found
+
+    @property
+    def means(self) -> dict[str, Means | None]:
+        """The means of both comparisons, as an event names them."""
+        both = {"tried": self.tried, "validated": self.validated}
+        return {
+            name: None if one is None else (one.before, one.after) for name, one in both.items()
+        }
+
+
+class Judge:
+    """Evaluates the current and new candidates; no answer of a round before is paid again.
+
+    Args:
+        config: the settings.
+        kit: what the search works with.
+    """
+
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
+        self._kit = kit
+        self._first_try = config.first_try
+        self._known: dict[HexDigest, dict[str, RolloutRecord]] = {}
+        self._trial, self._comparer = (
+            Comparer(
+                policy=policy,
+                scorer=kit.scorer,
+                max_rollout_cost=config.guards.max_rollout_cost,
+                where=where,
+            )
+            for policy, where in (
+                (Strict(), "the failures that it came from"),
+                (config.acceptance, "the validation set"),
+            )
+        )
+
+    def unknown(self, candidate: Candidate, examples: Sequence[GepaExample]) -> int:
+        """Return how many rollouts on training cases are not known yet."""
+        known = self._known.get(candidate.digest, {})
+        return sum(one.id not in known for one in examples)
+
+    def forget(self, candidate: Candidate) -> None:
+        """Forget the rollouts of a candidate that no later round begins with."""
+        self._known.pop(candidate.digest, None)
+
+    def train(
+        self, candidate: Candidate, examples: Sequence[GepaExample], position: str
+    ) -> Asking[Records]:
+        """Return rollouts on training cases, in their order."""
+        known = self._known.setdefault(candidate.digest, {})
+        new = [one for one in examples if one.id not in known]
+        made = yield from Rollouts(position=position, candidate=candidate, examples=new)
+        found = known | {record.example_id: record for record in made}
+        # What the provider failed is asked for again when its turn comes.
+        known |= {record.example_id: record for record in made if record.feedback is not None}
+        return tuple(found[one.id] for one in examples)
+
+    def judge(self, base: Base, attempt: Attempt, validated: Records) -> Asking[Attempt]:
+        """Return an attempt with how it did.
+
+        Args:
+            base: what the round began with.
+            attempt: the new candidate.
+            validated: rollouts of the current candidate on the validation set.
+        """
+        child, where = attempt.child, f"round/{base.number}"
+        if self._first_try:
+            cases = {case for patch in attempt.patches for case in patch.cases}
+            examples = [one for one in base.examples if one.id in cases]
+            before = yield from self.train(base.candidate, examples, f"{where}/train")
+            after = yield from self.train(child, examples, f"{where}/try")
+            tried = self._trial.judge((before, after), examples)
+            attempt = attrs.evolve(attempt, tried=tried)
+            if tried is None or tried.refusal is not None:
+                return attempt
+        found = yield from self._comparer.compare(
+            f"{where}/validate", (base.candidate, child), self._kit.validation, validated
+        )
+        if found.refusal is None and not self._kit.population.may_join_as_best(found.batches[1]):
+            detail = "it may not win: too much is unscored, or a required objective is missed"
+            found = attrs.evolve(found, refusal=(RejectionReason.UNSCORED, detail))
+        return attrs.evolve(attempt, validated=found)

@@ -1,0 +1,309 @@
+"""What was said of a part becomes a new text of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Sequence
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
+
+import attrs
+
+from promptgraft.algorithms.gepa.questions import limits_of
+from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry, Outcome
+from promptgraft.algorithms.gradient.prompts import Asked, MergeParams, PatchParams
+from promptgraft.algorithms.gradient.replies import read_patch, read_problems
+from promptgraft.algorithms.gradient.tracing import Gradient
+from promptgraft.evals.spending import Role
+from promptgraft.search.asks import Asking, Reply
+from promptgraft.search.events import Emit, MutationProposed
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.proposals import Change, Rejections
+from promptgraft.search.round_events import (
+    GradientsMerged,
+    PatchWritten,
+    Problem,
+    QuestionUnanswered,
+)
+from promptgraft.search.scores import Score
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription
+from promptgraft.text import fenced, score
+
+T = TypeVar("T")
+
+REMEMBERED = 3
+"""Refused texts of a part that are shown: the latest."""
+
+
+@attrs.frozen(kw_only=True)
+class Direction:
+    """Where a part is to go.
+
+    Attributes:
+        module: the part.
+        cases: ids of the cases whose failures blame it.
+        problems: what is wrong with it, the worst first.
+    """
+
+    module: Module
+    cases: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Patch:
+    """A usable new text of a part.
+
+    Attributes:
+        change: the part, and the current candidate with this change alone.
+        why: the model's reason.
+        cases: ids of the cases whose failures it came from.
+    """
+
+    change: Change
+    why: str
+    cases: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Base:
+    """What the patches of a round are made onto.
+
+    Attributes:
+        number: number of the round.
+        position: position of the current candidate.
+        candidate: the current candidate.
+        examples: the training examples of the round.
+        seen: digests of every candidate that was tried.
+        rejections: keeps what is refused.
+    """
+
+    number: int
+    position: int
+    candidate: Candidate
+    examples: Sequence[GepaExample]
+    seen: Container[object]
+    rejections: Rejections
+
+
+class Patcher:
+    """Merges what was said of each part, and has new texts written.
+
+    Args:
+        target: whose parts are changed.
+        inquiries: has questions answered.
+        guard: refuses texts that carry answers of training cases; None refuses nothing.
+        most: how much of what was said of a part is looked at.
+        emit: takes events.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        inquiries: Inquiries,
+        *,
+        guard: AnswerGuard | None,
+        most: int,
+        emit: Emit,
+    ) -> None:
+        self._target = target
+        self._inquiries = inquiries
+        self._guard = guard
+        self._most = most
+        self._emit = emit
+        self._refused: defaultdict[str, list[tuple[str, Score, Score]]] = defaultdict(list)
+
+    def merge(self, base: Base, gradients: Sequence[Gradient]) -> Asking[list[Direction]]:
+        """Return where each part is to go that gradients blame."""
+        said: dict[Module, list[Gradient]] = {}
+        for one in sorted(gradients, key=lambda one: one.severity):
+            said.setdefault(one.module, []).append(one)
+        chosen = {
+            module: said[module][: self._most] for module in self._target.modules if module in said
+        }
+        several = [module for module, those in chosen.items() if len(those) > 1]
+        outcomes = yield from self._inquiries.ask(
+            [self._merge_inquiry(base, module, chosen[module]) for module in several]
+        )
+        merged = dict(zip(several, outcomes, strict=True))
+        directions = []
+        for module, those in chosen.items():
+            problems = tuple(Problem(severity=one.severity, text=one.text) for one in those)
+            if module in merged:
+                # Without a usable reply it is as it was said.
+                self._tell_unanswered(base, module, "aggregate", merged[module])
+                problems = merged[module].found or problems
+            cases = tuple(dict.fromkeys(one.case for one in those))
+            directions.append(Direction(module=module, cases=cases, problems=problems))
+            self._emit(
+                GradientsMerged(
+                    step=base.number, module=module.name, cases=cases, problems=problems
+                )
+            )
+        return directions
+
+    def write(self, base: Base, directions: Sequence[Direction]) -> Asking[list[Patch]]:
+        """Return the usable new texts, one a part at most."""
+        described = [self._target.describe(one.module, base.candidate) for one in directions]
+        pairs = list(zip(directions, described, strict=True))
+        outcomes = yield from self._inquiries.ask(
+            [self._patch_inquiry(base, one, before) for one, before in pairs]
+        )
+        patches = []
+        for (one, before), outcome in zip(pairs, outcomes, strict=True):
+            for refusal in outcome.refusals:
+                final = outcome.found is None and refusal is outcome.refusals[-1]
+                base.rejections.add(
+                    one.module, before, refusal.error, text=refusal.text, final=final
+                )
+            if outcome.found is None:
+                self._tell_unanswered(base, one.module, "optimize", outcome)
+                continue
+            patches.append(outcome.found)
+            change = outcome.found.change
+            self._emit(
+                PatchWritten(
+                    step=base.number,
+                    module=one.module.name,
+                    before=before.text,
+                    text=change.text,
+                    why=outcome.found.why,
+                    cases=one.cases,
+                )
+            )
+        return patches
+
+    def together(self, base: Base, patches: Sequence[Patch]) -> tuple[list[Patch], Candidate]:
+        """Return the patches that fit together, and the current candidate with all of them."""
+        kept: list[Patch] = []
+        candidate = base.candidate
+        for patch in patches:
+            change = patch.change
+            try:
+                candidate = (
+                    self._target.graft(
+                        candidate,
+                        change.module,
+                        change.text,
+                        parents=(base.position,),
+                        examples=base.examples,
+                    )
+                    if kept
+                    else change.candidate
+                )
+            except InvalidProposalError as error:
+                base.rejections.add(
+                    change.module, change.before, error, text=change.text, final=False
+                )
+                continue
+            kept.append(patch)
+            self._emit(
+                MutationProposed(
+                    step=base.number,
+                    parent=base.position,
+                    module=change.module.name,
+                    before=change.before.text,
+                    after=change.text,
+                )
+            )
+        modules = tuple(patch.change.module for patch in kept)
+        return kept, attrs.evolve(candidate, modules=modules)
+
+    def remember(self, patches: Sequence[Patch], before: Score, after: Score) -> None:
+        """Remember texts that were tried and refused."""
+        for patch in patches:
+            held = self._refused[patch.change.module.name]
+            held.append((patch.change.text, before, after))
+            del held[:-REMEMBERED]
+
+    def forget(self, patches: Sequence[Patch]) -> None:
+        """Forget what was refused for parts that have another text now."""
+        for patch in patches:
+            self._refused.pop(patch.change.module.name, None)
+
+    def _tell_unanswered(self, base: Base, module: Module, stage: str, outcome: Outcome[T]) -> None:
+        if outcome.found is None and outcome.failed:
+            position = f"round/{base.number}/{stage}/{_named(module)}"
+            detail = outcome.refusals[-1].error.detail
+            self._emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
+
+    def _merge_inquiry(
+        self, base: Base, module: Module, said: Sequence[Gradient]
+    ) -> Inquiry[tuple[Problem, ...]]:
+        position = f"round/{base.number}/aggregate/{_named(module)}"
+        return Inquiry(
+            positions=(position, f"{position}/repair"),
+            key=Asked.MERGE,
+            params=MergeParams(
+                part=in_one_line(module.name),
+                current=fenced(self._target.text(module, base.candidate)),
+                said="\n\n".join(
+                    f"**{one.severity}:** of case {in_one_line(one.case)}\n\n{fenced(one.text)}"
+                    for one in said
+                ),
+            ),
+            role=Role.AGGREGATE,
+            read=read_problems,
+        )
+
+    def _patch_inquiry(
+        self, base: Base, one: Direction, before: ModuleDescription
+    ) -> Inquiry[Patch]:
+        position = f"round/{base.number}/optimize/{_named(one.module)}"
+        return Inquiry(
+            positions=(f"{position}/0", f"{position}/1"),
+            key=Asked.PATCH,
+            params=patch_params(before, one.problems, self._refused.get(one.module.name, ())),
+            role=Role.OPTIMIZE,
+            read=partial(self._patch, base, one, before),
+        )
+
+    def _patch(self, base: Base, one: Direction, before: ModuleDescription, reply: Reply) -> Patch:
+        found = read_patch(reply, as_json=before.as_json)
+        child = self._target.graft(
+            base.candidate,
+            one.module,
+            found.text,
+            parents=(base.position,),
+            examples=base.examples,
+        )
+        # After the target has looked at it: by then the text has a bounded length.
+        if self._guard is not None:
+            self._guard.check(one.module, before, found.text)
+        if child.digest in base.seen:
+            raise InvalidProposalError(
+                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
+            )
+        change = Change(one.module, before, found.text, child)
+        return Patch(change=change, why=found.why, cases=one.cases)
+
+
+def patch_params(
+    before: ModuleDescription,
+    problems: Sequence[Problem],
+    refused: Sequence[tuple[str, Score, Score]] = (),
+) -> PatchParams:
+    """Return what the question for a new text of a part shows."""
+    return PatchParams(
+        part=in_one_line(before.name),
+        limits=limits_of(before),
+        current=fenced(before.text) if before.text else "It has no text yet.",
+        schema=fenced_part(before.schema),
+        output=fenced_part(before.output),
+        neighbours="\n\n".join(
+            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in before.neighbours
+        ),
+        problems="\n\n".join(f"**{one.severity}:**\n\n{fenced(one.text)}" for one in problems),
+        refused="\n\n".join(
+            f"**Score:** {score(after)}, the present text has {score(now)}\n\n{fenced_part(text)}"
+            for text, now, after in refused
+        ),
+    )
+
+
+def _named(module: Module) -> str:
+    """Return a part's name as one piece of a position."""
+    return quote(module.name, safe=" #")

@@ -1,0 +1,240 @@
+"""The questions of a gradient search, as prompts that users can read and override.
+
+Everything that comes from prompts, examples and models is bound as a value, between fences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import attrs
+
+from promptgraft.algorithms.gepa.prompts import GENERAL, PROBLEM, REPLY_AS_JSON, given
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.template import PromptTemplate
+
+GRADIENT_NS = "promptgraft/gradient"
+
+
+class Asked(StrEnum):
+    """The questions, by their keys."""
+
+    STEP = "blame-step"
+    TRACE = "blame-trace"
+    MERGE = "merge-problems"
+    PATCH = "write-patch"
+
+
+@attrs.frozen(kw_only=True)
+class Params:
+    """What every question is bound to.
+
+    Attributes:
+        problem: why the previous reply was refused; empty at the first attempt.
+        previous: the previous reply, fenced and clipped; empty at the first attempt.
+    """
+
+    problem: str = ""
+    previous: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class BlameParams(Params):
+    """What a question about steps is bound to; all of it is shown as it stands.
+
+    Attributes:
+        steps: what each step was given and what came of it, under its handle.
+        parts: the texts that may change, each under its handle.
+        others: other texts of the steps, which stay as they are.
+        before: the outputs of the steps before, each under its handle.
+        losses: what went wrong, the worst first.
+    """
+
+    steps: str
+    parts: str
+    others: str = ""
+    before: str = ""
+    losses: str
+
+
+@attrs.frozen(kw_only=True)
+class MergeParams(Params):
+    """What the question that merges problems is bound to.
+
+    Attributes:
+        part: name of the part.
+        current: its present text, fenced.
+        said: what was said of it, the worst first.
+    """
+
+    part: str
+    current: str
+    said: str
+
+
+@attrs.frozen(kw_only=True)
+class PatchParams(Params):
+    """What the question for a new text is bound to.
+
+    Attributes:
+        part: name of the part.
+        limits: what the new text must keep to, one rule a line.
+        current: its present text, fenced.
+        schema: types that the text must fit, fenced; empty for free text.
+        output: what answers must look like, fenced.
+        neighbours: the other parts, fenced.
+        problems: what is to be mended, the worst first.
+        refused: texts that were tried and refused, with their scores.
+    """
+
+    part: str
+    limits: str
+    current: str
+    schema: str
+    output: str
+    neighbours: str
+    problems: str
+    refused: str
+
+
+_BLAME_FORM = """\
+{
+  "blame": [{"text": "<handle, such as T1>", "severity": "<P0 to P3>", "problem": "<what is \
+wrong with that text>"}],
+  "hand_on": [{"step": "<handle, such as S1>", "severity": "<P0 to P3>", "problem": "<what is \
+wrong with its output>"}]
+}"""
+_TRACE_FORM = """\
+{
+  "blame": [{"text": "<handle, such as T1>", "severity": "<P0 to P3>", "problem": "<what is \
+wrong with that text>"}]
+}"""
+_MERGE_FORM = """\
+{
+  "problems": [{"severity": "<P0 to P3>", "problem": "<what is wrong with the text>"}]
+}"""
+_PATCH_FORM = """\
+{
+  "text": "<the whole new text>",
+  "why": "<what it mends, in one sentence>"
+}"""
+_SEVERITY = (
+    "The severity is P0 where there was no answer, P1 where the answer was wrong, P2 where a part "
+    "of it was, P3 where it could be better."
+)
+_IN_GENERAL = (
+    "Say in general terms what the text should do differently, so that it also holds for inputs "
+    "that you have not seen; do not copy the input or the expected answer."
+)
+
+
+def _template(
+    key: Asked, name: str, *sections: MarkdownSection, task: str, form: str
+) -> PromptTemplate[object]:
+    reply = REPLY_AS_JSON.replace("$form", form)
+    return PromptTemplate(
+        ns=GRADIENT_NS,
+        key=str(key),
+        name=name,
+        sections=(
+            *sections,
+            PROBLEM,
+            MarkdownSection(title="Task", key="task", template=f"{task}\n\n{reply}"),
+        ),
+    )
+
+
+def _section(title: str, key: str, *, before: str = "") -> MarkdownSection:
+    """Return a section that shows a value, left out where that is empty."""
+    lead = f"{before}\n\n" if before else ""
+    return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
+
+
+def _role(text: str) -> MarkdownSection:
+    return MarkdownSection(title="Role", key="role", template=text)
+
+
+_ANSWERED = "Language models answered a real input by following texts, and the answer was judged."
+_PARTS = _section("Texts that may change", "parts")
+_OTHERS = _section("Other texts", "others", before="These stay as they are:")
+_LOSSES = _section("What went wrong", "losses")
+_CURRENT = MarkdownSection(
+    title="Current text", key="current", template="The part is: $part\n\n$current"
+)
+
+QUESTIONS: Mapping[str, PromptTemplate[object]] = {
+    template.key: template
+    for template in (
+        _template(
+            Asked.STEP,
+            "Find what a step has to do with a failure",
+            _role(
+                f"{_ANSWERED} It came about in steps. You look at one of them, and find out which "
+                "of its texts led to what went wrong, or whether an earlier step did."
+            ),
+            _section("Step", "steps"),
+            _PARTS,
+            _OTHERS,
+            _section("Steps before", "before"),
+            _LOSSES,
+            task=(
+                "Blame the texts that led to what went wrong, if any did. Where the step did what "
+                "its texts ask for and was given something wrong, hand the problem on to the step "
+                "before that it came from. Both lists may be empty. Use the handles that are "
+                f"shown here. {_IN_GENERAL} {_SEVERITY}"
+            ),
+            form=_BLAME_FORM,
+        ),
+        _template(
+            Asked.TRACE,
+            "Find what led to a failure, in all steps",
+            _role(
+                f"{_ANSWERED} It came about in steps. You look at all of them, and find out which "
+                "texts led to what went wrong."
+            ),
+            _section("Steps", "steps"),
+            _PARTS,
+            _OTHERS,
+            _LOSSES,
+            task=(
+                "Blame the texts that led to what went wrong: those of the step where it began, "
+                "not of the steps that were given something wrong. The list may be empty. Use the "
+                f"handles that are shown here. {_IN_GENERAL} {_SEVERITY}"
+            ),
+            form=_TRACE_FORM,
+        ),
+        _template(
+            Asked.MERGE,
+            "Merge what was said of a text",
+            _role(
+                "Several failures of language models were traced back to one text that they "
+                "follow. You merge what was said of it."
+            ),
+            _CURRENT,
+            _section("What was said", "said"),
+            task=(
+                "Merge what is said twice, drop what contradicts the rest or holds for one input "
+                f"only, and keep what the failures have in common. {_SEVERITY}"
+            ),
+            form=_MERGE_FORM,
+        ),
+        _template(
+            Asked.PATCH,
+            "Write a better text",
+            _role(
+                "You improve a text that language models follow. You are shown the text, and what "
+                "is wrong with it as real failures have shown."
+            ),
+            _CURRENT,
+            _section("Types", "schema"),
+            _section("Rest of the texts", "neighbours", before="These stay as they are:"),
+            _section("Expected answers", "output"),
+            _section("What is wrong", "problems"),
+            _section("Refused texts", "refused", before="These were tried and are no better:"),
+            task=f"Write a better text for this part. {GENERAL}\n\n$limits",
+            form=_PATCH_FORM,
+        ),
+    )
+}
+"""The questions by key."""

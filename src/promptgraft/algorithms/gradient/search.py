@@ -1,0 +1,247 @@
+"""A search by textual gradients: failures, whom they blame, new texts, and whether they help.
+
+A round evaluates the current candidate on training cases (``losses.py``), traces what failed back
+to the parts that led to it (``tracing.py``), has new texts of these written (``patching.py``), and
+accepts them only when the validation set says so.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from promptgraft.algorithms.gradient.inquiries import Inquiries
+from promptgraft.algorithms.gradient.judging import Attempt, Judge
+from promptgraft.algorithms.gradient.losses import losses_of
+from promptgraft.algorithms.gradient.patching import Base, Patcher
+from promptgraft.algorithms.gradient.result import GradientResult, Round
+from promptgraft.algorithms.gradient.settings import Batches, GradientSettings, with_initial
+from promptgraft.algorithms.gradient.tracing import Failure, Tracer
+from promptgraft.search.algorithm import BaseSearch, Kit
+from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
+from promptgraft.search.events import MutationAccepted
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.population import Seen
+from promptgraft.search.proposals import Rejections
+from promptgraft.search.result import RunResult
+from promptgraft.search.round_events import Decided, RoundEnded, RoundEvent, RoundTrained
+from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.search.stops import Patience
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.types import names_of
+from promptgraft.text import score
+
+
+class GradientSearch(BaseSearch):
+    """One search, with its settings and its kit."""
+
+    def __init__(self, config: GradientSettings, kit: Kit) -> None:
+        super().__init__(kit)
+        self._config = config
+        self._current = 0
+        self._validated: Records = ()
+        self._seen = Seen()
+        self._without_gain = 0
+        self._clean = 0
+        self._given_up: RunStoppedError | None = None
+        self._events: list[RoundEvent] = []
+        self._rounds: list[Round] = []
+        self._initial = with_initial(kit.target, config.initial, kit.training)
+        self._batches = Batches(kit.training, config.train_batch, config.seed)
+        self._patience = Patience(
+            max_idle_steps=config.limits.max_idle_steps,
+            max_failed_reflections=config.limits.max_failed_reflections,
+        )
+        inquiries = Inquiries(kit.questions)
+        self._tracer = Tracer(
+            target=kit.target,
+            inquiries=inquiries,
+            emit=self._tell,
+            by_trace=config.attribution == "trace",
+        )
+        words = config.copied_words
+        self._patcher = Patcher(
+            kit.target,
+            inquiries,
+            guard=AnswerGuard(kit.training, words) if words else None,
+            most=config.max_gradients,
+            emit=self._tell,
+        )
+        self._judge = Judge(config, kit)
+
+    def run(self) -> Asking[None]:
+        """Make rounds until there is a reason to stop, and raise it."""
+        yield from self._begin()
+        stop = yield from self._reason_to_stop()
+        while stop is None:
+            ended = yield from self._round(self._open_round())
+            stop = yield from self._reason_to_stop()
+            self._tell(ended if stop is None else replace(ended, stop=stop.detail))
+            self._close_round()
+        raise stop
+
+    def result(self, core: RunResult) -> GradientResult:
+        """Return the core with the rounds, one included that the run ended in."""
+        self._close_round()
+        return GradientResult.of(core, self._rounds)
+
+    def _begin(self) -> Asking[None]:
+        """Evaluate the baseline on the validation set, and what to begin with."""
+        kit, config = self.kit, self._config
+        baseline = kit.target.baseline()
+        made: Records = ()
+        try:
+            made = yield from Rollouts(
+                position="baseline", candidate=baseline, examples=kit.validation
+            )
+            kit.scorer.learn(made)
+            kit.scorer.require(config.objectives_asked_for, made)
+        finally:
+            # A run that stops this early still has a best candidate.
+            self.population.join(baseline, made, step=0)
+        self._seen.add(baseline.digest)
+        self._validated = made
+        if self._initial is not None:
+            self._validated = yield from Rollouts(
+                position="initial", candidate=self._initial, examples=kit.validation
+            )
+            self._current = self.population.join(self._initial, self._validated, step=0)
+            self._seen.add(self._initial.digest)
+
+    def _reason_to_stop(self) -> Asking[RunStoppedError | None]:
+        """Return why no further round begins: target, patience, rounds, then those of any run."""
+        config, pool = self._config, self.population.pool
+        mean, target = pool.estimate(self._current), config.target_score
+        outlook = yield from Checkpoint(Standing(pool, self.steps, len(self.accepted)))
+        if target is not None and mean is not None and mean >= target:
+            detail = f"the current candidate has {score(mean)}, {target:g} was wanted"
+            return RunStoppedError(StopReason.TARGET_SCORE, detail)
+        if self._without_gain >= config.patience:
+            detail = f"patience: {self._without_gain} rounds in a row were not accepted"
+            return RunStoppedError(StopReason.NO_IMPROVEMENT, detail)
+        if self.steps >= config.max_rounds:
+            return RunStoppedError(StopReason.DONE, f"max_rounds: {self.steps} rounds are made")
+        if self._clean >= self._batches.count:
+            detail = "the current candidate fails on no training case"
+            return RunStoppedError(StopReason.NO_PROGRESS, detail)
+        return self._given_up or outlook.stop
+
+    def _open_round(self) -> Base:
+        number, candidate = self.steps + 1, self.population.pool.candidates[self._current]
+        examples = self._batches.of(number)
+        new = self._judge.unknown(candidate, examples)
+        self.kit.budget.require(new + self._config.judging_size, f"round {number}")
+        self.steps = number
+        return Base(
+            number=number,
+            position=self._current,
+            candidate=candidate,
+            examples=examples,
+            seen=self._seen.so_far(),
+            rejections=Rejections(number, self._current, self.kit.emit, self.rejections),
+        )
+
+    def _round(self, base: Base) -> Asking[RoundEnded]:
+        """From failures to a candidate that is accepted, or is not."""
+        failures = yield from self._train(base)
+        if not failures:
+            self._clean += 1
+            return _ended(base, Decided.NOTHING, "no case failed")
+        self._clean = 0
+        self._without_gain += 1
+        gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
+        directions = yield from self._patcher.merge(base, gradients)
+        if not directions:
+            return self._idle(base, "no text is blamed for what failed")
+        written = yield from self._patcher.write(base, directions)
+        patches, child = self._patcher.together(base, written)
+        if not patches:
+            refused = self.rejections[-1]
+            return self._idle(base, f"no usable text: {refused.detail}", refused.reason)
+        if child.digest in self._seen:
+            return self._idle(base, "these texts have been tried together before")
+        self._patience.renew()
+        self._seen.add(child.digest)
+        attempt = yield from self._judge.judge(
+            base, Attempt(patches=patches, child=child), self._validated
+        )
+        if attempt.compared.refusal is not None:
+            return self._refuse(base, attempt, *attempt.compared.refusal)
+        return self._accept(base, attempt)
+
+    def _train(self, base: Base) -> Asking[list[Failure]]:
+        """Evaluate the current candidate on the cases of a round; return those that failed."""
+        position = f"round/{base.number}/train"
+        records = yield from self._judge.train(base.candidate, base.examples, position)
+        perfect, scorer = self._config.objectives.perfect_score, self.kit.scorer
+        failures = []
+        for record, example in zip(records, base.examples, strict=True):
+            losses = losses_of(record, example, scorer=scorer, perfect=perfect)
+            failures += [Failure(record=record, losses=losses)] if losses else []
+        self._tell(
+            RoundTrained(
+                step=base.number,
+                current=base.position,
+                cases=tuple(one.id for one in base.examples),
+                scores=tuple(scorer.score(record) for record in records),
+                losses=tuple(loss for one in failures for loss in one.losses),
+            )
+        )
+        return failures
+
+    def _refuse(
+        self, base: Base, attempt: Attempt, reason: RejectionReason, detail: str
+    ) -> RoundEnded:
+        found, changes = attempt.compared, [patch.change for patch in attempt.patches]
+        base.rejections.add_all(changes, reason, detail, compared=found)
+        self._patcher.remember(attempt.patches, found.before, found.after)
+        self._judge.forget(attempt.child)
+        return replace(_ended(base, Decided.REFUSED, detail), **attempt.means)
+
+    def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
+        pool, child, judged = self.population.pool, attempt.child, attempt.compared
+        self._validated = judged.batches[1]
+        self._current = self.population.join(child, self._validated, step=base.number)
+        self._judge.forget(base.candidate)
+        self._patcher.forget(attempt.patches)
+        self._without_gain = 0
+        self.accepted.append(child.modules)
+        first = attempt.tried or judged
+        self.kit.emit(
+            MutationAccepted(
+                step=base.number,
+                candidate=self._current,
+                parent=base.position,
+                module=names_of(child.modules),
+                parent_score=first.before,
+                child_score=first.after,
+                pareto_mean=pool.means[self._current],
+                best_pareto_mean=pool.means[pool.best],
+            )
+        )
+        ended = _ended(base, Decided.ACCEPTED, "better on the validation set")
+        return replace(ended, candidate=self._current, **attempt.means)
+
+    def _idle(
+        self, base: Base, why: str, reason: RejectionReason = RejectionReason.UNCHANGED
+    ) -> RoundEnded:
+        """End a round that tried nothing; too many of these end the run."""
+        try:
+            self._patience.refused(reason, why)
+        except RunStoppedError as stop:
+            self._given_up = stop
+        return _ended(base, Decided.NOTHING, why)
+
+    def _tell(self, event: object) -> None:
+        if isinstance(event, RoundEvent):
+            self._events.append(event)
+        self.kit.emit(event)
+
+    def _close_round(self) -> None:
+        match self._events:
+            case [RoundTrained() as trained, *others]:
+                self._rounds.append(Round.of(trained, others))
+        self._events = []
+
+
+def _ended(base: Base, decided: Decided, detail: str) -> RoundEnded:
+    return RoundEnded(step=base.number, current=base.position, decided=decided, detail=detail)

@@ -1,0 +1,221 @@
+"""The settings of a gradient search, checked when they are made."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.spending import Role
+from promptgraft.search.acceptance import Paired
+from promptgraft.search.config import RunConfig
+from promptgraft.search.settings import Affordable
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
+from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.targets.types import Candidate, GepaExample
+from promptgraft.text import listed
+
+Attribution = Literal["steps", "trace"]
+"""How failures are traced back: by a question for each step, or by one for all steps."""
+
+COPIED_WORDS = 8
+"""``guards.max_copied_words`` where it is not given."""
+
+_ASKED_TWICE = 2
+
+
+def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Hold texts by name."""
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(one, str) for pair in pairs for one in pair):
+        path = path_of(owner, field)
+        raise ConfigError(f"{path}: expected texts by name of the part, found {shown(value)}")
+
+
+@attrs.frozen(kw_only=True)
+class GradientSettings(RunConfig, ABC):
+    """The settings of a gradient search, beside those of every run.
+
+    Attributes:
+        max_rounds: rounds that the run may make, 1 to 100.
+        patience: rounds in a row without an accepted candidate, after which the run ends.
+        target_score: mean of the current candidate on the validation set at which the run ends;
+            None for no such end.
+        train_batch: training cases of a round; each comes once before any comes again. None for
+            all of them in every round.
+        initial: texts to begin with, by name of the part, in the place of what is in force.
+        max_gradients: what was said of a part in a round, at most; the worst comes first.
+        attribution: how failures are traced back: ``steps`` asks about each step of a rollout,
+            from the last to the first, as published; ``trace`` asks once for each case and shows
+            all of its steps.
+        first_try: whether a candidate is evaluated on the failures that it came from before the
+            validation set, and refused if it is no better there; the published search does not.
+    """
+
+    question_shares: ClassVar[Mapping[Role, float]] = {
+        Role.BACKWARD: 0.6,
+        Role.AGGREGATE: 0.2,
+        Role.OPTIMIZE: 0.2,
+    }
+
+    max_rounds: int = attrs.field(default=20, validator=integer(1, 100))
+    patience: int = attrs.field(default=5, validator=COUNT)
+    target_score: float | None = attrs.field(default=None, validator=FINITE.or_none)
+    train_batch: int | None = attrs.field(default=16, validator=COUNT.or_none)
+    initial: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
+    max_gradients: int = attrs.field(default=20, validator=COUNT)
+    attribution: Attribution = attrs.field(
+        default="steps", validator=one_of(*get_args(Attribution))
+    )
+    first_try: bool = attrs.field(default=True, validator=FLAG)
+
+    def check(self) -> None:
+        if self.enable_example_generation:
+            raise ConfigError(
+                "enable_example_generation: a gradient search changes texts that are there, and "
+                "writes no new examples; leave it out, or take the algorithm gepa"
+            )
+        if isinstance(self.acceptance, Paired):
+            answers = self.pareto_set_size * (1 + self.acceptance.max_repeats)
+            self.acceptance.check_power(answers, "raise pareto_set_size or max_repeats")
+
+    @property
+    def decisive(self) -> Mapping[str, Json]:
+        """The settings that decide the path of a run, not only its end."""
+        return {
+            "train_batch": self.train_size,
+            "initial": dict(self.initial),
+            "max_gradients": self.max_gradients,
+            "attribution": self.attribution,
+            "first_try": self.first_try,
+            "guards.max_copied_words": self.copied_words,
+        }
+
+    @property
+    def copied_words(self) -> int:
+        """How many words of an answer in a row a text is refused for; 0 for no guard."""
+        given = self.guards.max_copied_words
+        return COPIED_WORDS if given is None else given
+
+    @property
+    def train_size(self) -> int:
+        """Training cases of a round."""
+        there = len(self.training_examples) - self.pareto_set_size
+        return there if self.train_batch is None else min(self.train_batch, there)
+
+    @property
+    def judging_size(self) -> int:
+        """Rollouts that evaluate the candidate of a round, all repeats included."""
+        repeated = 2 * self.acceptance.max_repeats * self.pareto_set_size
+        return self.train_size * self.first_try + self.pareto_set_size + repeated
+
+    @property
+    def baseline_size(self) -> int:
+        return self.pareto_set_size * (2 if self.initial else 1)
+
+    @property
+    def step_size(self) -> int:
+        return self.train_size + self.judging_size
+
+    @property
+    def smaller_steps(self) -> str:
+        return " or train_batch"
+
+    def budget_of(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.following_size
+
+    def pays_for(self, rollouts: int) -> Affordable:
+        """Return how many rounds so many rollouts pay for.
+
+        A round is begun only while all of it is paid for. One that is refused takes at least one
+        rollout, one without a usable text none.
+        """
+        left = rollouts - self.baseline_size - self.reserved_size
+        if left < self.step_size:
+            return Affordable(if_accepted=0, if_refused=0, steps=0)
+        least = 1 if self.first_try else self.pareto_set_size
+        return Affordable(
+            if_accepted=min(self.max_rounds, left // self.step_size),
+            if_refused=min(self.max_rounds, 1 + (left - self.step_size) // least),
+            steps=self.max_rounds,
+        )
+
+    def rollouts_for(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.reserved_size
+
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
+        traced = self.train_size * (steps if self.attribution == "steps" else 1)
+        return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
+
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        # About half of the cases fail, and what fails blames about half of the parts.
+        return round(proposals * (self.train_size / 2 + modules))
+
+    @property
+    def questions_at_once(self) -> int:
+        return self.train_size
+
+
+class Batches:
+    """The training cases of each round.
+
+    Args:
+        training: the training set.
+        size: cases of a round; None for all.
+        seed: draws their order.
+
+    Attributes:
+        count: rounds after which each case has come once.
+    """
+
+    def __init__(self, training: Sequence[GepaExample], size: int | None, seed: int) -> None:
+        self._training = training
+        self._size = min(size or len(training), len(training))
+        self._seed = seed
+        self.count = -(-len(training) // self._size)
+
+    def of(self, number: int) -> tuple[GepaExample, ...]:
+        """Return the cases of a round, in the order of the training set."""
+        if self.count == 1:
+            return tuple(self._training)
+        epoch, place = divmod(number - 1, self.count)
+        order = list(range(len(self._training)))
+        random.Random(f"{self._seed}/epoch/{epoch}").shuffle(order)
+        chosen = order[place * self._size : (place + 1) * self._size]
+        return tuple(self._training[one] for one in sorted(chosen))
+
+
+def with_initial(
+    target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
+) -> Candidate | None:
+    """Return the candidate that a search begins with; None for the baseline.
+
+    Raises:
+        ConfigError: naming the part that there is not, or why its text cannot be used.
+    """
+    modules = {one.name: one for one in target.modules if not one.is_new}
+    candidate = None
+    for name, text in initial.items():
+        if name not in modules:
+            near = did_you_mean(name, list(modules))
+            raise ConfigError(
+                f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
+            )
+        try:
+            candidate = target.graft(
+                candidate or target.baseline(),
+                modules[name],
+                text,
+                parents=(0,),
+                examples=examples,
+            )
+        except InvalidProposalError as error:
+            raise ConfigError(f"initial: `{name}`: {error.detail}") from None
+    if candidate is None:
+        return None
+    return attrs.evolve(candidate, modules=tuple(modules[name] for name in initial))

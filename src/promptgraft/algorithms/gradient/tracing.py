@@ -1,0 +1,328 @@
+"""Failures travel back along the steps of rollouts, as texts, to the parts that led to them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from urllib.parse import quote
+
+import attrs
+from msgspec.structs import replace
+
+from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry, Outcome
+from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
+from promptgraft.algorithms.gradient.replies import Blames, read_blame
+from promptgraft.evals.spending import Role
+from promptgraft.evals.trace import Step
+from promptgraft.search.asks import Asking
+from promptgraft.search.events import Emit
+from promptgraft.search.round_events import Loss, QuestionUnanswered, Severity, StepBlamed
+from promptgraft.serde import digest_text
+from promptgraft.targets.base import Target
+from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.types import Candidate, Module, RolloutRecord
+from promptgraft.text import clip, fenced
+
+_MAX_STEP_CHARS = 6_000
+_MAX_STEP_OF_TRACE_CHARS = 2_000
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A rollout that went wrong.
+
+    Attributes:
+        record: the rollout.
+        losses: what is wrong with it.
+    """
+
+    record: RolloutRecord
+    losses: Sequence[Loss]
+
+
+@attrs.frozen(kw_only=True)
+class Gradient:
+    """What one failure says of one part.
+
+    Attributes:
+        case: the case that failed.
+        module: the part.
+        severity: how bad it is.
+        text: what is wrong with the part.
+    """
+
+    case: str
+    module: Module
+    severity: Severity
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class _Signal:
+    """A problem that has come to a step: from a metric, or from a step after it."""
+
+    severity: Severity
+    source: str
+    text: str
+
+
+@attrs.define(kw_only=True)
+class _Trace:
+    """The steps of one failure, and the problems that have come to each of them so far."""
+
+    case: str
+    steps: Mapping[str, Step]
+    heights: Mapping[str, int]
+    incoming: dict[str, list[_Signal]] = attrs.field(factory=lambda: defaultdict(list))
+
+    def before(self, step: Step) -> list[Step]:
+        return [self.steps[one] for one in step.after if one in self.steps]
+
+
+@attrs.frozen(kw_only=True)
+class Tracer:
+    """Finds out which parts led to failures.
+
+    Attributes:
+        target: whose parts may be blamed.
+        inquiries: has questions answered.
+        emit: takes events.
+        by_trace: whether all steps of a failure are asked about at once, rather than one by one.
+    """
+
+    target: Target
+    inquiries: Inquiries
+    emit: Emit
+    by_trace: bool
+
+    def trace(
+        self, number: int, candidate: Candidate, failures: Sequence[Failure]
+    ) -> Asking[list[Gradient]]:
+        """Return what the failures of a round say of the parts of a candidate.
+
+        Args:
+            number: number of the round.
+            candidate: whose rollouts they are.
+            failures: the rollouts that went wrong.
+        """
+        shown = _Parts(self.target, candidate)
+        traces = [_trace_of(failure, shown) for failure in failures]
+        if self.by_trace:
+            return (yield from self._ask_once(number, traces, shown))
+        gradients: list[Gradient] = []
+        for wave in range(1 + max((max(one.heights.values()) for one in traces), default=-1)):
+            waiting = [
+                (one, step)
+                for one in traces
+                for step in one.steps.values()
+                if one.heights[step.id] == wave and step.id in one.incoming
+            ]
+            gradients += yield from self._ask_wave(number, waiting, shown)
+        return gradients
+
+    def _ask_wave(
+        self, number: int, waiting: Sequence[tuple[_Trace, Step]], shown: _Parts
+    ) -> Asking[list[Gradient]]:
+        """Ask about steps of all cases side by side, and hand problems on to those before."""
+        asked = []
+        for trace, step in waiting:
+            before = trace.before(step)
+            if not shown.of(step) and len(before) == 1:
+                # It has no text to blame, so the problem is that of the only step before.
+                trace.incoming[before[0].id] += trace.incoming[step.id]
+            elif shown.of(step) or before:
+                asked.append((trace, step, _step_inquiry(f"round/{number}", trace, step, shown)))
+        outcomes = yield from self.inquiries.ask([inquiry for _, _, inquiry in asked])
+        gradients: list[Gradient] = []
+        for (trace, step, inquiry), outcome in zip(asked, outcomes, strict=True):
+            told = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
+            found = self._taken(told, inquiry.positions[0], outcome)
+            for one in found.handed_on:
+                source = f"step {step.node}"
+                signal = _Signal(severity=one.severity, source=source, text=one.text)
+                trace.incoming[one.to].append(signal)
+            gradients += _gradients(trace.case, found, shown)
+        return gradients
+
+    def _ask_once(
+        self, number: int, traces: Sequence[_Trace], shown: _Parts
+    ) -> Asking[list[Gradient]]:
+        asked = [(one, _trace_inquiry(number, one, shown)) for one in traces]
+        outcomes = yield from self.inquiries.ask([inquiry for _, inquiry in asked])
+        gradients: list[Gradient] = []
+        for (one, inquiry), outcome in zip(asked, outcomes, strict=True):
+            told = StepBlamed(step=number, case=one.case)
+            found = self._taken(told, inquiry.positions[0], outcome)
+            gradients += _gradients(one.case, found, shown)
+        return gradients
+
+    def _taken(self, told: StepBlamed, position: str, outcome: Outcome[Blames]) -> Blames:
+        """Tell what came of a question, and return it; nothing of an unanswered one."""
+        found = outcome.found
+        if found is None:
+            detail = outcome.refusals[-1].error.detail
+            self.emit(QuestionUnanswered(step=told.step, position=position, detail=detail))
+            return Blames(blamed=())
+        self.emit(replace(told, blamed=found.blamed, handed_on=found.handed_on))
+        return found
+
+
+class _Parts:
+    """The parts of a candidate as questions show them."""
+
+    def __init__(self, target: Target, candidate: Candidate) -> None:
+        self.node = target.identity.name
+        self.modules = {one.name: one for one in target.modules if not one.is_new}
+        described = {name: target.describe(one, candidate) for name, one in self.modules.items()}
+        self.texts = {name: one.text for name, one in described.items()}
+        self._others = {name: one.neighbours for name, one in described.items()}
+
+    def of(self, step: Step) -> list[str]:
+        """Return the parts of a step that may change."""
+        return [name for name in self.modules if name in step.parts]
+
+    def show(self, names: Sequence[str]) -> tuple[dict[str, str], str, str]:
+        """Return parts by handle, as they are shown, and the other texts beside them."""
+        handles = {f"T{number}": name for number, name in enumerate(names, start=1)}
+        shown = "\n\n".join(
+            f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
+            for handle, name in handles.items()
+        )
+        others = {
+            other: text
+            for name in names
+            for other, text in self._others[name]
+            if other not in names
+        }
+        beside = "\n\n".join(
+            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in others.items()
+        )
+        return handles, shown, beside
+
+
+def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
+    """Return the steps of a failure, with its losses where they enter.
+
+    That is the last step of the node that was judged, and else every step that none follows.
+    """
+    record = failure.record
+    steps = {one.id: one for one in record.steps or (_only_step(record, shown),)}
+    trace = _Trace(case=record.example_id, steps=steps, heights=_heights(steps))
+    ends = [step for step, height in trace.heights.items() if height == 0]
+    for loss in failure.losses:
+        source = f"metric {loss.metric}" if loss.metric else "the judgement"
+        signal = _Signal(severity=loss.severity, source=source, text=loss.reason)
+        judged = [one.id for one in steps.values() if loss.node and one.node == loss.node]
+        for step in judged[-1:] or ends:
+            trace.incoming[step].append(signal)
+    return trace
+
+
+def _only_step(record: RolloutRecord, shown: _Parts) -> Step:
+    """Return a rollout of a target without steps as the one step that it is."""
+    hidden = [name for name, one in shown.modules.items() if one.owner in record.hidden]
+    return Step(
+        id="1",
+        node=shown.node,
+        kind="prompt",
+        input=record.inputs_repr,
+        output="\n\n".join(filter(None, (record.tool_trace_repr, record.output_repr))),
+        error=record.fault,
+        parts={name: digest_text(text) for name, text in shown.texts.items() if name not in hidden},
+    )
+
+
+def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
+    """Return how many steps follow each one, at most; those that none follows have 0."""
+    heights = dict.fromkeys(steps, 0)
+    # Steps stand in the order of the flow: whatever follows one stands behind it.
+    for step in reversed(list(steps.values())):
+        for before in step.after:
+            if before in heights:
+                heights[before] = max(heights[before], heights[step.id] + 1)
+    return heights
+
+
+def _gradients(case: str, found: Blames, shown: _Parts) -> list[Gradient]:
+    return [
+        Gradient(case=case, module=shown.modules[one.to], severity=one.severity, text=one.text)
+        for one in found.blamed
+    ]
+
+
+def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inquiry[Blames]:
+    handles, parts, others = shown.show(shown.of(step))
+    earlier = {f"S{number}": one for number, one in enumerate(trace.before(step), start=1)}
+    position = f"{where}/backward/{quote(trace.case, safe=' ')}/{step.id}"
+    return Inquiry(
+        positions=(position, f"{position}/repair"),
+        key=Asked.STEP,
+        params=BlameParams(
+            steps=_shown_step(step, _MAX_STEP_CHARS),
+            parts=parts,
+            others=others,
+            before="\n\n".join(
+                f"**{handle}:** {in_one_line(one.node)}\n\n"
+                f"{fenced(clip(one.error or one.output, _MAX_STEP_CHARS))}"
+                for handle, one in earlier.items()
+            ),
+            losses=_shown_signals(trace.incoming[step.id]),
+        ),
+        role=Role.BACKWARD,
+        read=partial(
+            read_blame,
+            parts=handles,
+            before={handle: one.id for handle, one in earlier.items()},
+        ),
+    )
+
+
+def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]:
+    applied = {name for step in trace.steps.values() for name in shown.of(step)}
+    handles, parts, others = shown.show([name for name in shown.modules if name in applied])
+    by_name = {name: handle for handle, name in handles.items()}
+    shown_steps = []
+    for one in trace.steps.values():
+        texts = ", ".join(by_name[name] for name in shown.of(one)) or "none that may change"
+        after = ", ".join(one.after) or "nothing"
+        shown_steps.append(
+            f"### Step {one.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
+            f"{_shown_step(one, _MAX_STEP_OF_TRACE_CHARS)}"
+        )
+    signals = {one: None for those in trace.incoming.values() for one in those}
+    position = f"round/{number}/backward/{quote(trace.case, safe=' ')}"
+    return Inquiry(
+        positions=(position, f"{position}/repair"),
+        key=Asked.TRACE,
+        params=BlameParams(
+            steps="\n\n".join(shown_steps),
+            parts=parts,
+            others=others,
+            losses=_shown_signals(list(signals)),
+        ),
+        role=Role.BACKWARD,
+        read=partial(read_blame, parts=handles, before=None),
+    )
+
+
+def _shown_step(step: Step, limit: int) -> str:
+    shown = [
+        f"**Node:** {in_one_line(step.node)}, {in_one_line(step.kind)}",
+        f"**Input:**\n\n{fenced(clip(step.input, limit))}",
+        f"**Output:**\n\n{fenced(clip(step.output, limit))}",
+    ]
+    if step.tools:
+        shown.append(f"**Tools:**\n\n{fenced(clip(chr(10).join(step.tools), limit))}")
+    if step.error:
+        shown.append(f"**Error:**\n\n{fenced(clip(step.error, limit))}")
+    return "\n\n".join(shown)
+
+
+def _shown_signals(signals: Sequence[_Signal]) -> str:
+    ordered = sorted(signals, key=lambda one: one.severity)
+    return "\n\n".join(
+        f"**{one.severity}:** from {in_one_line(one.source)}\n\n"
+        f"{fenced(clip(one.text, _MAX_STEP_CHARS))}"
+        for one in ordered
+    )
