@@ -33,7 +33,7 @@ from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, Use
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.targets.base import Target
-from promptgraft.targets.estimating import Estimate, Sizes, chars_of_schema, sent_chars
+from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.text import counted
@@ -50,8 +50,8 @@ _FEEDBACK = 200
 _MOST_CASES = 300
 _GROWTH = 100
 """Characters that a prompt gains by its first change, on average; later ones add less."""
-_CALL, _RESULT = 100, 300
-"""Characters of a call of a tool, and of what it returns."""
+_CALL, _RESULT, _STEPS = 100, 300, 1_500
+"""Characters of a call of a tool, of what it returns, and of the steps of a rollout."""
 _AROUND = 100
 """Characters of a reply around the new text."""
 
@@ -199,14 +199,15 @@ class _Outlook:
         typical = Sizes(
             input=round(fmean(inputs)),
             answer=min(shown, round(found.answer_chars)),
-            trace=round(found.rounds * (_CALL + _RESULT)),
+            trace=round(found.rounds * (_CALL + _RESULT)) + (_STEPS if found.takes_steps else 0),
             feedback=_FEEDBACK,
         )
         traced = config.trace_formatter is not None or found.leaves_traces
         longest = Sizes(
             input=max(inputs),
             answer=_longest_chars(task, shown),
-            trace=config.max_trace_chars if traced else 0,
+            trace=(config.max_trace_chars if traced else 0)
+            + (STEPS_CHARS if found.takes_steps else 0),
             feedback=FEEDBACK_CHARS,
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
             refused=max(self._bounds) + 10_000,

@@ -100,7 +100,7 @@ def target_for(
     adapter, flow = _answering(subject, context), None
     modules: tuple[Module, ...]
     _check_nodes(subject, config)
-    max_step_chars, details = config.max_example_chars, dict[str, Json]()
+    max_step_chars, details = 0, dict[str, Json]()
     if isinstance(subject, PromptSet):
         flow, modules = subject.flow_on(context.adapter), subject.parts
         max_step_chars, details = subject.max_step_chars, dict(subject.details)

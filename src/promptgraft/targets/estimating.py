@@ -20,6 +20,9 @@ from promptgraft.targets.types import GepaExample
 FREE_TEXT = 600
 """Assumed characters of an answer in free text, where nothing tells how long answers are."""
 
+STEPS_CHARS = 6_000
+"""Characters that a question shows of the steps of a rollout, at most."""
+
 _SENTENCE = 100
 _STRING = 80
 _ITEMS = 3
@@ -38,6 +41,7 @@ class Estimate:
         rounds: expected rounds of tools in a rollout.
         steps: steps that a rollout can have, each of which is asked about when it fails.
         leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
+        takes_steps: whether they are answered in steps, as those of graphs are.
     """
 
     chars: int | None = None
@@ -46,6 +50,7 @@ class Estimate:
     rounds: float = 0.0
     steps: int = 1
     leaves_traces: bool = False
+    takes_steps: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -141,7 +141,7 @@ class PromptRollout:
             of the example.
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
-        max_step_chars: longest text of a step that a record keeps.
+        max_step_chars: longest text of a step that a record keeps; 0 where there are none.
     """
 
     prompts: Mapping[str, Prompt[object]]
@@ -150,7 +150,7 @@ class PromptRollout:
     flow: Flow | None = None
     scoring: Scoring
     watch: Watch = attrs.field(factory=Watch)
-    max_step_chars: int = 2_000
+    max_step_chars: int = 0
     _recent: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
 
     def __call__(

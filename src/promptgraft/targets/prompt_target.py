@@ -148,7 +148,8 @@ class PromptTarget:
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
         if self.rollout.flow is not None:
             tools = (prompt.prompt.descriptor.tools for prompt in self._prompts.values())
-            return Estimate(leaves_traces=any(tools))
+            in_steps = self.rollout.max_step_chars > 0
+            return Estimate(leaves_traces=any(tools), takes_steps=in_steps)
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
         rendered = [prompt.bind(*example.copy().params).render() for example in examples]
         return estimated(prompt.template, rendered, examples)

@@ -32,13 +32,14 @@ class PromptSet(ABC):
 
     Attributes:
         name: how runs name all of it, in the form of a namespace.
-        max_step_chars: longest input, output or error of a step that is kept.
+        max_step_chars: longest input, output or error of a step that is kept; 0 where there are
+            no steps.
     """
 
     __slots__ = ()
 
     name: str
-    max_step_chars: int = 2_000
+    max_step_chars: int = 0
 
     @property
     @abstractmethod

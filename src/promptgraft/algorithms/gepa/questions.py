@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
+from promptgraft.evals.trace import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, fenced
 
 _MAX_PROBLEM_CHARS = 2_000
+_OWN_STEPS = 3
+# Seven texts, with the words around them.
+_STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: its fence, and words around it."""
 
@@ -57,7 +62,8 @@ def reflection_params(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
-            _example(record, earlier.get(record.example_id, ())) for record in records
+            _example(record, earlier.get(record.example_id, ()), description.name)
+            for record in records
         ),
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
@@ -88,7 +94,7 @@ def limits_of(description: ModuleDescription) -> str:
     return "\n".join(rules)
 
 
-def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
+def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord], part: str) -> str:
     score = "none" if record.score is None else f"{record.score:g}"
     parts = [
         f"### Example {in_one_line(record.example_id)}",
@@ -98,6 +104,9 @@ def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
     ]
     if record.tool_trace_repr:
         parts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+    # What a single step was given and gave is the input and the output of all of it.
+    if len(record.steps) > 1:
+        parts.append(f"**Steps:**\n\n{_steps(record.steps, part)}")
     if record.feedback is not None:
         parts.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
         if record.feedback.eval_trace:
@@ -108,6 +117,24 @@ def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
         for better in earlier
     ]
     return "\n\n".join(parts)
+
+
+def _steps(steps: Sequence[Step], part: str) -> str:
+    """Return what a graph did, and what the latest steps with the part were given and gave."""
+    own = [step for step in steps if part in step.parts]
+    outline = [
+        f"- step {step.id}: {step.node}"
+        + (f", after {', '.join(step.after)}" if step.after else "")
+        + (", made with this part" if step in own else "")
+        for step in steps
+    ]
+    shown = [
+        f"Step {step.id} was given:\n\n{fenced(clip(step.input, _STEP_CHARS))}\n\n"
+        + (f"It failed: {in_one_line(step.error)}" if step.error else "")
+        + (f"It answered:\n\n{fenced(clip(step.output, _STEP_CHARS))}" if step.output else "")
+        for step in own[-_OWN_STEPS:]
+    ]
+    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown])
 
 
 MetaPrompts = Mapping[str, Prompt[object]]

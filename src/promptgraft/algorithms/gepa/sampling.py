@@ -212,6 +212,8 @@ def blamed(
 ) -> Mapping[str, int]:
     """Return in how many imperfect rollouts feedback and traces name modules, by name.
 
+    A metric that fails the output of a node of a graph names the parts of that node.
+
     What feedback and traces of perfect rollouts name as often is not blamed: a section ``answer``
     has a name that nearly every feedback has in it.
 
@@ -221,11 +223,23 @@ def blamed(
         perfect: the others of the same minibatch that have a score.
     """
     failed, right = ([_said(record) for record in records] for records in (imperfect, perfect))
+    found = [_judged(record) for record in imperfect]
     counts = {}
     for module, called in names.items():
-        if _share(called, failed) > _share(called, right):
-            counts[module] = sum(any(map(called.search, said)) for said in failed)
+        named = _share(called, failed) > _share(called, right)
+        count = sum(
+            module in parts or (named and any(map(called.search, said)))
+            for parts, said in zip(found, failed, strict=True)
+        )
+        if count:
+            counts[module] = count
     return counts
+
+
+def _judged(record: RolloutRecord) -> frozenset[str]:
+    """Return the parts of the nodes whose output a metric has failed."""
+    nodes = {one.node for one in record.verdicts if one.node and one.passed is False}
+    return frozenset(part for step in record.steps if step.node in nodes for part in step.parts)
 
 
 def _share(word: re.Pattern[str], rollouts: Sequence[tuple[str, str]]) -> float:

@@ -1,0 +1,233 @@
+"""GEPA on graphs, through public names only."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+import pytest
+
+from graphs.tickets import GRAPH, WANTED, Ticket, context, judge, prompt, settings, template, work
+from promptgraft import (
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    LocalPromptOverridesStore,
+    ScriptedAdapter,
+)
+from promptgraft.adapters.base import answered
+from promptgraft.errors import ConfigError, FlowError, JournalMismatchError, TransientProviderError
+from promptgraft.evals import metrics
+from promptgraft.evals.types import Answer, Case
+from promptgraft.graphs import Graph, Node, Run, Step
+from promptgraft.journal import MemoryJournal
+from promptgraft.runtime import EventBus
+from promptgraft.runtime.session import CallsInFlight
+from promptgraft.search.notices import Working
+from promptgraft.search.recorded import record_from_json
+from promptgraft.targets.judging import feedback_from
+from promptgraft.targets.types import RolloutRecord
+
+
+def records_of(journal: MemoryJournal) -> list[RolloutRecord]:
+    return [
+        record_from_json(one.answer, one.key) for one in journal.records() if one.kind == "rollout"
+    ]
+
+
+def test_the_texts_of_all_nodes_are_improved_and_kept_in_one_step(tmp_path: Any) -> None:
+    store, journal = LocalPromptOverridesStore(root_path=tmp_path), MemoryJournal()
+    surroundings = context(overrides_store=store, overrides_tag="live", journal=journal)
+    result = GepaOptimizer(surroundings, settings()).optimize(GRAPH)
+    assert (result.name, result.baseline_pareto_mean, result.best_pareto_mean) == (
+        "support/tickets",
+        0,
+        1,
+    )
+    assert result.persisted
+    assert {one.name for child in result.candidates for one in child.modules} == {
+        f"support/tickets/{node}#instruction" for node in WANTED
+    }
+    response = GRAPH.answer(Ticket("t"), adapter=ScriptedAdapter(work), store=store, tag="live")
+    assert judge(settings().training_examples[0], response, None).score == 1  # type: ignore[arg-type]
+    [first, *_] = records_of(journal)
+    assert [step.id for step in first.steps] == ["1", "2.1.1", "2.2.1", "3"]
+
+
+def both(**changes: Any) -> tuple[GepaResult, GepaResult]:
+    def flow(run: Run, ticket: Ticket) -> str:
+        return str(run.ask("writer", ticket))
+
+    alone = Graph("support/tickets", flow=flow, nodes=[Node("writer", template("writer"))])
+    found = [
+        GepaOptimizer(context(), settings(**changes)).optimize(subject)
+        for subject in (prompt("writer"), alone)
+    ]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_graph_of_one_node_takes_the_path_of_its_prompt(seed: int) -> None:
+    on_prompt, on_graph = both(seed=seed, enable_merge=True)
+    assert len(on_prompt.candidates) > 1
+    for name in ("scores_matrix", "parents", "frontier", "total_rollouts", "stop_reason"):
+        assert getattr(on_graph, name) == getattr(on_prompt, name)
+    assert [one.changes for one in on_graph.candidates] == [
+        one.changes for one in on_prompt.candidates
+    ]
+    assert [one.digest for one in on_graph.candidates] == [
+        one.digest for one in on_prompt.candidates
+    ]
+
+
+def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "```instruction\nSay facts.\n```"
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    GepaOptimizer(surroundings, settings(rollout_budget=20)).optimize(GRAPH)
+    [about] = [one for one in questions if "support/tickets/facts#instruction" in one][:1]
+    assert "- step 2.1.1: facts, after 1, made with this part" in about
+    assert "- step 3: writer, after 2.1.1, 2.2.1\n" in about
+    assert 'Step 2.1.1 was given:\n\n```\n{\n  "text": "Say router. ticket' in about
+    assert "It answered:\n\n```\nSay facts.\n```" in about
+    assert "Step 2.2.1 was given" not in about
+
+
+class Delayed(ScriptedAdapter):
+    """Has each call take a time of its own, and one in five fail."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(work, identity="worker")
+        self._random = random.Random(seed)
+
+    def evaluate(self, prompt: Any, *, session: Any, deadline: Any = None) -> Any:
+        threading.Event().wait(self._random.random() / 500)
+        rendered = prompt.render(session)
+        if "ticket 4" in rendered.text and rendered.key == "tone":
+            raise TransientProviderError("overloaded")
+        return answered(rendered, work(rendered), session=session)
+
+
+def outcome(workers: int) -> tuple[object, ...]:
+    journal, seen, bus = MemoryJournal(), list[object](), EventBus()
+    bus.subscribe(object, seen.append)
+    with ThreadPoolExecutor(workers or 1) as executor:
+        surroundings = context(
+            Delayed(workers),
+            journal=journal,
+            event_bus=bus,
+            executor=executor if workers else None,
+        )
+        result = GepaOptimizer(surroundings, settings(rollout_budget=60)).optimize(GRAPH)
+    told = [event for event in seen if not isinstance(event, (Working, CallsInFlight))]
+    return result, {one.key: one.answer for one in journal.records()}, told
+
+
+def test_workers_and_delays_change_neither_traces_nor_events_nor_the_journal() -> None:
+    alone = outcome(0)
+    assert isinstance(alone[0], GepaResult)
+    assert alone[0].unscored_rollouts > 0
+    for workers in (1, 4, 16):
+        assert outcome(workers) == alone
+
+
+def test_a_run_on_another_flow_model_or_edge_is_refused_with_its_name() -> None:
+    journal = MemoryJournal()
+    GepaOptimizer(context(journal=journal), settings(rollout_budget=20)).optimize(GRAPH)
+
+    def other(run: Run, ticket: Ticket) -> str:
+        return str(run.ask("writer", ticket))
+
+    strong = [attrs.evolve(one, adapter=ScriptedAdapter(work)) for one in GRAPH.nodes]
+    for changed, name in [
+        (attrs.evolve(GRAPH, edges=[("router", "facts")]), "edges"),
+        (attrs.evolve(GRAPH, nodes=strong), "node_models"),
+        (attrs.evolve(GRAPH, max_steps=9), "max_steps"),
+        (attrs.evolve(GRAPH, flow=other), "run"),
+    ]:
+        with pytest.raises(JournalMismatchError, match=name):
+            GepaOptimizer(context(journal=journal), settings(rollout_budget=20)).optimize(changed)
+
+
+def test_a_flow_that_fails_ends_the_run_and_nothing_paid_is_lost() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        desk = run.ask("router", ticket)
+        return str(run.ask("wirter" if ticket.text == "ticket 1" else "writer", Ticket(desk)))
+
+    journal = MemoryJournal()
+    with pytest.raises(FlowError) as caught:
+        GepaOptimizer(context(journal=journal), settings()).optimize(attrs.evolve(GRAPH, flow=flow))
+    assert (caught.value.case, caught.value.step, caught.value.node) == ("t1", "2", "wirter")
+    assert str(caught.value) == (
+        "graph `support/tickets`, case `t1`, step 2 (`wirter`): there is no node 'wirter' with a "
+        "prompt (did you mean `writer`?); nodes: `router`, `facts`, `tone`, `writer`; at "
+        "`baseline/2` of the run"
+    )
+    assert len(records_of(journal)) == 2
+    assert [one.kind for one in journal.records()].count("spent") == 1
+
+
+def test_exceptions_of_the_texts_score_zero_and_keep_the_trace() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        return str(int(run.ask("router", ticket)))
+
+    journal = MemoryJournal()
+    graph = attrs.evolve(GRAPH, flow=flow, candidate_errors=(ValueError,))
+    GepaOptimizer(context(journal=journal), settings(rollout_budget=12)).optimize(graph)
+    [first, *_] = records_of(journal)
+    assert first.score == 0
+    assert first.fault.startswith("the program raised ValueError: invalid literal for int()")
+    assert [step.node for step in first.steps] == ["router"]
+
+
+def test_a_metric_may_judge_a_node_and_blames_its_parts() -> None:
+    judged = feedback_from([metrics.Contains(name="tone", texts=("sorry",), node="tone")])
+    cases = [Case(id=one.id, input=one.id) for one in settings().training_examples]
+    examples = [GepaExample(id=case.id, params=(Ticket(case.id),), label=case) for case in cases]
+    journal = MemoryJournal()
+    result = GepaOptimizer(
+        context(journal=journal),
+        settings(feedback_fn=judged, training_examples=examples, rollout_budget=30),
+    ).optimize(GRAPH)
+    first, *_ = records_of(journal)
+    [verdict] = first.verdicts
+    assert (verdict.metric, verdict.node, verdict.passed) == ("tone", "tone", False)
+    tried = [child.changed for child in result.candidates[1:]]
+    tried += [one.module for one in result.rejections]
+    assert tried[0] == "support/tickets/tone#instruction"
+    assert result.best_pareto_mean == 1
+
+
+def test_an_answer_without_an_output_of_the_node_fails_its_metric() -> None:
+    metric = metrics.Exact(node="tone")
+    case = Case(id="c", input="x", expected="x")
+    [verdict] = metrics.judge_case([metric], case, Answer(text="x"))
+    assert (verdict.score, verdict.reason, verdict.node) == (
+        0,
+        "node `tone` gave no output",
+        "tone",
+    )
+    looped = tuple(
+        Step(id=id_, node="tone", kind="prompt", output=said) for id_, said in ("1y", "2x")
+    )
+    [verdict] = metrics.judge_case([metric], case, Answer(text="z", steps=looped))
+    assert (verdict.score, verdict.node) == (1, "tone")
+
+
+def test_a_metric_that_names_an_unknown_node_is_refused_before_the_first_call() -> None:
+    judged = feedback_from([metrics.exact(node="tonne")])
+    with pytest.raises(ConfigError) as caught:
+        GepaOptimizer(context(), settings(feedback_fn=judged)).optimize(GRAPH)
+    assert str(caught.value) == (
+        "metric `exact`: `support/tickets` has no node 'tonne' (did you mean `tone`?); nodes: "
+        "`router`, `facts`, `tone`, `writer`"
+    )
+    with pytest.raises(ConfigError, match="has no node 'tonne'; nodes: none"):
+        GepaOptimizer(context(), settings(feedback_fn=judged)).optimize(prompt("writer"))
