@@ -104,7 +104,8 @@ def settings(**changes: Any) -> GepaConfig:
 def context(task: Any = work, **changes: Any) -> OptimizationContext:
     adapter = task if hasattr(task, "evaluate") else ScriptedAdapter(task, identity="worker")
     return OptimizationContext(
-        adapter, reflection_adapter=ScriptedAdapter(propose, identity="teacher"), **changes
+        adapter,
+        **{"reflection_adapter": ScriptedAdapter(propose, identity="teacher"), **changes},
     )
 
 

@@ -2,7 +2,8 @@
 
 from promptgraft.evals.trace import Step
 from promptgraft.graphs.graph import Graph, Node
+from promptgraft.graphs.plain import step, text
 from promptgraft.graphs.run import Run
 from promptgraft.graphs.waiting import AsyncRun
 
-__all__ = ["AsyncRun", "Graph", "Node", "Run", "Step"]
+__all__ = ["AsyncRun", "Graph", "Node", "Run", "Step", "step", "text"]

@@ -143,10 +143,8 @@ class GraphFlow:
             under_way.reset(token)
 
     def _answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
-        if is_async(self.function):
-            value = awaited(self.function(AsyncRun(run), *params), deadline=run.deadline)
-        else:
-            value = self.function(run, *params)
+        given = AsyncRun(run) if is_async(self.function) else run
+        value = awaited(self.function(given, *params), deadline=run.deadline)
         if run.fault is not None:
             raise run.fault
         found = run.response_of(value)

@@ -16,10 +16,13 @@ from promptgraft.adapters.base import (
 from promptgraft.errors import (
     ConfigError,
 )
+from promptgraft.functions import function_name
 from promptgraft.graphs.flow import GraphFlow
+from promptgraft.graphs.plain import NotAsked, PlainFlow
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_key, check_ns
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.prompt.texts import Placeholders, single_texts
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
@@ -157,6 +160,35 @@ class Graph(PromptSet):
                     f"nodes: `{other}` and `{name}` have different prompts with the namespace and "
                     f"key `{address_of(prompt)}`; give one of them another key"
                 )
+
+    @classmethod
+    def around(
+        cls,
+        function: Callable[..., Any],
+        *,
+        texts: Mapping[str, str],
+        name: str = "",
+        placeholders: Placeholders = (),
+        **options: Any,
+    ) -> Graph:
+        """Return the graph of a function that reads its texts with :func:`text`.
+
+        Args:
+            function: ``function(*params)``, plain or ``async``, called with the ``params`` of the
+                example. What it does between ``with step(...)`` is recorded.
+            texts: the texts by the names of their nodes. Every character is literal.
+            name: name of the graph; that of the function by default.
+            placeholders: strings that the texts which hold them must keep, or the strings of each
+                text by its name.
+            options: ``edges``, ``candidate_errors``, ``max_steps`` and ``max_step_chars``.
+        """
+        name = name or function_name(function).rpartition(".")[2].lower().strip("_")
+        adapter = NotAsked(function)
+        nodes = [
+            Node(node, prompt, adapter=adapter)
+            for node, prompt in single_texts(texts, ns=name, placeholders=placeholders).items()
+        ]
+        return cls(name, flow=PlainFlow(function), nodes=nodes, **options)
 
     @property
     def prompts(self) -> Mapping[str, Prompt[Any]]:

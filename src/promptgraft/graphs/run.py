@@ -25,6 +25,7 @@ from promptgraft.evals.trace import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import without_address
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Branch, SessionProtocol
@@ -82,7 +83,7 @@ class Opened:
         node: its node.
         after: the steps that it follows.
         input: what it was given.
-        output: what came of it.
+        output: what came of it, to be set: a text, or any other value.
         parts: the parts that it was made with.
     """
 
@@ -90,7 +91,7 @@ class Opened:
     node: str
     after: tuple[str, ...]
     input: str
-    output: str = ""
+    output: object = ""
     parts: Mapping[str, HexDigest] = _NO_PARTS
 
 
@@ -123,6 +124,7 @@ class Run:
         self._place = place
         self._places = 0
         self._latest: PromptResponse[object] | None = None
+        self._open: Opened | None = None
 
     def ask(self, node: str, *params: object) -> Any:
         """Return what is answered to a node's prompt bound to ``params``.
@@ -160,7 +162,7 @@ class Run:
             if node in self.setting.nodes:
                 self.refuse(f"node `{node}` has a prompt; ask it")
             value = awaited(function(*args), deadline=self.deadline)
-            step.output = shown_value(value)
+            step.output = value
         return value
 
     def together(self, *branches: Callable[[Run], Any]) -> tuple[Any, ...]:
@@ -212,8 +214,12 @@ class Run:
         Raises:
             FlowError: there is no such node.
         """
-        rendered = self.find(node).prompt.render(self.session)
-        return rendered.text
+        bound = self.find(node)
+        prompt = bound.prompt
+        if self._open is not None:
+            self._open.parts = FrozenMap({**self._open.parts, **bound.parts})
+        rendered = prompt.render(self.session)
+        return rendered.sections[0].text if isinstance(prompt, TextsPrompt) else rendered.text
 
     def find(self, node: str) -> Bound:
         """Return a node with a prompt.
@@ -267,15 +273,19 @@ class Run:
         step = self.last = Opened(f"{self._place}{self._places}", node, after, shown)
         self._check_edges(node)
         self._check_count(node)
-        own = Branch(self.session)
+        own, around = Branch(self.session), self._open
+        error = ""
         try:
+            self._open = step
             yield step, own
-        except Exception as error:
-            if isinstance(error, (ProviderError, LimitReachedError)):
-                self.fault = error
-            self._close(step, own, error=fault_of(error))
+        except Exception as failure:
+            if isinstance(failure, (ProviderError, LimitReachedError)):
+                self.fault = failure
+            error = fault_of(failure)
             raise
-        self._close(step, own)
+        finally:
+            self._open = around
+            self._close(step, own, error=error)
 
     def _check_edges(self, node: str) -> None:
         edges = self.setting.edges
@@ -301,6 +311,11 @@ class Run:
     def _close(self, step: Opened, own: Branch, *, error: str = "") -> None:
         """Record a step that has ended, after what happened in it."""
         events = own.join()
+        if step.id != f"{self._place}{self._places}":
+            # Other steps were taken inside: what came of it follows them.
+            self._places += 1
+            step.id = f"{self._place}{self._places}"
+            step.after = tuple(id_ for id_, _ in self.ends)
         self.session.dispatch(
             Step(
                 id=step.id,
@@ -308,7 +323,7 @@ class Run:
                 kind="prompt" if step.node in self.setting.nodes else "function",
                 after=step.after,
                 input=step.input,
-                output=step.output,
+                output=shown_value(step.output),
                 error=error,
                 parts=step.parts,
                 tools=tuple(tool_line(one) for one in events if isinstance(one, ToolInvoked)),

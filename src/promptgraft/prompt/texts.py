@@ -79,6 +79,21 @@ class TextsPrompt(Prompt[object]):
         return unbound.render(session)
 
 
+def single_texts(
+    texts: Mapping[str, str], *, ns: str, placeholders: Placeholders = ()
+) -> Mapping[str, TextsPrompt]:
+    """Return a prompt of its own for each text, with the name of the text as its key.
+
+    Raises:
+        ConfigError, InvalidIdentifierError, PromptDefinitionError: as :meth:`TextsPrompt.of`.
+    """
+    kept = _kept(texts, placeholders)
+    return {
+        name: TextsPrompt.of({name: text}, ns=ns, key=name, placeholders=kept.get(name, ()))
+        for name, text in texts.items()
+    }
+
+
 def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:
     """Return the texts of a rendered prompt by the paths of their sections."""
     return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
