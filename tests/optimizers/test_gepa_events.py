@@ -34,7 +34,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.runtime.session import CallsInFlight, teller
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.notices import RunPlanned
+from promptgraft.search.notices import QuestionAsked, RunPlanned
 from promptgraft.targets.types import plain_changes
 
 
@@ -184,7 +184,8 @@ def test_the_bus_is_told_the_same_as_the_session() -> None:
     heard: list[object] = []
     bus.subscribe(object, heard.append)
     optimize(session=session, event_bus=bus)
-    events = tuple(event for event in heard if not isinstance(event, GepaWorking | CallsInFlight))
+    notices = GepaWorking | CallsInFlight | QuestionAsked
+    events = tuple(event for event in heard if not isinstance(event, notices))
     assert events == session.select_all(object)
 
 

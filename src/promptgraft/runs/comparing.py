@@ -14,6 +14,7 @@ from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
+from promptgraft.search.passing import NO_SIDES, PassingSides
 from promptgraft.serde import Json, shown, unstructure
 from promptgraft.text import difference, score
 
@@ -35,6 +36,7 @@ class RunFigures:
         best: mean of the best candidate there.
         held_out: what was gained on the held-out examples; None when that was not measured.
         verdict: what may be said of the best candidate; None before the end.
+        passing: how many answers of baseline and best candidate pass, and the means of metrics.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
         path: the line from the baseline to the best candidate.
     """
@@ -49,6 +51,7 @@ class RunFigures:
     best_estimated: bool
     held_out: Gain | None
     verdict: RunVerdict | None
+    passing: PassingSides
     stop_reason: str
     stop_detail: str
     steps: int
@@ -63,7 +66,8 @@ class RunFigures:
         plain = {
             name: unstructure(value) for name, value in attrs.asdict(self, recurse=False).items()
         }
-        return {**plain, "held_out": None if self.held_out is None else gain_json(self.held_out)}
+        held_out = None if self.held_out is None else gain_json(self.held_out)
+        return {**plain, "held_out": held_out, "passing": self.passing.to_json()}
 
 
 def figures_of(record: RunRecord) -> RunFigures:
@@ -80,6 +84,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         best_estimated=record.estimated[1],
         held_out=held_out_gain(record),
         verdict=None if ended is None else ended.verdict,
+        passing=NO_SIDES if ended is None else ended.passing,
         stop_reason="" if ended is None else ended.stop_reason,
         stop_detail="" if ended is None else ended.stop_detail,
         steps=record.steps,
@@ -175,6 +180,7 @@ def figure_rows(
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", one.short, other.short, ""))
         rows.append(("held out, cases", one.counts, other.counts, ""))
+    rows += _passing_rows(first.passing, second.passing, differing)
     verdicts = (str(one.verdict or "not yet") for one in (first, second))
     rows.append(("verdict", *verdicts, ""))
     for name in ("rollouts", "steps", "candidates", "rejected"):
@@ -184,6 +190,18 @@ def figure_rows(
     seeds = ("unknown" if side.seed is None else str(side.seed) for side in (first, second))
     rows.append(("seed", *seeds, ""))
     return rows
+
+
+def _passing_rows(
+    first: PassingSides, second: PassingSides, differing: Incomparable
+) -> Iterator[tuple[str, ...]]:
+    """Yield the pass rates and the means of metrics that the best candidates have."""
+    one, other = ({row[0]: row[3] for row in side.rows} for side in (first, second))
+    for what in {**one, **other}:
+        before, after = one.get(what), other.get(what)
+        reasons = differing.held_out if what.endswith("held out") else differing.pareto
+        more = "" if reasons else difference(before, after)
+        yield what, score(before), score(after), more
 
 
 def _means(

@@ -72,6 +72,7 @@ def result_document(
         "shortened": ended.shortened,
         "gains": dict(ended.gains),
         "held_out": unstructure(held_out),
+        "metrics": ended.passing.to_json(),
         "cost": money(ended.cost),
         "ledger": ledger_rows(ended.ledger),
         "winner": {"candidate": ended.best, "tag": tag, "entries": plain_changes(winner)},

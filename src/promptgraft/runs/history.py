@@ -216,6 +216,7 @@ class RunHistory:
             self.candidates[event.candidate],
             scores=event.scores,
             objectives=event.objectives,
+            figures=event.figures,
             mean=event.mean,
         )
         self._lead(event.best)

@@ -45,6 +45,7 @@ def candidate_page(
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts += [
         ("mean on the validation set", _mean(added, parents)),
+        *_passing(added),
         *((f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()),
         ("used so far", _used(added)),
     ]
@@ -121,6 +122,11 @@ def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     return f"{score(added.mean)} {over}{before}"
 
 
+def _passing(added: CandidateAdded) -> Iterator[tuple[str, str]]:
+    if (rate := added.figures.pass_rate) is not None:
+        yield "pass rate", f"{rate:.3f} of the examples with a score"
+
+
 def _used(added: CandidateAdded) -> str:
     return (
         f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}, "
@@ -185,6 +191,7 @@ def summary_page(
         f"# {name}: {ended.verdict}",
         f"Run `{folder.id}`, stopped by {ended.stop_reason}: {plain_line(ended.stop_detail)}.",
         *_summary_scores(history, ended),
+        *_summary_metrics(ended),
         _summary_used(ended, history.budget or 0),
         *(f"Warning: {warning}." for warning in warnings),
         *(["## Changes of the winner"] if changes else []),
@@ -210,6 +217,16 @@ def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
         yield f"Held out, case by case: {found.gain.details}."
     if found is not None and found.why_not:
         yield f"Not measured on held-out examples: {plain_line(found.why_not)}."
+
+
+def _summary_metrics(ended: RunEnded) -> Iterator[str]:
+    rows = [
+        [what, threshold, score(before), score(after), difference(before, after)]
+        for what, threshold, before, after in ended.passing.rows
+    ]
+    if rows:
+        head = ["metric", "passes from", "baseline", "winner", "gain"]
+        yield "\n".join(_table(head, map(table_row, rows)))
 
 
 def _summary_used(ended: RunEnded, budget: int) -> str:

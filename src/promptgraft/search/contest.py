@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import TypeAlias
 
 import attrs
 
@@ -11,8 +12,9 @@ from promptgraft.evals.statistics import least_cases, mean, spent_error
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, verdict_of
 from promptgraft.search.ledger import RolloutBudget
+from promptgraft.search.passing import Figures, Passing
 from promptgraft.search.place import Phase, Place
-from promptgraft.search.population import Pool
+from promptgraft.search.population import Population
 from promptgraft.search.scores import Scorer
 from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
@@ -25,15 +27,19 @@ _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
 
 
+Sides: TypeAlias = tuple[Figures, Figures]
+"""What metrics say of the baseline and of the winner."""
+
+
 def measure(
-    pool: Pool,
+    population: Population,
     winner: int,
     examples: Sequence[GepaExample],
     *,
     scorer: Scorer,
     budget: RolloutBudget,
     seed: int,
-) -> Asking[HeldOut]:
+) -> Asking[tuple[HeldOut, Sides]]:
     """Evaluate baseline and winner on held-out examples until it is clear which is better.
 
     The examples are taken in an order drawn by ``seed``. Both answer each of them side by side, so
@@ -48,7 +54,8 @@ def measure(
     rounds, is_enough = 1, len(ordered) >= least_cases(LEVEL)
     while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds):
         rounds += 1
-    contest = _Contest(baseline=pool.candidates[0], winner=pool.candidates[winner], place=winner)
+    candidates = population.pool.candidates
+    contest = _Contest(baseline=candidates[0], winner=candidates[winner], place=winner)
     known, spent = 0, [0.0]
     for number, portion in ((number, portion) for number in range(rounds) for portion in portions):
         yield from contest.ask(portion, number)
@@ -62,7 +69,7 @@ def measure(
         is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
         if is_clear or contest.is_fixed:
             break
-    return found
+    return found, contest.figures(population.passing)
 
 
 def _fraction(done: float, rounds: int) -> float:
@@ -116,6 +123,15 @@ class _Contest:
         sides = list(chain.from_iterable(self.answers.values()))
         again = [(side[0], other) for side in sides for other in side[1:]]
         return bool(again) and all(one.output_repr == two.output_repr for one, two in again)
+
+    def figures(self, passing: Passing) -> Sides:
+        """Return what metrics say of all answers of each side."""
+        sides = list(self.answers.values())
+        before, after = (
+            passing.figures(chain.from_iterable(both[is_winner] for both in sides))
+            for is_winner in (False, True)
+        )
+        return before, after
 
     def scored(self, examples: Sequence[GepaExample], scorer: Scorer, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""

@@ -8,9 +8,10 @@ from promptgraft.errors import LimitReachedError, PermanentProviderError, Prompt
 from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
-from promptgraft.search.contest import measure
+from promptgraft.search.contest import Sides, measure
 from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import Ledger, RolloutBudget
+from promptgraft.search.passing import PassingSides
 from promptgraft.search.population import Pool
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
@@ -67,12 +68,21 @@ class Course:
         self._scorer = scorer
         self._seed = seed
         self.held_out = self._not_measured("the run was stopped before that")
+        self._passing: Sides | None = None
 
     @property
     def winner(self) -> int:
         """Position of the candidate that the run ends with; 0 is the baseline."""
         best, population = self._search.best, self._search.population
         return best if population.is_above_baseline(best) else 0
+
+    @property
+    def passing(self) -> PassingSides:
+        """How many answers of baseline and winner pass."""
+        population = self._search.population
+        sides = (population.figures(0), population.figures(self.winner))
+        thresholds = population.passing.thresholds
+        return PassingSides(thresholds=thresholds, validation=sides, held_out=self._passing)
 
     def run(self) -> Asking[Ending]:
         """Run to the end and return why it came.
@@ -95,8 +105,8 @@ class Course:
         if not self.winner:
             self.held_out = self._not_measured("nothing beat the baseline")
             return
-        self.held_out = yield from measure(
-            self._search.population.pool,
+        self.held_out, self._passing = yield from measure(
+            self._search.population,
             self.winner,
             self._held_out,
             scorer=self._scorer,
@@ -165,6 +175,7 @@ def build_result(
         objectives=tuple(pool.objectives),
         frontier=tuple(pool.frontier()),
         held_out=course.held_out,
+        passing=course.passing,
         pareto_ids=tuple(example.id for example in pareto),
         means=tuple(pool.estimate(position) for position in range(len(pool))),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),

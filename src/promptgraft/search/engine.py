@@ -12,6 +12,7 @@ from promptgraft.search.course import Course
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit
 from promptgraft.search.ledger import Ledger, RolloutBudget
+from promptgraft.search.passing import Passing
 from promptgraft.search.population import Population
 from promptgraft.search.stops import Stops
 from promptgraft.targets.base import Target
@@ -58,6 +59,7 @@ def assemble(
             max_unscored_share=config.limits.max_unscored_share,
             ledger=books.ledger,
             emit=driver.emit,
+            passing=Passing.of(config.feedback_fn),
         ),
         budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
         questions=questions,

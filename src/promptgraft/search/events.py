@@ -22,6 +22,7 @@ from promptgraft.search.notices import (
     StopFileRemoved,
     Working,
 )
+from promptgraft.search.passing import NO_FIGURES, NO_SIDES, Figures, PassingSides
 from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import Score, Scores, is_estimate
 from promptgraft.targets.base import RejectionReason
@@ -80,6 +81,7 @@ class _Scored(Event, frozen=True, kw_only=True):
             the run was stopped while it was evaluated.
         objectives: its mean in each objective.
         estimated: whether the mean is an estimate, because some examples have no score.
+        figures: what metrics say of its answers.
     """
 
     step: int
@@ -89,6 +91,7 @@ class _Scored(Event, frozen=True, kw_only=True):
     scores: Sequence[Score]
     objectives: Mapping[str, float]
     estimated: bool = False
+    figures: Figures = NO_FIGURES
 
     def __post_init__(self) -> None:
         if not isinstance(self.scores, Scores):
@@ -297,6 +300,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         shortened: share of its tokens that the winner was found to do without, about.
         gains: what each kind of change along the winner's line did to the mean.
         held_out: what both did on the held-out examples; None without.
+        passing: how many answers of both pass, and the means of metrics.
         tag: the tag that the overrides of the run are kept under.
         accepted: accepted mutations.
         merges: accepted merges.
@@ -324,6 +328,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     shortened: float
     gains: Mapping[str, float]
     held_out: HeldOut | None
+    passing: PassingSides = NO_SIDES
     tag: str
     accepted: int
     merges: int

@@ -17,6 +17,7 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.passing import Figures, Passing, Tally
 from promptgraft.search.scores import (
     Objectives,
     Score,
@@ -49,6 +50,7 @@ class Population:
         max_unscored_share: share of its rollouts that a winner may have unscored, 0 to 1.
         ledger: what the run has used.
         emit: is called with every candidate that joins, and with new scores.
+        passing: says which answers pass.
     """
 
     pool: Pool
@@ -59,7 +61,9 @@ class Population:
     _max_unscored_share: float
     _ledger: Ledger
     _emit: Emit
+    passing: Passing = attrs.field(factory=Passing)
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
+    _tallies: list[Tally] = attrs.field(factory=list, init=False)
 
     def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
         """Return the score of each rollout; None also for those that were not made."""
@@ -91,6 +95,8 @@ class Population:
             self._eligible.append(position)
         if crowned:
             pool.best = position
+        self._tallies.append(Tally(self.passing))
+        self._tallies[position].add(records)
         self._emit(
             CandidateAdded(
                 step=step,
@@ -102,6 +108,7 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
+                figures=self.figures(position),
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -122,6 +129,7 @@ class Population:
         if not records:
             return
         pool, scorer = self.pool, self._scorer
+        self._tallies[position].add(records.values())
         pool.fill(
             position,
             {
@@ -135,10 +143,15 @@ class Population:
                 candidate=position,
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
+                figures=self.figures(position),
                 mean=pool.estimate(position),
                 best=pool.best,
             )
         )
+
+    def figures(self, position: int) -> Figures:
+        """Return what metrics say of a member on the examples that it was tried on."""
+        return self._tallies[position].figures
 
     def is_above_baseline(self, position: int) -> bool:
         """Tell whether a candidate may be called better than the baseline.

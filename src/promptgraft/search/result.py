@@ -19,6 +19,7 @@ from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.passing import PassingSides
 from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
@@ -65,6 +66,7 @@ class RunResult(Shown):
         frontier: positions of the candidates that parents come from: they lead in a cell, and
             ``frontier_pruning`` has not dropped them.
         held_out: what both did on the held-out examples; None when there are none.
+        passing: how many answers of baseline and best candidate pass, and the means of metrics.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         means: for each candidate its mean on the validation set, or what it seems to be: see
@@ -99,6 +101,7 @@ class RunResult(Shown):
     objectives: tuple[Mapping[str, float], ...]
     frontier: tuple[int, ...]
     held_out: HeldOut | None
+    passing: PassingSides
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
     ancestry: tuple[int | None, ...]
@@ -250,6 +253,7 @@ class RunResult(Shown):
             shortened=self.shortened,
             gains=self.gains,
             held_out=self.held_out,
+            passing=self.passing,
             tag=self.tag,
             accepted=self.accepted_mutations + self.accepted_example_mutations,
             merges=self.accepted_merges,

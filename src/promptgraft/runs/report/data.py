@@ -20,6 +20,7 @@ from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRej
 from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.passing import NO_SIDES, PassingSides
 from promptgraft.search.place import Phase
 from promptgraft.strict import structure
 from promptgraft.targets.part import named_in
@@ -53,6 +54,7 @@ class ReportData:
         rejections: every rejected proposal.
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
+        passing: how many answers of baseline and winner pass, and the means of metrics.
         rollout_budget: how many might have been used; None when that is not known.
         prompts: by address the whole texts of a prompt, ``baseline`` and ``winner``.
         warnings: what is doubtful about the winner.
@@ -77,6 +79,7 @@ class ReportData:
     rejections: tuple[MutationRejected, ...] = ()
     merges: tuple[MergeRejected, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
+    passing: PassingSides = NO_SIDES
     rollouts: int = 0
     rollout_budget: int | None = None
     reflections: int = 0
@@ -150,6 +153,7 @@ def gather(folder: RunFolder) -> ReportData:
             stop_detail=ended.stop_detail,
             gains=ended.gains,
             winner=ended.best,
+            passing=ended.passing,
             ledger=ended.ledger,
         )
         if record.folder.result.exists():
