@@ -119,6 +119,7 @@ def test_the_real_models_in_the_comments_are_right(console: Console, provider: s
     asked = re.compile(rf"(?m)^  # ((?:task|reflection): {{provider: {provider}, .*)$")
     file.write_text(asked.sub(r"  \1", text), "utf-8")
     models = load_project(file).config.models
+    assert models.task is not None
     assert models.reflection is not None
     assert {models.task.provider, models.reflection.provider} == {provider}
 

@@ -16,6 +16,9 @@ from promptgraft.prompt.texts import Placeholders, TextsPrompt
 from promptgraft.strict.checks import one_of
 from promptgraft.targets.texts import as_texts
 
+AGENTS_NS = "agents"
+"""The namespace of the prompts of agents, unless another one is given."""
+
 ARGUMENT = "argument"
 """The kind of delivery where texts travel with the call."""
 
@@ -49,7 +52,7 @@ class BlackBox:
     texts: Mapping[str, str] = attrs.field(converter=as_texts)
     agent: Agent | Callable[..., Any] = attrs.field(kw_only=True)
     delivery: Delivery | None = attrs.field(default=None, kw_only=True)
-    ns: str = attrs.field(default="agents", kw_only=True)
+    ns: str = attrs.field(default=AGENTS_NS, kw_only=True)
     key: str = attrs.field(default="agent", kw_only=True)
     placeholders: Placeholders = attrs.field(default=(), kw_only=True)
     frozen: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)

@@ -20,7 +20,14 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN
 from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.reaping import reaped
-from promptgraft.agents.templates import Reading, Template, as_path, hidden, secrets_in
+from promptgraft.agents.templates import (
+    Reading,
+    Template,
+    a_path,
+    hidden,
+    secrets_in,
+    variables_in,
+)
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.files import is_file
 from promptgraft.runtime.deadline import Deadline
@@ -74,8 +81,8 @@ class CommandAgent:
     command: tuple[str, ...] = attrs.field(converter=_as_command)
     env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     timeout: float = attrs.field(default=600.0, validator=SECONDS)
-    answer: str | None = attrs.field(default=None, converter=as_path)
-    tools: str | None = attrs.field(default=None, converter=as_path)
+    answer: str | None = attrs.field(default=None, validator=a_path)
+    tools: str | None = attrs.field(default=None, validator=a_path)
     version: str = attrs.field(default="", validator=STRING)
     cwd: Path = attrs.field(default=Path(), converter=Path)
 
@@ -103,8 +110,17 @@ class CommandAgent:
     def _variables(self) -> Mapping[str, Template]:
         return {name: Template(value=one, where=f"env.{name}") for name, one in self.env.items()}
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that it needs."""
+        return variables_in(self._templates)
+
+    @property
+    def _templates(self) -> tuple[Template, ...]:
+        return (*self._arguments, *self._variables.values())
+
     def check(self, delivery: str, names: Collection[str]) -> None:
-        templates = (*self._arguments, *self._variables.values())
+        templates = self._templates
         for one in templates:
             one.check(names, folder=delivery == "folder")
         if not any(one.names("query") for one in templates):
@@ -127,7 +143,7 @@ class CommandAgent:
             )
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        secrets = secrets_in((*self._arguments, *self._variables.values()))
+        secrets = secrets_in(self._templates)
         arguments = [one.text(query, call) for one in self._arguments]
         env = {name: one.text(query, call) for name, one in self._variables.items()}
         if any("\0" in one for one in (*arguments, *env.values())):

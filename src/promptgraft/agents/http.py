@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,7 +13,14 @@ from promptgraft.adapters.calling.access import is_address
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN
 from promptgraft.agents.python import sooner, too_late
-from promptgraft.agents.templates import Reading, Template, as_path, hidden, secrets_in
+from promptgraft.agents.templates import (
+    Reading,
+    Template,
+    a_path,
+    hidden,
+    secrets_in,
+    variables_in,
+)
 from promptgraft.agents.wire import LONGEST_BODY, post
 from promptgraft.errors import (
     AgentFaultError,
@@ -36,15 +42,14 @@ _OK, _REDIRECT, _BAD, _LATE, _TOO_MANY, _FAILED = 200, 300, 400, 408, 429, 500
 _FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
 
 
-def _as_url(url: str) -> str:
-    STRING.hold("url", url)
-    if not is_address(url.partition("?")[0]):
+def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
+    STRING.hold(field.name, value)
+    if not is_address(value.partition("?")[0]):
         raise ConfigError(
-            f"url: expected an address such as http://localhost:8000/ask, found {shown(url)}"
+            f"url: expected an address such as http://localhost:8000/ask, found {shown(value)}"
         )
-    if "@" in urlsplit(url).netloc:
+    if "@" in urlsplit(value).netloc:
         raise ConfigError("url: give user and password as a header, not in the address")
-    return url
 
 
 def _default_body() -> Json:
@@ -75,11 +80,11 @@ class HttpAgent:
         ConfigError: an argument is not what it must be.
     """
 
-    url: str = attrs.field(converter=_as_url)
+    url: str = attrs.field(validator=_an_address)
     json: Json = attrs.field(factory=_default_body)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    answer: str | None = attrs.field(default=None, converter=as_path)
-    tools: str | None = attrs.field(default=None, converter=as_path)
+    answer: str | None = attrs.field(default=None, validator=a_path)
+    tools: str | None = attrs.field(default=None, validator=a_path)
     timeout: float = attrs.field(default=120.0, validator=SECONDS)
     version: str = attrs.field(default="", validator=STRING)
 
@@ -108,6 +113,11 @@ class HttpAgent:
         }
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that it needs."""
+        return variables_in(self._templates)
+
+    @property
     def _templates(self) -> tuple[Template, ...]:
         return (self._address, self._body, *self._headers.values())
 
@@ -120,8 +130,6 @@ class HttpAgent:
             raise ConfigError("url: places such as `{query}` are for `json` and `headers`")
         for one in self._templates:
             one.check(names, folder=delivery == "folder")
-            for variable in one.variables:
-                Secret(f"${{{variable}}}").reveal()
         if not any(one.names("query") for one in self._templates):
             raise ConfigError(
                 "json: nothing in it holds `{query}`, so that the agent is asked the same each "
@@ -150,7 +158,7 @@ class HttpAgent:
         try:
             url = Secret(self.url).reveal()
             status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             if call.deadline is not None:
                 call.deadline.check()
             if ends.expired:

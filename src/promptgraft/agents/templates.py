@@ -26,6 +26,7 @@ from promptgraft.serde import (
     shown,
     unstructure,
 )
+from promptgraft.strict.checks import STRING
 from promptgraft.strict.nodes import Source
 from promptgraft.text import clip, listed
 
@@ -138,17 +139,23 @@ def _texts_in(value: Json) -> Iterator[str]:
     return iter(found)
 
 
+def variables_in(templates: Iterable[Template]) -> tuple[str, ...]:
+    """Return the variables of the environment in templates."""
+    return tuple(dict.fromkeys(name for one in templates for name in one.variables))
+
+
 def secrets_in(templates: Iterable[Template]) -> tuple[str, ...]:
-    """Return the values of the variables in templates, to be kept out of messages and answers."""
-    names = {name for one in templates for name in one.variables}
-    return tuple(filter(None, (os.environ.get(name, "") for name in sorted(names))))
+    """Return the values of these variables, to be kept out of messages and answers."""
+    return tuple(filter(None, map(os.environ.get, variables_in(templates))))
 
 
-def as_path(text: str | None) -> str | None:
-    """Return where something stands in a reply; refuse what is no path."""
-    if text is not None:
-        parse_path(text)
-    return text
+def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
+    """Refuse what leads nowhere in a reply with a ``ConfigError``."""
+    STRING.or_none.hold(field.name, value)
+    try:
+        parse_path(value or "")
+    except ConfigError as error:
+        raise ConfigError(f"{field.name}: {error}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -160,8 +167,8 @@ class Reading:
         tools: where the list of the tools stands that were called; None where it says none.
     """
 
-    answer: str | None = attrs.field(default=None, converter=as_path)
-    tools: str | None = attrs.field(default=None, converter=as_path)
+    answer: str | None = None
+    tools: str | None = None
 
     def read(self, reply: str, secrets: Collection[str]) -> AgentAnswer:
         """Return the answer, without secrets.

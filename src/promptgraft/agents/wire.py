@@ -6,12 +6,15 @@ import contextlib
 import functools
 import io
 import socket
-import ssl
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPSConnection, IncompleteRead
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+    from ssl import SSLContext
 
 LONGEST_BODY = 10_000_000
 """Bytes that a reply may have; of a longer one there is none."""
@@ -58,18 +61,15 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
     """Send a request and return status and body of the reply; redirects are not followed.
 
     Raises:
-        OSError, HTTPException: the other end is at fault.
+        OSError: the other end is at fault.
         LimitReachedError: there is no time left.
     """
+    from http.client import HTTPException, IncompleteRead  # takes its time
+
     ends.check()
     parts = urlsplit(url)
     path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    host, seconds = parts.hostname or "", min(ends.remaining, LONGEST_WAIT)
-    connection = (
-        HTTPSConnection(host, parts.port, timeout=seconds, context=_trusting())
-        if parts.scheme == "https"
-        else HTTPConnection(host, parts.port, timeout=seconds)
-    )
+    connection = _connection(url, min(ends.remaining, LONGEST_WAIT))
     with contextlib.closing(connection), contextlib.ExitStack() as stack:
         connection.connect()
         stack.enter_context(connection.sock)
@@ -77,14 +77,30 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
         connection.sock = wire
         if ends.cancellation is not None:
             stack.callback(ends.cancellation.listen(wire.interrupt))
-        connection.request("POST", path, body, {**headers, "Connection": "close"})
-        response = connection.getresponse()
-        reply = response.read(LONGEST_BODY + 1)
-        if response.length and len(reply) <= LONGEST_BODY:
-            raise IncompleteRead(reply, response.length)
+        try:
+            connection.request("POST", path, body, {**headers, "Connection": "close"})
+            response = connection.getresponse()
+            reply = response.read(LONGEST_BODY + 1)
+            if response.length and len(reply) <= LONGEST_BODY:
+                raise IncompleteRead(reply, response.length)
+        except HTTPException as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
         return response.status, reply
 
 
+def _connection(url: str, seconds: float) -> HTTPConnection:
+    from http.client import HTTPConnection, HTTPSConnection
+
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=seconds, context=_trusting()
+        )
+    return HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
+
+
 @functools.cache
-def _trusting() -> ssl.SSLContext:
+def _trusting() -> SSLContext:
+    import ssl
+
     return ssl.create_default_context()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -19,6 +20,7 @@ from promptgraft.evals.splits import NAMES
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
+from promptgraft.project.format_agents import AGENT, AgentConfig
 from promptgraft.project.format_sections import (
     DEFINITIONS,
     MODELS,
@@ -97,6 +99,7 @@ class ProjectConfig:
     Attributes:
         version: The version of this format: 1.
         prompts: By name: a Markdown file, or `file.py:NAME` or `module:NAME` in Python.
+        agent: What answers in place of a model: a function, a service or a command.
         metrics: What is asked of an answer: a list, or the path of a metric file.
         aggregation: How the scores of several metrics become one; by default their mean.
         params: A function that makes the parameters of a prompt of a case.
@@ -112,6 +115,7 @@ class ProjectConfig:
     metrics: str | list[Json]
     aggregation: Aggregation | None = None
     models: ModelsConfig
+    agent: AgentConfig | None = None
     params: str | None = None
     optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
     store: StoreConfig = attrs.field(factory=StoreConfig)
@@ -240,8 +244,32 @@ _AGGREGATION: Kind[Aggregation] = record(
     rules={"minProperties": 1, "maxProperties": 1},
 )
 
+
+def _project(**given: Any) -> ProjectConfig:
+    config = ProjectConfig(**given)
+    if config.agent is None:
+        if config.models.task is None:
+            raise ConfigError("models: expected the key `task` (Answers the prompts), found none")
+        return config
+    if config.models.task is not None:
+        raise ConfigError("models: `task` answers prompts, and here the `agent` does; leave it out")
+    if config.models.reflection is None:
+        raise ConfigError("models: expected the key `reflection` (Proposes new texts), found none")
+    if config.params is not None:
+        raise ConfigError("params: an agent is asked with the case itself; leave it out")
+    if len(config.prompts) > 1:
+        raise ConfigError("prompts: expected one with all texts of the agent; put them together")
+    return config
+
+
 PROJECT: Kind[ProjectConfig] = record_of(
     ProjectConfig,
+    make=_project,
+    rules={
+        "if": {"required": ["agent"]},
+        "then": {"properties": {"models": {"required": ["reflection"]}}},
+        "else": {"properties": {"models": {"required": ["task"]}}},
+    },
     special={
         "version": _VERSION,
         "prompts": _PROMPTS,
@@ -250,6 +278,7 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "metrics": _METRICS,
         "aggregation": _AGGREGATION,
         "models": MODELS,
+        "agent": AGENT,
         "params": REFERENCE,
         "optimizer": OPTIMIZER,
         "store": record_of(

@@ -70,12 +70,12 @@ class ModelsConfig:
     """The models by their part in a run.
 
     Attributes:
-        task: Answers the prompts.
+        task: Answers the prompts; for a project without an `agent`.
         reflection: Proposes new texts; by default the task's model.
         judges: Models that metrics ask, by the name that metrics use.
     """
 
-    task: ModelConfig
+    task: ModelConfig | None = None
     reflection: ModelConfig | None = None
     judges: Mapping[str, ModelConfig] = attrs.field(factory=dict)
 
@@ -115,6 +115,10 @@ def _read_header(node: Node) -> Secret | None:
     return Secret(value)
 
 
+HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1})
+"""The value of a header or a variable; a plain secret is refused."""
+
+
 def refuse_references(root: Node) -> None:
     """Note every ``${NAME}`` of a project file that stands where no secret may."""
     todo: list[Node] = [root]
@@ -123,13 +127,18 @@ def refuse_references(root: Node) -> None:
         *model, last = node.path or ("",)
         if last in ("api_key", "headers") and _is_model(model):
             continue
+        if node.path in _AGENT_SECRETS:
+            continue
         todo.extend((*node.members().values(), *node.items()))
         if isinstance(node.value, str) and (names := Secret(node.value).names):
             node.source.settle(
                 node.path,
-                f"`${{{names[0]}}}` is expanded only in `api_key` and `headers` of models; "
-                "write the value itself",
+                f"`${{{names[0]}}}` is expanded only in `api_key` and `headers` of models, and in "
+                "`headers`, `json` and `env` of an agent; write the value itself",
             )
+
+
+_AGENT_SECRETS = (("agent", "env"), ("agent", "http", "headers"), ("agent", "http", "json"))
 
 
 def _is_model(path: list[str | int]) -> bool:
@@ -148,7 +157,7 @@ def _address(value: object) -> str | None:
 
 _SPECIAL: Mapping[str, Kind[object]] = {
     "api_key": API_KEY,
-    "headers": named(Kind(_read_header, {"type": "string", "minLength": 1})),
+    "headers": named(HEADER),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",
         _address,

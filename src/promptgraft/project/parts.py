@@ -12,6 +12,7 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.agents.agent import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import ParamsOf
@@ -25,10 +26,12 @@ from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
+from promptgraft.targets.texts import as_texts
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
@@ -114,12 +117,16 @@ def load_prompt(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
         except CallerError as error:
             raise around.refusal(path, error) from error
         return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
-    expected = "a PromptTemplate or a Prompt"
-    wanted = Wanted(what=spelled(path), expected=expected, plural="prompts", read=_as_prompt)
+    expected = "a PromptTemplate, a Prompt, or texts of an agent by name"
+    read = functools.partial(_as_prompt, name)
+    wanted = Wanted(what=spelled(path), expected=expected, plural="prompts", read=read)
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
 
 
-def _as_prompt(value: object) -> Prompt[object] | None:
+def _as_prompt(name: str, value: object) -> Prompt[object] | None:
+    if isinstance(value, Mapping):
+        with contextlib.suppress(CallerError):  # many things in a module are mappings
+            return TextsPrompt.of(as_texts(value), ns=AGENTS_NS, key=name, takes_cases=True)
     if isinstance(value, PromptTemplate):
         return Prompt(value)
     return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None

@@ -10,12 +10,14 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_sections import ModelConfig
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
@@ -93,7 +95,9 @@ class Project:
         chosen = self._name(name)
         if chosen not in self._prompts:
             spec = self.config.prompts[chosen]
-            self._prompts[chosen] = load_prompt(chosen, spec, self.surroundings)
+            found = load_prompt(chosen, spec, self.surroundings)
+            check_fits(found, self.config.agent, self.surroundings)
+            self._prompts[chosen] = found
         return self._prompts[chosen]
 
     @cached_property
@@ -140,8 +144,20 @@ class Project:
         if role not in ("task", "reflection"):
             raise ConfigError(f"role: expected `task` or `reflection`, found {role!r}")
         models = self.models()
+        if role == "task" and self.asking is not None:
+            return self.asking
         path = ("models", role) if ("models", role) in models else ("models", "task")
         return self._made(path, models[path])
+
+    @cached_property
+    def asking(self) -> AgentAdapter | None:
+        """What asks the agent; None where a model answers. Secrets need not be set.
+
+        Raises:
+            DataFormatError: the agent cannot be made, or the texts do not reach it.
+        """
+        config = self.config.agent
+        return None if config is None else asking(config, self.prompt(), self.surroundings)
 
     def store(self) -> LocalPromptOverridesStore:
         """Return the store that winners go to.
@@ -197,7 +213,9 @@ class Project:
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""
         models = self.config.models
-        found: dict[YamlPath, ModelConfig] = {("models", "task"): models.task}
+        found: dict[YamlPath, ModelConfig] = {}
+        if models.task is not None:
+            found["models", "task"] = models.task
         if models.reflection is not None:
             found["models", "reflection"] = models.reflection
         return found | {("models", "judges", name): one for name, one in models.judges.items()}
@@ -220,6 +238,7 @@ class Project:
                 lacking.extend(around.file.line((*place, *at), text) for at, text in needed)
         if faults:
             raise DataFormatError.of(faults)
+        lacking.extend(unset_variables(self.asking, around))
         return lacking
 
     def described(self) -> dict[str, Json]:
@@ -233,6 +252,7 @@ class Project:
             lambda: self.splits,
             lambda: self.metrics,
             lambda: self.params,
+            lambda: self.asking,
             self.store,
         ]
         found = [line for part in parts for line in _lines(part)]

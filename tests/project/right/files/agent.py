@@ -110,3 +110,5 @@ class Named:
 NAMED = Named()
 MUTE = Named()
 del MUTE.evaluate
+
+TEXTS = {"system": "Name the team."}

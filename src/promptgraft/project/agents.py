@@ -1,0 +1,48 @@
+"""The agent of a project, with the texts that it is asked with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.errors import ConfigError
+from promptgraft.project.format_agents import AgentConfig
+from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.prompt.texts import TextsPrompt
+
+_MISFITS = {
+    False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
+    "specs/agents.md` says how texts are named",
+    True: "expected a prompt that a model answers, found texts of an agent; name the `agent`",
+}
+
+
+def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
+    """Refuse texts without an agent, and an agent without texts, with a ``DataFormatError``."""
+    is_asked = isinstance(found.prompt, TextsPrompt) and found.prompt.takes_cases
+    if is_asked != (agent is not None):
+        raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
+
+
+def asking(config: AgentConfig, prompt: ProjectPrompt, around: Surroundings) -> AgentAdapter:
+    """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
+
+    Raises:
+        DataFormatError: the agent cannot be made, or the texts do not reach it.
+    """
+    names = tuple(section.key for section in prompt.prompt.template.sections)
+    try:
+        agent = config.made(around.python)
+        agent.check("argument", names)
+    except ConfigError as error:
+        raise around.refusal(("agent",), error) from error
+    return AgentAdapter(agent=agent, names=names, on_agent_error=config.on_agent_error)
+
+
+def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterator[str]:
+    """Yield a line for each variable that the agent needs and that is not set."""
+    for name in getattr(asking and asking.agent, "variables", ()):
+        if not os.environ.get(name):
+            said = f"the environment variable {name} is not set; a run needs it"
+            yield around.file.line(("agent",), said)

@@ -1,0 +1,126 @@
+"""The section ``agent`` of a project file: what is asked where no model answers the prompts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import get_args
+
+import attrs
+
+from promptgraft.agents.adapter import OnAgentError
+from promptgraft.agents.call import Agent
+from promptgraft.agents.command import CommandAgent
+from promptgraft.agents.http import HttpAgent
+from promptgraft.agents.python import PythonAgent
+from promptgraft.project.format_sections import HEADER
+from promptgraft.project.python_source import REFERENCE, PythonSource, a_function, place_of
+from promptgraft.strict.checks import ANYTHING, TEXT, Kind, one_of
+from promptgraft.strict.kinds import Key, Keys, keys_of, listed, named, record
+from promptgraft.strict.nodes import Node
+
+
+@attrs.frozen(kw_only=True)
+class AgentConfig:
+    """What answers in place of a model: exactly one of ``python``, ``http`` and ``command``.
+
+    Attributes:
+        make: makes the agent; with the options of the file.
+        python: the function, for ``python``.
+        on_agent_error: what becomes of a rollout whose agent failed.
+    """
+
+    make: Callable[..., Agent] = attrs.field(repr=False)
+    python: str = ""
+    on_agent_error: OnAgentError = "zero"
+
+    def made(self, source: PythonSource) -> Agent:
+        """Return the agent; it is not asked.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        if not self.python:
+            return self.make(cwd=source.folder)
+        place = place_of(self.python, "agent.python", base=source.folder)
+        return self.make(function=source.load(place, a_function("agent.python")))
+
+
+def _http(*, cwd: Path, **options: object) -> Agent:
+    del cwd
+    make: Callable[..., Agent] = HttpAgent
+    return make(**options)
+
+
+# Agents look variables up when they are asked, so that files can be read without secrets.
+_TEXT_OF_SECRET: Kind[str] = Kind(
+    lambda node: None if (found := HEADER.read(node)) is None else found.written, HEADER.schema
+)
+
+
+def _config(
+    *, make: Callable[..., Agent], on_agent_error: OnAgentError = "zero", **options: object
+) -> AgentConfig:
+    python = options.pop("python", "")
+    return AgentConfig(
+        make=functools.partial(make, **options),
+        python=python if isinstance(python, str) else "",
+        on_agent_error=on_agent_error,
+    )
+
+
+def _http_config(
+    *, http: Mapping[str, object], on_agent_error: OnAgentError = "zero"
+) -> AgentConfig:
+    return _config(make=_http, on_agent_error=on_agent_error, **http)
+
+
+_ON_ERROR: Keys = {
+    "on_agent_error": Key(
+        one_of(*get_args(OnAgentError)), "What becomes of a rollout whose agent failed; `zero`."
+    )
+}
+_OPTIONS: Mapping[str, Keys] = {
+    "python": {
+        "python": Key(REFERENCE, "A function `(query, call)`, plain or async.", required=True),
+        **keys_of(PythonAgent, skip=("function",)),
+    },
+    "command": {
+        **keys_of(
+            CommandAgent,
+            skip=("cwd",),
+            special={"command": listed(TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
+        )
+    },
+}
+_HTTP = keys_of(HttpAgent, special={"json": ANYTHING, "headers": named(_TEXT_OF_SECRET)})
+_KINDS: Mapping[str, Kind[AgentConfig]] = {
+    "python": record(
+        functools.partial(_config, make=PythonAgent), {**_OPTIONS["python"], **_ON_ERROR}
+    ),
+    "http": record(
+        _http_config,
+        {"http": Key(record(dict, _HTTP), "A service.", required=True), **_ON_ERROR},
+    ),
+    "command": record(
+        functools.partial(_config, make=CommandAgent), {**_OPTIONS["command"], **_ON_ERROR}
+    ),
+}
+
+
+def _read(node: Node) -> AgentConfig | None:
+    kinds = [name for name in _KINDS if name in node.members()]
+    if len(kinds) != 1:
+        node.expected("an object with one of `python`, `http` and `command`")
+        return None
+    return _KINDS[kinds[0]].read(node)
+
+
+AGENT: Kind[AgentConfig] = Kind(
+    _read,
+    {
+        "description": "What is asked where no model answers the prompts.",
+        "anyOf": [kind.schema for kind in _KINDS.values()],
+    },
+)
