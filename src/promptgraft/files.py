@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,14 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
             os.unlink(temporary)  # noqa: PTH108
         raise
     sync_folder(path.parent)
+
+
+def sweep(path: Path) -> None:
+    """Remove what writers of ``path`` that were killed have left beside it."""
+    left_over = re.compile(rf"\.{re.escape(path.name)}\.[^.]+\.tmp")
+    for name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is needed
+        if left_over.fullmatch(name):
+            (path.parent / name).unlink()
 
 
 def make_folder(folder: Path, *, under: Path) -> None:

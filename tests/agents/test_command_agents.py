@@ -163,7 +163,6 @@ PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
 from agents.asking import asked
 from agents.test_command_agents import family
 agent = family(Path(sys.argv[1]), "wait")

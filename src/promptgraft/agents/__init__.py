@@ -5,6 +5,7 @@ from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, Pas
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.http import HttpAgent
+from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.python import PythonAgent
 from promptgraft.agents.sources import (
     CallbackSource,
@@ -26,6 +27,7 @@ __all__ = [
     "FolderCopy",
     "HttpAgent",
     "InCall",
+    "LiveFiles",
     "PastTurn",
     "PythonAgent",
     "Sources",

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
+from promptgraft.agents.writing import HeldText, SourceWriter, settle_left_over
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_key
@@ -195,6 +196,50 @@ class Sources:
     files: Mapping[str, TextFile]
     callbacks: Mapping[str, CallbackSource]
 
+    def content(self, name: str, text: str) -> str:
+        """Return all that the source of a text holds when it holds ``text``."""
+        return self.files[name].holding(text).decode() if name in self.files else text
+
+    def held(self, name: str) -> HeldText:
+        """Return a text as a writer takes it."""
+        path = (
+            self.files[name].path.relative_to(self.folder).as_posix() if name in self.files else ""
+        )
+        return HeldText(name=name, path=path, old=self.content(name, self.texts[name]), new=())
+
+    def writer(self) -> SourceWriter:
+        """Return what writes the sources."""
+        return SourceWriter(self.folder, self.callbacks)
+
+    def write(self, texts: Mapping[str, str], *, by: str) -> tuple[str, ...]:
+        """Let the sources hold other texts, all of them or none: files first, then callbacks.
+
+        Killed half-way, the next :func:`read_sources` completes it.
+
+        Args:
+            texts: by name; those that are left out stay as they are.
+            by: what writes, in a few words, for messages.
+
+        Returns:
+            What was written.
+
+        Raises:
+            ConfigError: a source has changed since it was read, or cannot be written. Every one
+                is as before, but for those that the message says were not put back.
+            JournalLockedError: another process writes the sources.
+        """
+        given = {**self.texts, **texts}
+        changed = [
+            attrs.evolve(self.held(name), new=(self.content(name, given[name]),))
+            for name, text in self.texts.items()
+            if given[name] != text
+        ]
+        if changed:
+            writer = self.writer()
+            with writer.held():
+                writer.write(changed, by=by)
+        return tuple(text.where for text in changed)
+
 
 def _unplaced(name: str, why: str) -> str:
     return f"text `{name}`: {why}"
@@ -206,7 +251,7 @@ def read_sources(
     folder: Path,
     line: Callable[[str, str], str] = _unplaced,
 ) -> Sources:
-    """Read every source once.
+    """Read every source once, after settling what a writer that was killed has left.
 
     Args:
         sources: at least one source, by the names of their texts.
@@ -216,12 +261,16 @@ def read_sources(
     Raises:
         DataFormatError: a source cannot be read, is no text, has a name that is no identifier,
             is outside of the folder, or is the file of another one: a line for each.
+        ConfigError: what a writer has left cannot be settled.
+        JournalLockedError: another process writes the sources.
     """
     if not sources:
         raise DataFormatError("expected at least one text, found none; name a file or a callback")
     root = folder.resolve()
+    stored = {name: one for name, one in sources.items() if isinstance(one, CallbackSource)}
+    settle_left_over(root, stored)
     files: dict[str, TextFile] = {}
-    stored: dict[str, str] = {}
+    texts: dict[str, str] = {}
     faults: list[str] = []
     for name, source in sources.items():
         try:
@@ -229,18 +278,16 @@ def read_sources(
             if isinstance(source, FileSource):
                 files[name] = _file_of(source, root, folder)
             else:
-                stored[name] = source.text()
+                texts[name] = source.text()
         except (ConfigError, DataFormatError, InvalidIdentifierError) as error:
             faults.append(line(name, str(error)))
     faults.extend(line(name, why) for name, why in _twins(files))
     raise_lines(str(folder), faults)
     return Sources(
         folder=root,
-        texts=FrozenMap({**{name: file.text for name, file in files.items()}, **stored}),
+        texts=FrozenMap({**{name: file.text for name, file in files.items()}, **texts}),
         files=FrozenMap(files),
-        callbacks=FrozenMap(
-            (name, one) for name, one in sources.items() if isinstance(one, CallbackSource)
-        ),
+        callbacks=FrozenMap(stored),
     )
 
 

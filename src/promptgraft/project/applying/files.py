@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import os
 import re
 import stat
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from pathlib import Path, PurePath, PurePosixPath
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import write_atomically
+from promptgraft.files import sweep, write_atomically
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
@@ -202,7 +201,7 @@ def replace_files(folder: Path, run_folder: Path, intent: Intent) -> None:
         raise ConfigError("; ".join(stale))
     record = run_folder / FILE_NAME
     for path in (record, *(file.path for file in found)):
-        _sweep(path)
+        sweep(path)
     try:
         _record(record, attrs.evolve(intent, done=False))
         for file in found:
@@ -243,14 +242,6 @@ def _replace(path: Path, text: str) -> None:
 def _record(path: Path, intent: Intent) -> None:
     document = json.dumps(unstructure(intent), indent=2, ensure_ascii=False)
     write_atomically(path, f"{document}\n".encode())
-
-
-def _sweep(path: Path) -> None:
-    """Remove what writers of ``path`` that were killed have left beside it."""
-    left_over = re.compile(rf"\.{re.escape(path.name)}\.[^.]+\.tmp")
-    for name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is needed
-        if left_over.fullmatch(name):
-            (path.parent / name).unlink()
 
 
 def patch_root(folder: Path) -> Path:

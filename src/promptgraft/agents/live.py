@@ -1,0 +1,207 @@
+"""Candidates in the very files that an agent reads: one candidate at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import attrs
+
+from promptgraft.agents.sources import Sources
+from promptgraft.agents.writing import LEFT, Record, difference, why_not
+from promptgraft.errors import CallerError, ConfigError
+from promptgraft.files import make_folder, write_atomically
+from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
+
+_Key = tuple[str, ...]
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """A rollout that waits for its candidate."""
+
+    key: _Key
+    # Unlike a condition, a signal handler may put to it in the thread that waits for it.
+    woken: SimpleQueue[None] = attrs.field(factory=SimpleQueue[None])
+
+
+class LiveFiles:
+    """Lets the sources themselves hold a candidate while rollouts of that candidate run.
+
+    For agents that cannot be given their texts in another way: whatever else reads the sources
+    meanwhile reads candidates. Rollouts of other candidates wait, in the order in which they came;
+    those that wait for the same one run together. The sources are written when the candidate
+    changes, and hold the last one until the run ends.
+
+    What the sources held is in the folder ``originals`` of the run before the first write, and is
+    put back at the end, also by the next command after a process was killed. A source that
+    something else writes meanwhile is left as it is, and the run ends.
+
+    Args:
+        sources: the texts, of files and callbacks.
+    """
+
+    kind = "live"
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._writer = sources.writer()
+        self._lock = threading.Lock()
+        self._end("live: the sources are not taken over; begin the run with `opened(folder)`")
+
+    def _end(self, why: str) -> None:
+        """Refuse every rollout from here on."""
+        self._failure: CallerError | None = ConfigError(why)
+        self._queue: deque[_Waiting] = deque()
+        self._active: set[_Waiting] = set()
+
+    @contextlib.contextmanager
+    def opened(self, folder: Path) -> Iterator[None]:
+        """Take the sources over while the context lasts, and put back what they held.
+
+        Raises:
+            ConfigError: a source has changed since it was read, or cannot be put back.
+            JournalLockedError: another process writes the sources.
+            OSError: the system refuses.
+        """
+        with self._writer.held():
+            self._held = {name: self._sources.held(name) for name in self._sources.texts}
+            self._writer.check_unchanged(self._held.values())
+            self._save(folder / "originals")
+            self._by = f"run {folder.name}"
+            self._key: _Key = tuple(self._sources.texts.values())
+            self._record(self._key)
+            self._failure = None
+            try:
+                yield
+            finally:
+                self._put_back()
+
+    def _save(self, folder: Path) -> None:
+        make_folder(folder, under=folder.parent)
+        for name, text in self._held.items():
+            write_atomically(folder / f"{name}{Path(text.path).suffix}", text.old.encode())
+
+    def _put_back(self) -> None:
+        with self._lock:
+            failure = self._failure
+            for waiting in self._queue:
+                waiting.woken.put(None)
+            self._end("live: the run has ended")
+        try:
+            self._writer.settle()
+        except ConfigError:
+            if failure is None:  # otherwise the run has ended with it
+                raise
+
+    @contextlib.contextmanager
+    def deliver(
+        self, texts: Mapping[str, str], *, deadline: Deadline | None = None
+    ) -> Iterator[Path]:
+        """Return a context in which the sources hold ``texts``; blocks while they hold others.
+
+        Raises:
+            ConfigError: the sources are not taken over, cannot be written, or something else has
+                written one.
+            LimitReachedError: the deadline has passed, or the run was cancelled.
+        """
+        waiting = _Waiting(tuple(texts[name] for name in self._sources.texts))
+        cancellation = deadline.cancellation if deadline else None
+        undo = cancellation.listen(lambda: waiting.woken.put(None)) if cancellation else None
+        try:
+            with self._lock:
+                self._queue.append(waiting)
+                self._advance()
+            self._wait(waiting, deadline)
+            yield self._sources.folder
+            with self._lock:
+                self._check(self._sources.files)
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            if undo is not None:
+                undo()
+            with self._lock:
+                self._active.discard(waiting)
+                with contextlib.suppress(ValueError):
+                    self._queue.remove(waiting)
+                self._advance()
+
+    def _wait(self, waiting: _Waiting, deadline: Deadline | None) -> None:
+        while waiting not in self._active:
+            if self._failure is not None:
+                raise self._failure
+            seconds = LONGEST_WAIT
+            if deadline is not None:
+                deadline.check()
+                seconds = min(seconds, deadline.remaining, deadline.look_every)
+            with contextlib.suppress(Empty):
+                waiting.woken.get(timeout=seconds)
+
+    def _advance(self) -> None:
+        """Let in whoever need not wait any more; the lock is held."""
+        may_switch = self._failure is None and self._queue and not self._active
+        if may_switch and self._queue[0].key != self._key:
+            self._switch(self._queue[0].key)
+        if self._failure is not None:
+            ready = list(self._queue)
+        elif self._active:
+            # Nobody overtakes those who wait for another candidate, or these might wait for ever.
+            ready = list(itertools.takewhile(self._is_next, self._queue))
+        else:
+            ready = list(filter(self._is_next, self._queue))
+        for waiting in ready:
+            self._queue.remove(waiting)
+            if self._failure is None:
+                self._active.add(waiting)
+            waiting.woken.put(None)
+
+    def _is_next(self, waiting: _Waiting) -> bool:
+        return waiting.key == self._key
+
+    def _switch(self, key: _Key) -> None:
+        """Let the sources hold another candidate; the lock is held."""
+        self._check(self._held)
+        try:
+            if self._failure is None:
+                self._record(key)
+                for name, before, text in zip(self._held, self._key, key, strict=True):
+                    if before != text:
+                        self._writer.put(self._held[name], self._sources.content(name, text))
+                self._key = key
+        except (OSError, CallerError) as error:
+            self._failure = ConfigError(f"live: a candidate cannot be written: {error}")
+
+    def _record(self, key: _Key) -> None:
+        """Record what the sources may hold from now on, durably."""
+        texts = tuple(
+            attrs.evolve(
+                self._held[name],
+                new=tuple(self._sources.content(name, one) for one in (before, after)),
+            )
+            for name, before, after in zip(self._held, self._key, key, strict=True)
+        )
+        self._writer.begin(Record(by=self._by, goal="old", texts=texts))
+
+    def _check(self, names: Iterable[str]) -> None:
+        """Fail when something else has written a source; the lock is held."""
+        expected = dict(zip(self._held, self._key, strict=True))
+        for name in () if self._failure else names:
+            text = self._held[name]
+            try:
+                found = self._writer.now(text)
+                wanted = self._sources.content(name, expected[name])
+                why = "" if found == wanted else difference(wanted, found)
+            except (OSError, CallerError) as error:
+                why = why_not(text, error).removeprefix(text.where)
+            if why:
+                self._failure = ConfigError(
+                    f"live: {text.where}:{why}; something else wrote it while the run had a "
+                    f"candidate there, so the run ends; {LEFT}"
+                )
+                return
