@@ -28,6 +28,7 @@ from promptgraft.overrides import (
     SectionOverride,
     SkippedOverride,
     SkipReason,
+    SummaryOverride,
     TaskExampleOverride,
     TaskStepOverride,
     ToolExampleOverride,
@@ -39,6 +40,7 @@ from promptgraft.prompt import (
     MarkdownSection,
     Prompt,
     PromptTemplate,
+    SectionVisibility,
     TaskExample,
     TaskExamplesSection,
     TaskStep,
@@ -133,6 +135,7 @@ class Source:
     sqli_query: str = "execute("
     sqli_read: str = "cursor.execute(q)"
     sqli_note: str = "One query is built from input."
+    history_says: str = "Older reviews are kept."
     xss_objective: str = "Find cross-site scripting."
     review_type: type[Any] = Review
     severity_type: type[Enum] = Severity
@@ -151,11 +154,19 @@ class Source:
         guide = MarkdownSection(
             title="Guide", key="guide", children=(self._security(), self._style())
         )
+        history = MarkdownSection(
+            title="History",
+            key="history",
+            template="All reviews since 2019.",
+            summary=self.history_says,
+            visibility=SectionVisibility.SUMMARY,
+            overridable=self.overridable,
+        )
         task = MarkdownSection(title="Task", key="task", template="$ask")
         return PromptTemplate(
             ns="tests/agents",
             key="review",
-            sections=(role, guide, task),
+            sections=(role, guide, history, task),
             output_type=self.review_type,
         )
 
@@ -270,6 +281,10 @@ def set_role(store: Store, prompt: AnyPrompt) -> PromptOverride:
     return store.set_section_override(prompt, path=("role",), body="Review $language code well.")
 
 
+def set_history(store: Store, prompt: AnyPrompt) -> PromptOverride:
+    return store.set_summary_override(prompt, path=("history",), summary="Ask for older reviews.")
+
+
 def set_search(store: Store, prompt: AnyPrompt) -> PromptOverride:
     return store.set_tool_override(
         prompt,
@@ -319,6 +334,7 @@ def set_severity(store: Store, prompt: AnyPrompt) -> PromptOverride:
 
 WRITES: Mapping[type[Entry], Callable[[Store, AnyPrompt], PromptOverride]] = {
     SectionOverride: set_role,
+    SummaryOverride: set_history,
     ToolOverride: set_search,
     ToolExampleOverride: set_tool_example,
     TaskExampleOverride: set_task_example,

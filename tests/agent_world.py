@@ -25,6 +25,7 @@ from promptgraft import (
     RenderedPrompt,
     RolloutFeedback,
     ScriptedAdapter,
+    SectionVisibility,
 )
 from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.overrides import BasePromptOverridesStore
@@ -111,6 +112,13 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
                     outcome=Finding(Severity.LOW, "fine"),
                 ),
             ),
+        ),
+        MarkdownSection(
+            title="Notes",
+            key="notes",
+            template="All notes since 2019.",
+            summary="Notes are kept.",
+            visibility=SectionVisibility.SUMMARY,
         ),
         MarkdownSection(title="Question", key="question", template="$text", overridable=False),
     ),

@@ -22,6 +22,7 @@ from promptgraft.overrides import (
     RemovedTaskExample,
     Revision,
     SectionOverride,
+    SummaryOverride,
     TaskExampleOverride,
     TaskStepOverride,
     ToolExampleOverride,
@@ -124,6 +125,9 @@ def _task_example(rng: random.Random) -> TaskExampleOverride:
 _MAKERS: dict[str, Callable[[random.Random], Entry]] = {
     "sections": lambda rng: SectionOverride(
         path=_path(rng), expected_hash=_hash(rng), body=text(rng)
+    ),
+    "summaries": lambda rng: SummaryOverride(
+        path=_path(rng), expected_hash=_hash(rng), summary=text(rng)
     ),
     "tools": lambda rng: ToolOverride(
         name=text(rng),

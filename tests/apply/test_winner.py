@@ -18,6 +18,7 @@ from promptgraft.overrides import (
     Provenance,
     RemovedTaskExample,
     SectionOverride,
+    SummaryOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
@@ -28,6 +29,7 @@ from promptgraft.project.applying.winner import Winner, check_source, fresh_entr
 
 KINDS: tuple[type[Entry], ...] = (
     SectionOverride,
+    SummaryOverride,
     ToolOverride,
     ToolExampleOverride,
     TaskExampleOverride,

@@ -16,6 +16,7 @@ from promptgraft.overrides import (
     PromptOverride,
     RemovedTaskExample,
     SectionOverride,
+    SummaryOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
@@ -33,6 +34,7 @@ from promptgraft.prompt import (
     Described,
     MarkdownSection,
     PromptTemplate,
+    SectionVisibility,
     TaskExample,
     TaskExamplesSection,
     TaskStep,
@@ -103,6 +105,13 @@ TEMPLATE = PromptTemplate(
             key="guide",
             children=[TaskExamplesSection(title="Security", key="security", examples=(SQLI, XSS))],
         ),
+        MarkdownSection(
+            title="History",
+            key="history",
+            template="All reviews since 2019.",
+            summary="Older reviews are kept.",
+            visibility=SectionVisibility.SUMMARY,
+        ),
     ],
     output_type=Review,
 )
@@ -111,6 +120,7 @@ NAME = "tests/agents/review"
 TEMPLATE = "agent.py:TEMPLATE"
 PARTS: Mapping[type[Entry], str] = {
     SectionOverride: "section role",
+    SummaryOverride: "summary history",
     ToolOverride: "tool search",
     ToolExampleOverride: "tool example search/0",
     TaskExampleOverride: "task example guide/security/sqli",

@@ -18,6 +18,7 @@ from promptgraft.overrides import (
     OutputFieldOverride,
     RemovedTaskExample,
     SectionOverride,
+    SummaryOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
@@ -51,6 +52,7 @@ EDITS: Mapping[type[Entry], Edit] = {
     SectionOverride: more(
         "Review $language code.", "Review Python code well.", "Review Python code."
     ),
+    SummaryOverride: more("Older reviews are kept.", "Ask for older reviews."),
     ToolOverride: more("Search the code.", "Search every file."),
     ToolExampleOverride: more("Find tasks.", "FIXME", "TODO"),
     TaskExampleOverride: more("Find SQL injection.", "Find injected SQL."),
@@ -95,7 +97,7 @@ def test_one_changed_source_makes_one_override_stale_and_deletes_nothing(
         line = f"\n{part}: {'applied' if other is not kind else _stale(stale)}\n"
         assert line in shown.out
         assert is_applied(EDITS[other], text) == (other is not kind)
-    assert "\napplied   6 of 7 overrides\n" in shown.out
+    assert "\napplied   7 of 8 overrides\n" in shown.out
     assert compared.out.count(" is not applied: ") == 1
     assert f"\n{PARTS[kind]} is not applied: stale\n" in compared.out
     assert [found.part for found in rendered.skipped] == [PARTS[kind]]

@@ -74,6 +74,10 @@ def in_new_example(rendered: RenderedPrompt[object]) -> bool:
     return ("examples", f"the-{WORD}") in paths
 
 
+def in_summary(rendered: RenderedPrompt[object]) -> bool:
+    return any(section.summarized and WORD in section.text for section in rendered.sections)
+
+
 def in_output_field(rendered: RenderedPrompt[object]) -> bool:
     return WORD in str(rendered.output_schema)
 
@@ -85,6 +89,7 @@ CASES: list[tuple[Look, dict[str, Any]]] = [
     (in_task_example, {"target_task_examples": (("examples", "first"),)}),
     (in_new_example, {"enable_example_generation": True}),
     (in_output_field, {"output_fields": ("Finding.severity",)}),
+    (in_summary, {"summaries": (("notes",),)}),
 ]
 
 
@@ -119,6 +124,17 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     assert set(task.best_task_example_overrides) == {("examples", "first")}
     field = run(in_output_field, output_fields=("Finding.severity",)).result
     assert set(field.best_output_overrides) == {"Finding.severity"}
+    summary = run(in_summary, summaries=(("notes",),))
+    assert summary.result.best_summary_overrides == {("notes",): f"Be exact: {WORD}."}
+    [question, *_] = summary.reflection.requests
+    assert "Notes are kept." in question.text
+    assert "All notes since 2019." in question.text
+
+
+def test_a_summary_that_no_answer_was_shown_is_not_mutated() -> None:
+    found = run(in_summary, summaries=(("examples",),), max_idle_steps=3)
+    assert found.result.stop_reason is StopReason.NO_PROGRESS
+    assert found.reflection.calls == 0
 
 
 def test_a_section_that_is_full_gets_no_more_examples() -> None:
@@ -385,6 +401,7 @@ def unknown_targets() -> list[tuple[dict[str, Any], str]]:
             "has no task example `examples/second`",
         ),
         ({"output_fields": ("Finding.sverity",)}, "did you mean `Finding.severity`"),
+        ({"summaries": (("rules",),)}, "has no summary `rules`.* `examples`, `notes`"),
     ]
 
 

@@ -45,6 +45,7 @@ from promptgraft.overrides import (
     RemovedTaskExample,
     SectionOverride,
     SkipReason,
+    SummaryOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
@@ -77,6 +78,8 @@ def reworded(entry: Entry, text: str) -> Entry:
     match entry:
         case SectionOverride():
             return attrs.evolve(entry, body=f"$language: {text}")
+        case SummaryOverride():
+            return attrs.evolve(entry, summary=text)
         case TaskExampleOverride() | AddedTaskExample():
             return attrs.evolve(entry, objective=text)
         case ToolOverride() | ToolExampleOverride() | OutputFieldOverride():
@@ -326,6 +329,7 @@ def test_a_seed_of_every_kind_renders_like_the_source(store: Store) -> None:
         "section guide/security",
         "section guide/style",
         "section task",
+        "summary history",
         "tool search",
         "tool read",
         "tool example search/0",

@@ -20,6 +20,7 @@ from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionP
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.summary import SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_key, check_ns, check_path, check_tag
@@ -129,6 +130,13 @@ class PromptOverridesStore(Protocol):
     ) -> PromptOverride:
         """Replace the body of one section."""
         entry = SectionOverride(path=check_path(path), expected_hash=UNBOUND, body=body)
+        return _set(self, prompt, tag, entry)
+
+    def set_summary_override(
+        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, summary: str
+    ) -> PromptOverride:
+        """Replace the summary of one section."""
+        entry = SummaryOverride(path=check_path(path), expected_hash=UNBOUND, summary=summary)
         return _set(self, prompt, tag, entry)
 
     def set_tool_override(

@@ -15,6 +15,7 @@ from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import OTHERS, Entry, SkipReason
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.summary import SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_text
@@ -34,6 +35,7 @@ class PromptOverride:
         prompt_key: key of the prompt.
         tag: the tag.
         sections: section bodies, by path.
+        summaries: summaries of sections, by path.
         tool_overrides: what is said of tools, by name.
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: task examples of the source, by path.
@@ -50,6 +52,7 @@ class PromptOverride:
     prompt_key: str
     tag: str
     sections: Mapping[SectionPath, SectionOverride] = _NOTHING
+    summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
     tool_overrides: Mapping[str, ToolOverride] = _NOTHING
     tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = _NOTHING
     task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = _NOTHING

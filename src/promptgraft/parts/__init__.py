@@ -7,6 +7,7 @@ from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.summary import SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 
@@ -16,6 +17,7 @@ KINDS: dict[str, type[Entry]] = {
     kind.listed: kind
     for kind in (
         SectionOverride,
+        SummaryOverride,
         ToolOverride,
         ToolExampleOverride,
         TaskExampleOverride,

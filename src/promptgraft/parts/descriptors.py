@@ -42,6 +42,11 @@ def section_part(path: SectionPath) -> str:
     return f"section {show_path(path)}"
 
 
+def summary_part(path: SectionPath) -> str:
+    """Return the summary of a section as messages name it: ``summary policies/refunds``."""
+    return f"summary {show_path(path)}"
+
+
 def tool_part(name: str) -> str:
     """Return a tool as messages name it: ``tool search``."""
     return f"tool {name}"
@@ -77,6 +82,7 @@ class SectionDescriptor:
         placeholders: names that an override body must keep, in order of appearance; of a plain
             section the strings themselves.
         overridable: whether the author allows overrides.
+        summary: the text that may stand for the section; None for none.
     """
 
     path: SectionPath
@@ -84,6 +90,7 @@ class SectionDescriptor:
     syntax: BodySyntax
     placeholders: tuple[str, ...] = ()
     overridable: bool = True
+    summary: str | None = None
 
     def lost(self, body: str) -> tuple[str, ...]:
         """Return the placeholders of the source that ``body`` does not keep, in source order."""

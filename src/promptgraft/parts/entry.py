@@ -34,12 +34,14 @@ class EffectiveParts:
 
     Attributes:
         bodies: the bodies of sections that are replaced.
+        summaries: the summaries of sections that are replaced.
         tools: all tools by name, as they are described to a model.
         examples: the task examples by key, for each section that holds some.
         fields: the fields of the answer by key, as they are described to a model.
     """
 
     bodies: dict[SectionPath, str] = attrs.field(factory=dict)
+    summaries: dict[SectionPath, str] = attrs.field(factory=dict)
     tools: dict[str, ToolDescriptor]
     examples: dict[SectionPath, dict[str, WorkedExample]]
     fields: dict[str, OutputFieldDescriptor]

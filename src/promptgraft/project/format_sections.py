@@ -238,6 +238,7 @@ class TargetsConfig:
 
     Attributes:
         sections: Sections whose text may change, keys joined by `/`.
+        summaries: Sections whose summaries may change.
         tools: Tools whose descriptions may change.
         output_fields: Fields of the answer, such as `Review.severity`.
         tool_examples: Examples of tools: `search/0`.
@@ -245,6 +246,7 @@ class TargetsConfig:
     """
 
     sections: tuple[str, ...] = ()
+    summaries: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     output_fields: tuple[str, ...] = ()
     tool_examples: tuple[str, ...] = ()

@@ -162,6 +162,9 @@ def targets_of(
         "target_tool_examples": chosen["tool_examples"],
         "target_task_examples": chosen["task_examples"],
         "targets": Targets(
+            summaries=[
+                tuple(name.split("/")) for name in targets.summaries if name in found["summaries"]
+            ],
             tools=[name for name in targets.tools if name in found["tools"]],
             output_fields=[
                 name for name in targets.output_fields if name in found["output_fields"]
@@ -174,6 +177,11 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
     """Return everything of a prompt that may change, by kind and name."""
     return {
         "sections": {"/".join(s.path): s.path for s in descriptor.sections if s.overridable},
+        "summaries": {
+            "/".join(s.path): s.path
+            for s in descriptor.sections
+            if s.overridable and s.summary is not None
+        },
         "tools": {tool.name: tool.name for tool in descriptor.tools if tool.overridable},
         "output_fields": {found.field: found.field for found in descriptor.output_fields},
         "tool_examples": {

@@ -19,6 +19,7 @@ from promptgraft.parts.descriptors import (
     SectionPath,
     ToolDescriptor,
     section_part,
+    summary_part,
     tool_part,
 )
 from promptgraft.parts.entry import EffectiveParts
@@ -182,10 +183,18 @@ def render_prompt(
     shown: set[str] = set()
     for path, section, visibility in _visible(walked, bindings):
         if visibility is SectionVisibility.SUMMARY:
-            segments = (Segment(section.summary or ""),)
+            summary = settled.parts.summaries.get(path)
+            text = (section.summary or "") if summary is None else summary
             sections.append(
-                RenderedSection(path=path, title=section.title, segments=segments, summarized=True)
+                RenderedSection(
+                    path=path,
+                    title=section.title,
+                    segments=(Segment(text),),
+                    overridden=summary is not None,
+                    summarized=True,
+                )
             )
+            shown.add(summary_part(path))
             continue
         body = _full(path, section, bindings, settled.parts.bodies.get(path))
         if section.tools:

@@ -158,7 +158,7 @@ class MarkdownSection:
         summary: the text shown instead of template and children when the visibility says
             so; plain text without placeholders.
         visibility: full or summary, or a function of the bound values that returns one.
-        overridable: whether stores may replace the text.
+        overridable: whether stores may replace the text and the summary.
         params_type: class of the bound parameter that the placeholders belong to; without
             it they are looked up in all bound parameters. With it they are checked here.
         tools: tools that the model may call while this section is shown in full; their
@@ -247,6 +247,7 @@ class MarkdownSection:
             syntax=syntax,
             placeholders=self.source.placeholders,
             overridable=self.overridable,
+            summary=self.summary,
         )
 
 

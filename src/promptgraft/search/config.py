@@ -19,6 +19,7 @@ from promptgraft.search.context import PersistenceScope
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
+    PATHS,
     PROPOSALS,
     Affordable,
     Data,
@@ -50,12 +51,6 @@ def _budget(value: object) -> int | str | None:
     return COUNT.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
 
 
-def _path(value: object) -> SectionPath | None:
-    if isinstance(value, tuple) and value and all(isinstance(key, str) for key in value):
-        return value
-    return None
-
-
 def _policy(value: object) -> object:
     is_one = not isinstance(value, type) and callable(getattr(value, "decide", None))
     return value if is_one else None
@@ -70,10 +65,6 @@ BUDGET: Check[int | str] = check(
     _budget,
     {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
     names=PROPOSALS,
-)
-_PATHS = Several(
-    "a tuple of section paths",
-    check("a tuple of section keys such as ('policies', 'refunds')", _path),
 )
 _FUNCTION = check("a function", _function)
 _POLICY = check("a policy such as Strict(), MinGain(0.05) or Paired()", _policy)
@@ -138,12 +129,12 @@ class RunConfig(Settings, ABC):
 
     rollout_budget: int | Size = attrs.field(validator=BUDGET)
     pareto_set_size: int = attrs.field(validator=COUNT)
-    target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=_PATHS)
+    target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     target_tool_examples: Sequence[ToolExampleTarget] = attrs.field(
         default=(),
         validator=Several("a tuple of ToolExampleTarget", instance(ToolExampleTarget)),
     )
-    target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=_PATHS)
+    target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     targets: Targets = attrs.field(factory=Targets, validator=instance(Targets))
     training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
     data: Data = attrs.field(factory=Data, validator=instance(Data))
@@ -292,6 +283,7 @@ class RunConfig(Settings, ABC):
         named = (
             self.target_section_paths,
             self.targets.tools,
+            self.targets.summaries,
             self.targets.output_fields,
             self.target_tool_examples,
             self.target_task_examples,

@@ -15,6 +15,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.scores import Scorer, weights_of
@@ -162,6 +163,18 @@ class Several:
 
 
 EXAMPLES = Several("a sequence of GepaExample", instance(GepaExample), distinct=False)
+
+
+def _path(value: object) -> SectionPath | None:
+    if isinstance(value, tuple) and value and all(isinstance(key, str) for key in value):
+        return value
+    return None
+
+
+PATHS = Several(
+    "a tuple of section paths",
+    check("a tuple of section keys such as ('policies', 'refunds')", _path),
+)
 _NAMES = Several("a tuple of names", TEXT)
 _STOPPERS = Several(
     "a sequence of stoppers such as (MaxProposals(30),)",
@@ -322,6 +335,7 @@ class Targets(Settings):
 
     Attributes:
         tools: tools whose descriptions may change, by name.
+        summaries: sections whose summaries may change.
         output_fields: fields of the answer whose descriptions and aliases may change:
             ``Review.severity``, or the type's name for a choice.
     """
@@ -329,6 +343,7 @@ class Targets(Settings):
     settings_path: ClassVar[str] = "targets."
 
     tools: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+    summaries: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     output_fields: Sequence[str] = attrs.field(default=(), validator=_NAMES)
 
 

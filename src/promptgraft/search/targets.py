@@ -35,6 +35,7 @@ from promptgraft.targets.part_kinds import (
     GenerationModule,
     OutputFieldModule,
     SectionModule,
+    SummaryModule,
     TaskExampleModule,
     ToolExampleModule,
     ToolModule,
@@ -233,6 +234,7 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
     """
     modules: tuple[PromptModule, ...] = (
         *map(SectionModule, config.target_section_paths),
+        *map(SummaryModule, config.targets.summaries),
         *map(ToolModule, config.targets.tools),
         *map(OutputFieldModule, config.targets.output_fields),
         *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),

@@ -16,6 +16,7 @@ from promptgraft.parts.descriptors import (
     SectionPath,
     ToolDescriptor,
     show_path,
+    summary_part,
 )
 from promptgraft.parts.entry import EffectiveParts, Entry
 from promptgraft.parts.examples import WorkedExample, one_line
@@ -66,6 +67,11 @@ class View:
         """Return the text of a section."""
         body = self.parts.bodies.get(path)
         return self.template.section_body(path) if body is None else body
+
+    def summary(self, path: SectionPath) -> str:
+        """Return the text that may stand for a section."""
+        summary = self.parts.summaries.get(path)
+        return (self.template.section(path).summary or "") if summary is None else summary
 
     def tool(self, name: str) -> ToolDescriptor:
         """Return a tool as the candidate has it."""
@@ -138,6 +144,10 @@ class View:
         """
         parts = [
             (f"section {show_path(section.path)}", self.body(section.path))
+            for section in self.descriptor.sections
+        ]
+        parts += [
+            (summary_part(section.path), self.summary(section.path))
             for section in self.descriptor.sections
         ]
         parts += [

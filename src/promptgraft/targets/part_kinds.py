@@ -17,6 +17,7 @@ from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.summary import SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.serde import field_names
@@ -85,6 +86,29 @@ class SectionModule(PromptModule):
                 f"the text uses {markers}, which nothing will replace; leave that out",
             )
         return attrs.evolve(self.blank, body=body)
+
+
+@attrs.frozen
+class SummaryModule(PromptModule):
+    """The text that stands for a section that is not shown in full."""
+
+    path: SectionPath
+
+    @property
+    def blank(self) -> SummaryOverride:
+        return SummaryOverride(path=self.path, expected_hash=UNBOUND, summary="")
+
+    def describe(self, view: View) -> ModuleDescription:
+        return self.described(
+            view,
+            meta_prompt=MetaPrompt.SECTION,
+            title=f"{view.template.section(self.path).title} (summary)",
+            text=view.summary(self.path),
+        )
+
+    def read(self, view: View, text: str) -> SummaryOverride:
+        del view
+        return attrs.evolve(self.blank, summary=text)
 
 
 @attrs.frozen
@@ -319,7 +343,7 @@ class GenerationModule(PromptModule):
             meta_prompt=MetaPrompt.GENERATION,
             as_json=True,
             title=section.title,
-            text=section.summary or "",
+            text=view.summary(self.container_path),
             schema=view.tool_schemas(),
             siblings=[write_task_example(example, key=key) for key, example in examples.items()],
             without=self.container_path,

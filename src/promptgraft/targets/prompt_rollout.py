@@ -29,7 +29,7 @@ from promptgraft.evals.types import Verdict
 from promptgraft.isolation import isolated
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, section_part
+from promptgraft.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -332,15 +332,14 @@ def _isolated(prompt: Prompt[object]) -> Prompt[object]:
 
 
 def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:
-    shown = (
-        {section.path for section in rendered.sections if not section.summarized}
-        if rendered
-        else ()
-    )
+    sections = rendered.sections if rendered else ()
+    shown = {(section.path, section.summarized) for section in sections}
     offered = {tool.name for tool in rendered.tools} if rendered else ()
     for section in descriptor.sections:
-        if section.path not in shown:
+        if (section.path, False) not in shown:
             yield section_part(section.path)
+        if section.summary is not None and (section.path, True) not in shown:
+            yield summary_part(section.path)
     for tool in descriptor.tools:
         if tool.name not in offered:
             yield f"tool {tool.name}"

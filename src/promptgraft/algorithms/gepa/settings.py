@@ -287,7 +287,8 @@ class GepaSettings(RunConfig):
         # A target that is no prompt says itself what may change.
         if not self.names_targets:
             return MOST_AT_ONCE
-        named = [self.target_section_paths, self.targets.tools, self.targets.output_fields]
+        further = self.targets.summaries, self.targets.tools, self.targets.output_fields
+        named = [self.target_section_paths, *further]
         if self.strategy.module_choice == "all":
             examples = self.target_tool_examples, self.target_task_examples
             return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
