@@ -28,6 +28,7 @@ from promptgraft import (
     ToolExample,
 )
 from promptgraft.algorithms.gepa import (
+    GeneratedTaskExample,
     GepaConfig,
     GepaExample,
     GepaOptimizationCompleted,
@@ -35,12 +36,19 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     GepaWorking,
     RolloutFeedback,
+    RolloutRecord,
     ToolExampleTarget,
 )
-from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    PromptOverride,
+    TaskStepOverride,
+    ToolExampleOverride,
+)
 from promptgraft.runtime import SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext, PersistenceScope
+from promptgraft.serde import HexDigest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = EXAMPLES / "first_steps" / "first_steps.py"
@@ -334,3 +342,22 @@ def test_instructions_and_examples_are_optimized_together_as_the_specification_s
         TEMPLATE, overrides_store=LocalPromptOverridesStore(), overrides_tag="gepa-v1"
     ).bind(QueryParams(query="new"))
     assert improved_parts(later.render()) == {*parts, generated}
+
+
+def test_data_types_take_their_fields_in_the_order_of_the_specification() -> None:
+    example = GepaExample("1", (QueryParams("main"),), "label")
+    assert (example.id, example.params, example.label) == ("1", (QueryParams("main"),), "label")
+    feedback = RolloutFeedback(0.5, "Why.", "trace")
+    assert (feedback.score, feedback.feedback, feedback.eval_trace) == (0.5, "Why.", "trace")
+    record = RolloutRecord("1", "in", "out", "tools", feedback)
+    assert (record.inputs_repr, record.tool_trace_repr, record.score) == ("in", "tools", 0.5)
+    assert ToolExampleTarget("read_file", 0).example_index == 0
+    step = TaskStepOverride(1, "read_file", "Why.", "{}", "[]")
+    assert (step.step_index, step.output_json) == (1, "[]")
+    expected = HexDigest("0" * 64)
+    call = ToolExampleOverride("read_file", 0, expected, "Why.", "{}", "[]")
+    assert (call.key, call.expected_hash) == (("read_file", 0), expected)
+    override = PromptOverride("ns", "key", "tag", {}, {}, {call.key: call})
+    assert override.tool_example_overrides == {call.key: call}
+    generated = GeneratedTaskExample(("examples",), "new", "Find it.", '"It."', "[]")
+    assert (generated.key, generated.steps_json) == ("new", "[]")

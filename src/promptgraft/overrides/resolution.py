@@ -225,8 +225,8 @@ class PartDiff:
     """How one part of a prompt changes.
 
     Attributes:
-        kind: ``section``, ``summary``, ``tool``, ``tool example``, ``task example``, ``added task example``,
-            ``removed task example`` or ``output field``.
+        kind: ``section``, ``summary``, ``tool``, ``tool example``, ``task example``,
+            ``added task example``, ``removed task example`` or ``output field``.
         part: the part, as messages write it: ``section policies/refunds``.
         before: its text before; None when there was none.
         after: its text after; None when there is none.

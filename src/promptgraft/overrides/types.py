@@ -26,7 +26,7 @@ from promptgraft.strict.checks import FINITE
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class PromptOverride:
     """Every override that is kept for one prompt under one tag, by kind and key.
 
@@ -35,13 +35,13 @@ class PromptOverride:
         prompt_key: key of the prompt.
         tag: the tag.
         sections: section bodies, by path.
-        summaries: summaries of sections, by path.
         tool_overrides: what is said of tools, by name.
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
         removed_task_examples: task examples that are not shown, by path.
         output_overrides: what is said of fields of the answer, by field.
+        summaries: summaries of sections, by path.
         others: entries of kinds that were registered from outside, by kind and key.
 
     Raises:
@@ -52,13 +52,13 @@ class PromptOverride:
     prompt_key: str
     tag: str
     sections: Mapping[SectionPath, SectionOverride] = _NOTHING
-    summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
     tool_overrides: Mapping[str, ToolOverride] = _NOTHING
     tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = _NOTHING
     task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = _NOTHING
     added_task_examples: Mapping[SectionPath, AddedTaskExample] = _NOTHING
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
     output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
+    summaries: Mapping[SectionPath, SummaryOverride] = _NOTHING
     others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
     _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
         init=False, repr=False, eq=False

@@ -33,7 +33,7 @@ from promptgraft.serde import HexDigest
 _STEP = "step "
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class TaskStepOverride:
     """One step of a task example; None keeps what the source has.
 

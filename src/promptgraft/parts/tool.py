@@ -102,7 +102,7 @@ class ToolOverride(Entry):
         yield from labelled("parameter", self.param_descriptions)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class ToolExampleOverride(Entry):
     """One example of a tool.
 

@@ -29,7 +29,7 @@ from promptgraft.targets.types import Candidate
 from promptgraft.text import change, counted, dollars, fewer_tokens, score
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class GeneratedTaskExample:
     """A task example that the run wrote.
 

@@ -316,7 +316,7 @@ class Guards(Settings):
     )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class ToolExampleTarget:
     """An example of a tool that may change.
 

@@ -88,7 +88,7 @@ def _as_params(params: Iterable[object]) -> tuple[object, ...]:
     )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class GepaExample:
     """One real input with its ground truth.
 
@@ -151,7 +151,7 @@ def named_numbers_fault(given: object) -> str:
     return ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class RolloutFeedback:
     """What a feedback function says of one answer.
 
@@ -212,7 +212,7 @@ TraceFormatter = Callable[[SessionProtocol], str]
 """Returns what happened during a rollout as text; empty when nothing is worth showing."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class RolloutRecord:
     """One example tried with one candidate.
 
