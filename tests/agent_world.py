@@ -91,6 +91,13 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
     sections=(
         MarkdownSection(title="Role", key="role", template="Review code.", tools=(SEARCH,)),
         MarkdownSection(title="Rules", key="rules", template="Be exact."),
+        MarkdownSection(
+            title="Notes",
+            key="notes",
+            template="All notes since 2019.",
+            summary="Notes are kept.",
+            visibility=SectionVisibility.SUMMARY,
+        ),
         TaskExamplesSection(
             title="Examples",
             key="examples",
@@ -112,13 +119,6 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
                     outcome=Finding(Severity.LOW, "fine"),
                 ),
             ),
-        ),
-        MarkdownSection(
-            title="Notes",
-            key="notes",
-            template="All notes since 2019.",
-            summary="Notes are kept.",
-            visibility=SectionVisibility.SUMMARY,
         ),
         MarkdownSection(title="Question", key="question", template="$text", overridable=False),
     ),

@@ -125,7 +125,8 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     field = run(in_output_field, output_fields=("Finding.severity",)).result
     assert set(field.best_output_overrides) == {"Finding.severity"}
     summary = run(in_summary, summaries=(("notes",),))
-    assert summary.result.best_summary_overrides == {("notes",): f"Be exact: {WORD}."}
+    [best] = summary.result.best_override.summaries.values()
+    assert (best.path, best.summary) == (("notes",), f"Be exact: {WORD}.")
     [question, *_] = summary.reflection.requests
     assert "Notes are kept." in question.text
     assert "All notes since 2019." in question.text
@@ -401,7 +402,7 @@ def unknown_targets() -> list[tuple[dict[str, Any], str]]:
             "has no task example `examples/second`",
         ),
         ({"output_fields": ("Finding.sverity",)}, "did you mean `Finding.severity`"),
-        ({"summaries": (("rules",),)}, "has no summary `rules`.* `examples`, `notes`"),
+        ({"summaries": (("rules",),)}, "has no summary `rules`; overridable: `notes`, `examples`"),
     ]
 
 

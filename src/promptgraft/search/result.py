@@ -159,11 +159,6 @@ class RunResult(Shown):
         return self.best.section_bodies
 
     @property
-    def best_summary_overrides(self) -> Mapping[SectionPath, str]:
-        """Its summaries, by section path."""
-        return {path: one.summary for path, one in self.best_override.summaries.items()}
-
-    @property
     def best_tool_overrides(self) -> Mapping[str, ToolOverride]:
         """What the best candidate says of tools, by name."""
         return self.best_override.tool_overrides
