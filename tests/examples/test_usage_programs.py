@@ -48,6 +48,7 @@ from promptgraft.overrides import (
 from promptgraft.runtime import SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext, PersistenceScope
+from promptgraft.search.notices import QuestionAsked
 from promptgraft.serde import HexDigest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -285,8 +286,9 @@ def test_instructions_are_optimized_as_the_specification_shows(in_project: Path)
     ).bind(QueryParams(query="new"))
     assert improved_parts(later.render()) == {INSTRUCTIONS, GUIDANCE}
     assert told(heard, GepaRolloutCompleted) == result.total_rollouts
-    # What is being waited for is told to the bus only: it is no part of the story.
-    story = [event for event in heard if not isinstance(event, GepaWorking | CallsInFlight)]
+    # What is being waited for and asked is told to the bus only: it is no part of the story.
+    notices = GepaWorking | CallsInFlight | QuestionAsked
+    story = [event for event in heard if not isinstance(event, notices)]
     assert story == list(session.select_all(object))
     assert isinstance(heard[-1], GepaOptimizationCompleted)
 
