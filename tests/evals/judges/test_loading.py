@@ -16,7 +16,9 @@ from promptgraft.evals.judges import (
     Voting,
     judge_kinds,
 )
+from promptgraft.evals.judges.prompts import Refused
 from promptgraft.evals.metrics import METRICS, load_metrics
+from promptgraft.evals.types import Answer, Case, ToolUse
 from promptgraft.serde import Json, canonical_json
 
 
@@ -108,6 +110,7 @@ def test_files_of_other_tools_say_the_same_in_both_spellings(entry: Json, name: 
         ("majority_pass", Voting.MAJORITY, ()),
         ("avg", Voting.MEAN, ()),
         ("weighted_avg", Voting.WEIGHTED, (2, 1.0)),
+        ("weighted_majority", Voting.WEIGHTED_MAJORITY, (2, 1.0)),
     ],
 )
 def test_their_ways_to_vote_have_our_names(
@@ -132,6 +135,22 @@ def test_recall_has_its_own_kind() -> None:
         }
     )
     assert type(metric) is LlmRubricKnowledgeRecall
+
+
+def test_only_what_the_named_tools_have_found_is_knowledge() -> None:
+    panel: dict[str, Json] = {
+        "judge_model": {"model_name": "a"},
+        "rubrics": [{"id": "x", "content": {"text": "Found."}}],
+        "knowledgeToolNames": ["search"],
+    }
+    name = "llm_rubric_knowledge_recall"
+    metric = loaded({"metric_name": name, "criterion": {"llm_judge": panel}})
+    assert isinstance(metric, LlmRubricKnowledgeRecall)
+    tools = (ToolUse(name="search", result="a lamp"), ToolUse(name="clock", result="noon"))
+    asked = metric.question(Case(id="c", input="?"), Answer(text="!", tools=tools))
+    shown = asked.bind(Refused()).render().text
+    assert "a lamp" in shown
+    assert "noon" not in shown
 
 
 FAULTS: dict[str, tuple[Json, str]] = {
@@ -166,9 +185,7 @@ FAULTS: dict[str, tuple[Json, str]] = {
     "unknown aggregator": (
         {
             "name": "llm_final_response",
-            "criterion": {
-                "llm_judge": {"judge_model": {}, "models_aggregator": "weighted_majority"}
-            },
+            "criterion": {"llm_judge": {"judge_model": {}, "models_aggregator": "most"}},
         },
         "[0].criterion.llm_judge.models_aggregator: expected one of",
     ),

@@ -45,6 +45,13 @@ TABLE = [
     ("weighted", 0.9, [1.0, 1.0, 0.0], (0.3, 0.6, 0.1), 0.9),
     ("weighted", 0.5, [1.0, 0.0], (1, 3), 0.25),
     ("weighted", 0.1, [1.0, None], (9, 1), None),
+    ("weighted majority", 1.0, [1.0, 0.0, 0.0], (3, 1, 1), 1.0),
+    ("weighted majority", 1.0, [1.0, 0.0, 0.0], (2, 1, 1), 0.0),
+    ("weighted majority", 0.5, [1.0, 0.5, 0.0], (2, 1, 1), 0.5),
+    ("weighted majority", 1.0, [1.0, 1.0, 0.0], (0.1, 0.2, 0.3), 0.0),
+    ("weighted majority", 1.0, [1.0, None, None], (3, 1, 1), 1.0),
+    ("weighted majority", 1.0, [None, 1.0, 1.0], (2, 1, 1), None),
+    ("weighted majority", 1.0, [None, 0.0, 0.0], (2, 1, 1), 0.0),
 ]
 
 
@@ -66,7 +73,7 @@ def test_the_verdict_is_what_the_votes_say(
 def test_without_any_judgement_there_is_no_verdict_even_where_everything_passes(
     voting: Voting,
 ) -> None:
-    weights = (1.0, 1.0) if voting is Voting.WEIGHTED else ()
+    weights = (1.0, 1.0) if "weighted" in voting else ()
     verdict = panel([None, None], voting=voting, threshold=0.0, weights=weights).judge(CASE, ANSWER)
     assert (verdict.score, verdict.passed) == (None, None)
     assert verdict.reason.count("the judge's replies are void") == 2

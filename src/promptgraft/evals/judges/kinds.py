@@ -68,10 +68,18 @@ _VOTING: Mapping[str, Json] = {
     "majority_pass": "majority",
     "avg": "mean",
     "weighted_avg": "weighted",
+    "weighted_majority": "weighted majority",
 }
 _MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
 # How those tools call their judges, one after the other or not, changes no verdict.
-_JUDGE = ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics")
+_JUDGE = (
+    "judge_model",
+    "judge_models",
+    "knowledge_tool_names",
+    "models_aggregator",
+    "parallel",
+    "rubrics",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -176,11 +184,21 @@ class LlmRubricResponse(JudgeMetric):
 
 @attrs.frozen(kw_only=True)
 class LlmRubricKnowledgeRecall(LlmRubricResponse):
-    """The share, by weight, of the rubrics that judges find to be met by what tools returned."""
+    """The share, by weight, of the rubrics that judges find to be met by what tools returned.
+
+    Attributes:
+        tools: the tools whose calls judges are shown, by name; all where none is named.
+    """
 
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
     template: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
     shows_tools: ClassVar[bool] = True
+
+    tools: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+
+    def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
+        called = tuple(one for one in answer.tools if not self.tools or one.name in self.tools)
+        return super().question(case, attrs.evolve(answer, tools=called))
 
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
@@ -297,8 +315,9 @@ def _translated(node: Node) -> dict[str, Node]:
         name: Node(value, judge.node.path, judge.node.source)
         for name, value in _panel(judge).items()
     }
-    if "rubrics" in judge.members:
-        found["rubrics"] = judge.members["rubrics"]
+    for theirs, ours in (("rubrics", "rubrics"), ("knowledge_tool_names", "tools")):
+        if theirs in judge.members:
+            found[ours] = judge.members[theirs]
     return {**found, **own}
 
 
@@ -315,7 +334,7 @@ def _panel(judge: Criterion) -> Options:
         "judges": [model for model, _ in pairs],
         "voting": _VOTING[voting],
         "samples": samples[0] if samples else 1,
-        **({"weights": weights} if voting == "weighted_avg" else {}),
+        **({"weights": weights} if voting.startswith("weighted") else {}),
     }
 
 

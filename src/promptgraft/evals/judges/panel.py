@@ -57,6 +57,8 @@ class Voting(StrEnum):
             have to vote for the answer; a tie fails.
         MEAN: the mean.
         WEIGHTED: the mean by weight.
+        WEIGHTED_MAJORITY: as MAJORITY, with more than half of the weight in the place of more than
+            half of the judges.
     """
 
     ALL = "all"
@@ -64,9 +66,11 @@ class Voting(StrEnum):
     MAJORITY = "majority"
     MEAN = "mean"
     WEIGHTED = "weighted"
+    WEIGHTED_MAJORITY = "weighted majority"
 
 
 _MEANS = (Voting.MEAN, Voting.WEIGHTED)
+_BY_WEIGHT = (Voting.WEIGHTED, Voting.WEIGHTED_MAJORITY)
 
 
 def score_of_votes(
@@ -82,19 +86,34 @@ def score_of_votes(
     at least one, and stand when no missing vote could change whether the answer passes; then the
     score is that of the votes that were cast.
     """
-    cast = [score for score in scores if score is not None]
-    if len(cast) == len(scores):
-        return _tally(voting, cast, weights)
-    if not cast or voting in _MEANS:
-        return None
-    missing = len(scores) - len(cast)
-    worst, best = (_tally(voting, [*cast, *[vote] * missing]) for vote in (0.0, 1.0))
-    return _tally(voting, cast) if (worst >= threshold) == (best >= threshold) else None
+    by_weight = weights or [1.0] * len(scores)
+    votes = zip(scores, by_weight, strict=True)
+    cast = [(score, weight) for score, weight in votes if score is not None]
+    if cast and len(cast) < len(scores):
+        if voting in _MEANS:
+            return None
+        worst, best = (
+            _tally(voting, [other if one is None else one for one in scores], by_weight)
+            for other in (0.0, 1.0)
+        )
+        if (worst >= threshold) != (best >= threshold):
+            return None
+    return _tally(voting, *zip(*cast, strict=True)) if cast else None
 
 
-def most_agreed(scores: Sequence[float]) -> int:
-    """Return the first position of the highest score that more than half of ``scores`` reach."""
-    return scores.index(sorted(scores, reverse=True)[len(scores) // 2])
+def most_agreed(scores: Sequence[float], weights: Sequence[float] = ()) -> int:
+    """Return the first position of the highest score that more than half of ``scores`` reach.
+
+    With ``weights``, one that scores with more than half of the weight reach.
+    """
+    by_weight = [Fraction(str(weight)) for weight in weights or [1] * len(scores)]
+    half, reached = sum(by_weight) / 2, Fraction(0)
+    ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
+    for place in ranked:
+        reached += by_weight[place]
+        if reached > half:
+            break
+    return scores.index(scores[place])
 
 
 def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
@@ -104,14 +123,16 @@ def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
     return float(total / sum(exact))
 
 
-def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float] = ()) -> float:
+def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float]) -> float:
     if voting is Voting.ALL:
         return min(scores)
     if voting is Voting.ANY:
         return max(scores)
     if voting is Voting.MAJORITY:
         return scores[most_agreed(scores)]
-    return weighted_share(scores, weights or [1.0] * len(scores))
+    if voting is Voting.WEIGHTED_MAJORITY:
+        return scores[most_agreed(scores, weights)]
+    return weighted_share(scores, weights)
 
 
 @attrs.frozen(kw_only=True)
@@ -189,7 +210,7 @@ class JudgeMetric(BaseMetric):
     Attributes:
         judges: the models, each with its own adapter; their order is that of the weights.
         voting: how their scores become one.
-        weights: one for each judge, above 0; for weighted voting only.
+        weights: one for each judge, above 0; for voting by weight only.
         samples: how often each judge is asked; the highest score that more than half of its
             judgements reach is its own.
         overrides_store: where overrides of the judges' prompts are looked up.
@@ -208,13 +229,13 @@ class JudgeMetric(BaseMetric):
     def __attrs_post_init__(self) -> None:
         if not self.judges:
             raise ConfigError("judges: expected at least one adapter, found none")
-        if self.voting is not Voting.WEIGHTED and self.weights:
+        if self.voting not in _BY_WEIGHT and self.weights:
             raise ConfigError(
-                f"weights: {self.voting} voting knows none; set voting to `weighted` or leave "
-                "weights out"
+                f"weights: {self.voting} voting knows none; set voting to `weighted` or "
+                "`weighted majority`, or leave weights out"
             )
         usable = all(0 < weight < float("inf") for weight in self.weights)
-        wanted = len(self.judges) if self.voting is Voting.WEIGHTED else 0
+        wanted = len(self.judges) if self.voting in _BY_WEIGHT else 0
         if not usable or len(self.weights) != wanted:
             raise ConfigError(
                 f"weights: expected a number above 0 for each of {len(self.judges)} judges, "
