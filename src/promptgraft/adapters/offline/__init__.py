@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.offline import gradients
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import REPLIES, nothing_learned, reflect
@@ -20,7 +21,7 @@ from promptgraft.strict.checks import COUNT
 
 OutputT = TypeVar("OutputT")
 
-_META_NS = "promptgraft/gepa"
+_META_NS, _GRADIENT_NS = "promptgraft/gepa", "promptgraft/gradient"
 
 __all__ = ["OfflineAdapter", "nothing_learned"]
 
@@ -102,14 +103,20 @@ class OfflineAdapter:
             text = reflect(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
+        elif rendered.ns == _GRADIENT_NS:
+            words = self._words_per_failure
+            text = gradients.answer(
+                rendered.key, rendered.text, words_per_failure=words, attention=attention
+            )
         elif rendered.tools or fields_of(kind) or options_of(kind):
             text = act(rendered, session=session, deadline=deadline, attention=attention)
         else:
             raise ConfigError(
                 f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it "
                 "answers prompts whose output type is a choice (an Enum or Literal of strings) or "
-                f"a class, prompts with tools, and the reflection prompts of `{_META_NS}`; found "
-                f"output type {shown(kind)}; use the adapter of a model provider"
+                f"a class, prompts with tools, and the questions of `{_META_NS}` and "
+                f"`{_GRADIENT_NS}`; found output type {shown(kind)}; use the adapter of a model "
+                "provider"
             )
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)

@@ -28,10 +28,10 @@ _FENCE = re.compile(r"(`{3,})[\w-]*\s*")
 _LABEL = re.compile(r"\*\*([^*:]{1,40}):\*\*\s*(.*)")
 _CHOICES = re.compile(r"one of:\s*(.+)", re.IGNORECASE)
 _SCHEMA = re.compile(r"schema:\s*(\{.*)", re.DOTALL)
-_AT_MOST = re.compile(r"at most (\d{1,9}) characters")
+AT_MOST = re.compile(r"at most (\d{1,9}) characters")
 _TOOL = re.compile(r"(?m)^Tool `([^`]{1,64})`")
-_PART = re.compile(r"(?m)^The part is: (.*)$")
-_EXPECTED = re.compile(r"expected:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;]{1,500}))")
+PART = re.compile(r"(?m)^The part is: (.*)$")
+EXPECTED = re.compile(r"expected:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;]{1,500}))")
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +103,7 @@ class Question:
 
 
 @attrs.frozen
-class _Block:
+class Block:
     """A heading in lower case, the lines below it, and its fenced texts with their labels."""
 
     title: str
@@ -130,10 +130,10 @@ def read_question(text: str) -> Question:
     Raises:
         ConfigError: it does not show the current text.
     """
-    blocks = tuple(_read_blocks(text))
+    blocks = tuple(read_blocks(text))
 
-    def titled(title: str) -> _Block:
-        return next((block for block in blocks if block.title == title), _Block(title))
+    def titled(title: str) -> Block:
+        return next((block for block in blocks if block.title == title), Block(title))
 
     shown = titled("current text")
     if not shown.level:
@@ -141,11 +141,11 @@ def read_question(text: str) -> Question:
             "the embedded offline model: the reflection prompt has no heading "
             "`## Current text`; keep that section where you override the prompt"
         )
-    at_most = _AT_MOST.search(titled("task").prose)
-    part = _PART.search(shown.prose)
+    at_most = AT_MOST.search(titled("task").prose)
+    part = PART.search(shown.prose)
     examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
     expected = titled("expected answers")
-    fields = _fields(expected.whole) if expected.level else _labels(examples)
+    fields = fields_said(expected.whole) if expected.level else _labels(examples)
     return Question(
         part=part[1] if part else "",
         current=next(iter(shown.texts), ""),
@@ -159,9 +159,9 @@ def read_question(text: str) -> Question:
     )
 
 
-def _read_blocks(text: str) -> Iterator[_Block]:
+def read_blocks(text: str) -> Iterator[Block]:
     """Yield what stands before the first heading, and the blocks below the others."""
-    block = _Block("")
+    block = Block("")
     fence, label = "", ""
     inside: list[str] = []
     for line in text.split("\n"):
@@ -175,7 +175,7 @@ def _read_blocks(text: str) -> Iterator[_Block]:
             fence, inside = opening[1], []
         elif heading := _HEADING.fullmatch(line):
             yield block
-            block, label = _Block(heading[2].strip().lower(), len(heading[1])), ""
+            block, label = Block(heading[2].strip().lower(), len(heading[1])), ""
         else:
             block.lines.append(line)
             labelled = _LABEL.match(line)
@@ -183,7 +183,8 @@ def _read_blocks(text: str) -> Iterator[_Block]:
     yield block
 
 
-def _fields(prose: str) -> list[Field]:
+def fields_said(prose: str) -> list[Field]:
+    """Return the fields of an answer, as a prompt says what answers must look like."""
     if schema := _SCHEMA.search(prose):
         properties = object_in(schema[1].strip()).get("properties")
         kinds = properties.items() if isinstance(properties, dict) else ()
@@ -194,7 +195,7 @@ def _fields(prose: str) -> list[Field]:
     return [Field(name="", options=choices)] if choices else []
 
 
-def _labels(examples: Sequence[_Block]) -> list[Field]:
+def _labels(examples: Sequence[Block]) -> list[Field]:
     """Return labels as a choice, where a question that names no answers shows some.
 
     They are what was answered and what feedback expected, as long as each is a few words.
@@ -202,7 +203,7 @@ def _labels(examples: Sequence[_Block]) -> list[Field]:
     found: dict[str, None] = {}
     for block in examples:
         shown = dict(reversed(block.fenced))
-        expected = _EXPECTED.search(shown.get("feedback", ""))
+        expected = EXPECTED.search(shown.get("feedback", ""))
         said = (shown.get("output", "").strip(), *(expected.groups() if expected else ()))
         found.update(dict.fromkeys(filter(None, said)))
     are_labels = all(len(label.split()) <= _LABEL_WORDS and label[0] not in "{[" for label in found)
@@ -215,7 +216,7 @@ def _options(kind: Json) -> tuple[str, ...]:
     return tuple(option for option in options if isinstance(option, str))
 
 
-def _case(block: _Block, fields: Sequence[Field]) -> Case:
+def _case(block: Block, fields: Sequence[Field]) -> Case:
     labels = {found[1].lower(): found[2] for found in map(_LABEL.match, block.lines) if found}
     shown = dict(reversed(block.fenced))
     try:
@@ -268,7 +269,7 @@ def _wanted(
 
 
 def _said_of(field: Field, line: str, given: Json) -> Json:
-    expected = _EXPECTED.search(line)
+    expected = EXPECTED.search(line)
     if field.options:
         said = line[expected.start() :] if expected and field.name else line
         named = (field.options[index] for index in names_of(field.options).named_in(said))

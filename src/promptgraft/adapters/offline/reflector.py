@@ -36,7 +36,7 @@ _KEY_WORDS = 3
 
 
 @attrs.frozen
-class _Better:
+class Better:
     """Replies to one question."""
 
     question: Question
@@ -249,14 +249,14 @@ class _Renamed:
         return _UNUSABLE.sub("", replaced(text, self._names))[:longest]
 
 
-REPLIES: Mapping[str, Callable[[_Better], str]] = {
-    "reflect-section": _Better.section,
-    "reflect-section-published": _Better.section,
-    "reflect-tool": _Better.tool,
-    "reflect-tool-example": _Better.tool_example,
-    "reflect-task-example": _Better.task_example,
+REPLIES: Mapping[str, Callable[[Better], str]] = {
+    "reflect-section": Better.section,
+    "reflect-section-published": Better.section,
+    "reflect-tool": Better.tool,
+    "reflect-tool-example": Better.tool_example,
+    "reflect-task-example": Better.task_example,
     "generate-task-example": lambda better: better.task_example(keyed=True),
-    "reflect-output-field": _Better.field,
+    "reflect-output-field": Better.field,
 }
 """By the key of a reflection prompt, what replies to it."""
 
@@ -273,7 +273,7 @@ def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> s
         ConfigError: the prompt does not show the current text.
     """
     question = read_question(text)
-    better = REPLIES[key](_Better(question, words_per_failure, attention))
+    better = REPLIES[key](Better(question, words_per_failure, attention))
     why = f"{NOTHING_LEARNED}{_why(question)}\n\n" if better == question.current else ""
     fence, _, rest = fenced(_UNUSABLE.sub("", better).replace("\r", "")).partition("\n")
     return f"{why}{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"

@@ -1,0 +1,209 @@
+"""Answers the questions of a gradient search as a model does: from their text.
+
+It knows one kind of problem: that a value was expected and another one found.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.adapters.offline.learner import names_of
+from promptgraft.adapters.offline.questions import (
+    AT_MOST,
+    EXPECTED,
+    PART,
+    Block,
+    Case,
+    Field,
+    Question,
+    fields_said,
+    read_blocks,
+)
+from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
+from promptgraft.adapters.offline.reflector import Better
+from promptgraft.adapters.offline.words import content_words, read_json, texts_in
+from promptgraft.serde import Json
+
+_FOUND = re.compile(r"found:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;.]{1,500}))")
+_WORDS = re.compile(r"in answer to: (.*)")
+_SEVERITY = re.compile(r"P[0-3]", re.IGNORECASE)
+_HANDLE = re.compile(r"\b[TS]\d{1,3}\b", re.IGNORECASE)
+_MOST_WORDS, _MOST_PROBLEMS, _LONGEST_PROBLEM = 40, 20, 2_000
+_MEANT = {
+    "output field": "reflect-output-field",
+    "tool example": "reflect-tool-example",
+    "task example": "reflect-task-example",
+    "tool": "reflect-tool",
+}
+
+
+@attrs.frozen
+class _Wrong:
+    """A value that was found in the place of another one, as a line of a reason says it."""
+
+    severity: str
+    expected: str
+    found: str
+    line: str
+
+
+class _Shown:
+    """The headings of a question, with what stands below them."""
+
+    def __init__(self, text: str) -> None:
+        self.blocks = list(read_blocks(text))
+
+    def titled(self, title: str) -> Block:
+        return next((one for one in self.blocks if one.title == title), Block(title))
+
+    def wrong(self, title: str) -> Iterator[_Wrong]:
+        """Yield the wrong values that the reasons under a heading name."""
+        for label, text in self.titled(title).fenced:
+            severity = label.upper() if _SEVERITY.fullmatch(label) else "P1"
+            for line in text.split("\n"):
+                expected, found = _value(EXPECTED, line), _value(_FOUND, line)
+                if expected:
+                    yield _Wrong(severity, expected, found, line)
+
+
+def _value(pattern: re.Pattern[str], line: str) -> str:
+    match = pattern.search(line)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
+def blame_step(text: str) -> Json:
+    """Blame the texts of a step that a wrong value came from, or hand it on to a step before."""
+    shown = _Shown(text)
+    step = dict(reversed(shown.titled("step").fenced))
+    handles = _handles(shown.titled("texts that may change"))
+    before = shown.titled("steps before").fenced
+    blame: list[Json] = []
+    hand_on: list[Json] = []
+    for wrong in shown.wrong("what went wrong"):
+        earlier = [handle.upper() for handle, output in before if _names(output, wrong.found)]
+        if earlier:
+            said = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
+            hand_on += [{"step": handle, **said} for handle in earlier]
+        elif handles and _names(step.get("output", ""), wrong.found):
+            blame.append(_blame(handles[0], wrong, step.get("input", "")))
+    return {"blame": blame[:_MOST_PROBLEMS], "hand_on": hand_on[:_MOST_PROBLEMS]}
+
+
+def blame_trace(text: str) -> Json:
+    """Blame the texts of the first step that a wrong value came from."""
+    shown = _Shown(text)
+    steps = [one for one in shown.blocks if one.title.startswith("step ")]
+    blame: list[Json] = []
+    for wrong in shown.wrong("what went wrong"):
+        for step in steps:
+            handles, said = _HANDLE.findall(step.prose), dict(reversed(step.fenced))
+            if handles and _names(said.get("output", ""), wrong.found):
+                blame.append(_blame(handles[0], wrong, said.get("input", "")))
+                break
+    return {"blame": blame[:_MOST_PROBLEMS]}
+
+
+def _handles(block: Block) -> list[str]:
+    return [label.upper() for label, _ in block.fenced]
+
+
+def _names(output: str, value: str) -> bool:
+    """Tell whether an output names a value; every output does where no value is known."""
+    return not value or bool(names_of((value,)).named_in(output))
+
+
+def _blame(handle: str, wrong: _Wrong, given: str) -> Json:
+    words = content_words("\n".join(texts_in(read_json(given))))[:_MOST_WORDS]
+    problem = f"expected `{wrong.expected}`, found `{wrong.found}` in answer to: {' '.join(words)}"
+    severity = wrong.severity
+    return {"text": handle, "severity": severity, "problem": problem[:_LONGEST_PROBLEM]}
+
+
+def merge(text: str) -> Json:
+    """Put together what is said of one expected value."""
+    said: dict[tuple[str, str], list[str]] = {}
+    severities: dict[tuple[str, str], str] = {}
+    for wrong in _Shown(text).wrong("what was said"):
+        key = wrong.expected, wrong.found
+        said.setdefault(key, []).append(wrong.line)
+        severities[key] = min(severities.get(key, "P3"), wrong.severity)
+    problems: list[Json] = [
+        {
+            "severity": severities[key],
+            "problem": "\n".join(dict.fromkeys(lines))[:_LONGEST_PROBLEM],
+        }
+        for key, lines in said.items()
+    ]
+    nothing: Json = {
+        "severity": "P3",
+        "problem": "nothing that the embedded offline model understands",
+    }
+    return {"problems": problems[:_MOST_PROBLEMS] or [nothing]}
+
+
+def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
+    """Write words of the failed inputs into a text; half as many for each text that was refused."""
+    shown = _Shown(text)
+    current, part = shown.titled("current text"), PART.search(shown.titled("current text").prose)
+    name = part[1].strip("`").rpartition("#")[2] if part else ""
+    refused = len(shown.titled("refused texts").fenced)
+    wrong = list(shown.wrong("what is wrong"))
+    fields = fields_said(shown.titled("expected answers").whole) or _choice(wrong)
+    at_most = AT_MOST.search(shown.titled("task").prose)
+    question = Question(
+        part=name,
+        current=next(iter(current.texts), ""),
+        neighbours="\n\n".join(shown.titled("rest of the texts").texts),
+        max_chars=int(at_most[1]) if at_most else None,
+        refused=None,
+        fields=fields,
+        tools=(),
+        others=(),
+        cases=[_case(one, fields) for one in wrong],
+    )
+    kind = next((key for kind, key in _MEANT.items() if name.startswith(kind)), "reflect-section")
+    words = max(1, words_per_failure >> refused)
+    better = REFLECTIONS[kind](Better(question, words, attention))
+    values = sorted({one.expected for one in wrong})
+    return {"text": better, "why": f"what points to {', '.join(values)[:200]} was not said"}
+
+
+def _choice(wrong: Sequence[_Wrong]) -> list[Field]:
+    """Return the values as one choice, for texts that do not say what answers look like."""
+    values = sorted({value for one in wrong for value in (one.expected, one.found) if value})
+    return [Field(name="", options=tuple(values))] if values else []
+
+
+def _case(wrong: _Wrong, fields: Sequence[Field]) -> Case:
+    words = _WORDS.search(wrong.line)
+    name = next((one.name for one in fields if wrong.expected in one.options), "")
+    return Case(
+        score=0.0,
+        input=words[1] if words else "",
+        output=wrong.found,
+        given={name: wrong.found},
+        wanted={name: wrong.expected},
+        called=(),
+        right=(),
+    )
+
+
+REPLIES: Mapping[str, Callable[[str], Json]] = {
+    "blame-step": blame_step,
+    "blame-trace": blame_trace,
+    "merge-problems": merge,
+}
+"""By the key of a question, what replies to it; ``write-patch`` is :func:`patch`."""
+
+
+def answer(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
+    """Return a reply to a question of a gradient search: one block of JSON."""
+    if key in REPLIES:
+        found = REPLIES[key](text)
+    else:
+        found = patch(text, words_per_failure=words_per_failure, attention=attention)
+    return f"```json\n{json.dumps(found, ensure_ascii=False)}\n```"
