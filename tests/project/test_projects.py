@@ -17,6 +17,7 @@ from promptgraft import OptimizationJob
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
+from promptgraft.algorithms.gradient import GradientConfig
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
 from promptgraft.evals.types import Case
@@ -423,3 +424,14 @@ def test_the_shipped_schema_is_that_of_the_reader() -> None:
         "run: promptgraft check --schema > src/promptgraft/project/project.schema.json"
     )
     jsonschema.Draft202012Validator.check_schema(project_schema())
+
+
+def test_a_project_names_the_gradient_search_with_its_settings(folder: Path) -> None:
+    project = project_of(
+        folder, "optimizer: {algorithm: gradient, max_rounds: 7, attribution: trace}"
+    )
+    config = project.run_config("triage")
+    assert isinstance(config, GradientConfig)
+    assert (config.max_rounds, config.attribution, config.first_try) == (7, "trace", True)
+    with pytest.raises(DataFormatError, match="max_rounds: expected an integer from 1 to 100"):
+        project_of(folder, "optimizer: {algorithm: gradient, max_rounds: 0}")

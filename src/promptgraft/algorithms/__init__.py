@@ -6,9 +6,11 @@ Anyone may add one: a package registers its subclass of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from promptgraft.errors import ConfigError
+from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.config import RunConfig
 from promptgraft.serde import did_you_mean
 
@@ -16,6 +18,10 @@ DEFAULT = "gepa"
 """The algorithm of those who name none."""
 
 _GROUP = "promptgraft.algorithms"
+_OWN = {
+    DEFAULT: EntryPoint(DEFAULT, f"{__name__}.gepa:GepaConfig", _GROUP),
+    "gradient": EntryPoint("gradient", f"{__name__}.gradient:GradientConfig", _GROUP),
+}
 
 
 def algorithm(name: str = DEFAULT) -> type[RunConfig]:
@@ -41,15 +47,13 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
     return found
 
 
+def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
+    """Return the questions of the algorithms that promptgraft brings, by their keys."""
+    return {key: one for name in _OWN for key, one in algorithm(name).questions.items()}
+
+
 def _known() -> dict[str, EntryPoint]:
-    own = (
-        EntryPoint(DEFAULT, f"{__name__}.gepa:GepaConfig", _GROUP),
-        EntryPoint("gradient", f"{__name__}.gradient:GradientConfig", _GROUP),
-    )
-    return {
-        **{one.name: one for one in own},
-        **{found.name: found for found in entry_points(group=_GROUP)},
-    }
+    return _OWN | {found.name: found for found in entry_points(group=_GROUP)}
 
 
-__all__ = ["DEFAULT", "algorithm"]
+__all__ = ["DEFAULT", "algorithm", "shipped_questions"]

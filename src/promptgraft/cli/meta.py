@@ -54,8 +54,8 @@ FOLDER = "meta-prompts"
 def meta_command() -> None:
     """Change the questions that the reflection model is asked.
 
-    They are prompts of the namespace `promptgraft/gepa`, and a store may override them like
-    any other prompt.
+    They are prompts of the namespaces `promptgraft/gepa` and `promptgraft/gradient`, and a store
+    may override them like any other prompt.
     """
 
 

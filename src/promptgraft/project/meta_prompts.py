@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.algorithms import algorithm
+from promptgraft.algorithms import shipped_questions
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
 from promptgraft.overrides.resolution import checked_entry, resolve_override
@@ -25,9 +25,9 @@ from promptgraft.yaml_text import Note
 
 Template = PromptTemplate[object]
 
-SHIPPED: Mapping[str, Template] = algorithm().questions
+SHIPPED: Mapping[str, Template] = shipped_questions()
 """The meta-prompts by name."""
-META_NS = next(iter(SHIPPED.values())).ns
+_NAMESPACES = tuple(dict.fromkeys(template.ns for template in SHIPPED.values()))
 
 _FENCE = "---"
 _MARKER = re.compile(r"# .*\{#([^{}]*)\}[ \t]*")
@@ -90,7 +90,7 @@ def meta_text(template: Template, stored: PromptOverride | None) -> str:
     # Quoted, because a hash of digits alone, or with one `e` among them, is a number in YAML.
     in_force = resolve_override(template.descriptor, stored).sections
     hashes = "".join(f'  {section.key}: "{_hash(section)}"\n' for section in template.sections)
-    head = f"{_FENCE}\n{_HELP}prompt: {META_NS}/{template.key}\nshipped:\n{hashes}{_FENCE}\n"
+    head = f"{_FENCE}\n{_HELP}prompt: {template.ns}/{template.key}\nshipped:\n{hashes}{_FENCE}\n"
     sections = []
     for section in template.sections:
         found = in_force.get((section.key,))
@@ -182,15 +182,17 @@ def _read(path: Path) -> MetaCopy | None:
 
 
 def _named_template(name: Node) -> Template | None:
-    if not isinstance(name.value, str) or not name.value.startswith(f"{META_NS}/"):
+    ns, _, key = name.value.rpartition("/") if isinstance(name.value, str) else ("", "", "")
+    if ns not in _NAMESPACES:
         return None
-    key = name.value.removeprefix(f"{META_NS}/")
-    if key not in SHIPPED:
+    template = SHIPPED.get(key)
+    if template is None or template.ns != ns:
         name.fault(
             f"there is no meta-prompt `{key}`{did_you_mean(key, list(SHIPPED))}; "
             f"there are {', '.join(SHIPPED)}"
         )
-    return SHIPPED.get(key)
+        return None
+    return template
 
 
 def _hashes(template: Template, shipped: Node) -> Iterator[tuple[str, str]]:
