@@ -72,6 +72,7 @@ class RunFolder:
     report = _File("report.html", "The whole run as one page of HTML.")
     candidates = _File("candidates", "The folder with a page for each candidate.")
     rejected = _File("rejected", "The folder with a page for each rejected proposal.")
+    rounds = _File("rounds", "The folder with a page for each round of a search by rounds.")
     questions = _File("questions", "The folder with each question to the reflection model.")
     baseline_prompts = _File("baseline_prompts", "The folder with the texts before the run.")
     best_prompts = _File("best_prompts", "The folder with the best texts so far.")
@@ -98,6 +99,10 @@ class RunFolder:
     def rejection(self, step: int, attempt: int) -> Path:
         """Return the page of a rejected proposal."""
         return self.rejected / f"{step}-{attempt}.md"
+
+    def round(self, number: int) -> Path:
+        """Return the page of a round."""
+        return self.rounds / f"{number}.md"
 
     def question(self, position: str) -> Path:
         """Return the file of the question that was asked at a place in the run."""

@@ -28,7 +28,7 @@ _MOST_CANDIDATES = 50
 def waiting_baseline(started: RunStarted) -> str:
     """Return the page of the baseline before it was evaluated."""
     facts = [("prompt", started.prompt), ("mean on the validation set", "not known yet")]
-    return _page("Candidate 0: the baseline", facts, _texts(started.texts))
+    return page("Candidate 0: the baseline", facts, _texts(started.texts))
 
 
 def candidate_page(
@@ -54,7 +54,7 @@ def candidate_page(
         *_texts(added.texts),
         _scores(started, added, parents),
     ]
-    return _page(f"Candidate {number}{made}", facts, blocks)
+    return page(f"Candidate {number}{made}", facts, blocks)
 
 
 def rejection_page(rejected: MutationRejected) -> str:
@@ -71,8 +71,8 @@ def rejection_page(rejected: MutationRejected) -> str:
     if rejected.before:
         blocks += ["## Text before", _quoted(rejected.before)]
     if rejected.before and rejected.text:
-        blocks += _difference("## Difference", rejected.module, rejected.before, rejected.text)
-    return _page(f"Step {rejected.step}, attempt {rejected.attempt}: rejected", facts, blocks)
+        blocks += text_change("## Difference", rejected.module, rejected.before, rejected.text)
+    return page(f"Step {rejected.step}, attempt {rejected.attempt}: rejected", facts, blocks)
 
 
 def fenced_diff(text: str) -> str:
@@ -85,7 +85,8 @@ def fenced_diff(text: str) -> str:
     return f"{fence}diff\n{rest}"
 
 
-def _table(head: Sequence[str], rows: Iterable[str]) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[str]) -> list[str]:
+    """Return the lines of a table."""
     return [table_row(head), f"|{' --- |' * len(head)}", *rows]
 
 
@@ -108,7 +109,8 @@ def _quoted(text: str) -> str:
     return fenced(visible(text))
 
 
-def _page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -> str:
+def page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -> str:
+    """Return a page: its title, facts with their names, and what follows."""
     lines = [f"- {plain_line(name)}: {plain_line(value)}" for name, value in facts]
     return "\n\n".join([f"# {title}", "\n".join(lines), *blocks]) + "\n"
 
@@ -139,11 +141,12 @@ def _changes(parent: CandidateAdded, added: CandidateAdded) -> Iterator[str]:
     for name, text in added.texts.items():
         before = parent.texts.get(name, "")
         if before != text:
-            yield from _difference(title, name, before, text)
+            yield from text_change(title, name, before, text)
             title = ""
 
 
-def _difference(title: str, name: str, before: str, after: str) -> list[str]:
+def text_change(title: str, name: str, before: str, after: str) -> list[str]:
+    """Return a title, if there is one, and how a text has changed."""
     return [*([title] if title else []), fenced_diff(diff_bodies(before, after, part=name))]
 
 
@@ -162,7 +165,7 @@ def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[Candid
         [
             "## Scores on the validation set\n",
             *(["No score: not tried on it, or not scorable.\n"] if missing else []),
-            *_table(head, (f"| {' | '.join(row)} |" for row in rows)),
+            *table(head, (f"| {' | '.join(row)} |" for row in rows)),
         ]
     )
 
@@ -212,7 +215,7 @@ def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     label = f"{len(history.pareto_ids)} of the validation set, which the search compares on"
     gain = difference(*history.means, estimated=history.estimated)
     rows.append([label, *map(shown_mean, history.sides or ()), gain])
-    yield "\n".join(_table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
+    yield "\n".join(table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
     if found is not None and found.gain is not None and found.gain.details:
         yield f"Held out, case by case: {found.gain.details}."
     if found is not None and found.why_not:
@@ -226,7 +229,7 @@ def _summary_metrics(ended: RunEnded) -> Iterator[str]:
     ]
     if rows:
         head = ["metric", "passes from", "baseline", "winner", "gain"]
-        yield "\n".join(_table(head, map(table_row, rows)))
+        yield "\n".join(table(head, map(table_row, rows)))
 
 
 def _summary_used(ended: RunEnded, budget: int) -> str:
@@ -252,7 +255,7 @@ def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
         cells = [f"{one.candidate}{winner}", parents, one.changed, shown_mean(one)]
         rows.append(table_row(cells))
     yield "## Candidates"
-    yield "\n".join(_table(["candidate", "parents", "changes", "mean on the validation set"], rows))
+    yield "\n".join(table(["candidate", "parents", "changes", "mean on the validation set"], rows))
     if (more := len(history.candidates) - _MOST_CANDIDATES) > 0:
         yield f"and {more} more, in the folder `candidates`."
     if any(one.estimated for one in listed):

@@ -26,11 +26,13 @@ from promptgraft.runs.documents import (
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text, write_texts
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
+from promptgraft.runs.round_page import round_page
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event, QuestionAsked
+from promptgraft.search.round_events import RoundEnded, RoundEvent
 from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json
@@ -60,6 +62,7 @@ class Recorder:
         self._pages: set[Path] = set()
         self._anew: set[Path] = set()
         self._best = 0
+        self._round: list[RoundEvent] = []
         self.failure = ""
 
     def close(self) -> None:
@@ -109,6 +112,9 @@ class Recorder:
             write_report(self._folder)
 
     def _write(self, line: Event, *, known: bool) -> None:
+        if isinstance(line, RoundEvent):
+            same = self._round and self._round[0].step == line.step
+            self._round = [*(self._round if same else []), line]
         match line:
             case events.RunStarted():
                 page = self._folder.candidate(0)
@@ -121,8 +127,17 @@ class Recorder:
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
                 self._write_page(page, lambda: rejection_page(line), known=known)
+            case RoundEnded():
+                self._write_round(known=known)
             case events.RunEnded():
+                if self._round and not isinstance(self._round[-1], RoundEnded):
+                    self._write_round(known=False)
                 self._write_documents(line)
+
+    def _write_round(self, *, known: bool) -> None:
+        told = self._round
+        self._folder.rounds.mkdir(exist_ok=True)
+        self._write_page(self._folder.round(told[0].step), lambda: round_page(told), known=known)
 
     def _write_best(self, best: int) -> None:
         """Write the texts of the best candidate, unless that is the baseline."""
@@ -199,8 +214,8 @@ class Recorder:
     def _remove_pages_of_others(self) -> None:
         """Remove what a run with a larger budget has left behind."""
         folder = self._folder
-        for inside in (folder.candidates, folder.rejected, folder.questions):
-            for path in inside.iterdir():
+        for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
+            for path in inside.iterdir() if inside.is_dir() else ():
                 if path not in self._pages:
                     path.unlink()
 

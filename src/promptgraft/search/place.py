@@ -7,12 +7,15 @@ it is the key of a rollout.
 from __future__ import annotations
 
 from enum import StrEnum
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import shown
+from promptgraft.serde import digest_text, shown
+
+_LONGEST, _CUT = 100, 80
 
 
 class Phase(StrEnum):
@@ -83,6 +86,12 @@ LEGS = {
     Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first", "race/rest"),
 }
 """The parts of the phases that have several."""
+
+
+def named(text: str) -> str:
+    """Return a name of the user's as one piece of a place, short enough for the name of a file."""
+    piece = quote(text, safe=" #")
+    return piece if len(piece) <= _LONGEST else f"{piece[:_CUT]}~{digest_text(text)[:12]}"
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

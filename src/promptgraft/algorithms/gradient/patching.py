@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Container, Sequence
 from functools import partial
 from typing import TypeVar
-from urllib.parse import quote
 
 import attrs
 
@@ -19,6 +18,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.search.asks import Asking, Reply
 from promptgraft.search.events import Emit, MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.place import named
 from promptgraft.search.proposals import Change, Rejections
 from promptgraft.search.round_events import (
     GradientsMerged,
@@ -226,14 +226,14 @@ class Patcher:
 
     def _tell_unanswered(self, base: Base, module: Module, stage: str, outcome: Outcome[T]) -> None:
         if outcome.found is None and outcome.failed:
-            position = f"round/{base.number}/{stage}/{_named(module)}"
+            position = f"round/{base.number}/{stage}/{named(module.name)}"
             detail = outcome.refusals[-1].error.detail
             self._emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
 
     def _merge_inquiry(
         self, base: Base, module: Module, said: Sequence[Gradient]
     ) -> Inquiry[tuple[Problem, ...]]:
-        position = f"round/{base.number}/aggregate/{_named(module)}"
+        position = f"round/{base.number}/aggregate/{named(module.name)}"
         return Inquiry(
             positions=(position, f"{position}/repair"),
             key=Asked.MERGE,
@@ -252,7 +252,7 @@ class Patcher:
     def _patch_inquiry(
         self, base: Base, one: Direction, before: ModuleDescription
     ) -> Inquiry[Patch]:
-        position = f"round/{base.number}/optimize/{_named(one.module)}"
+        position = f"round/{base.number}/optimize/{named(one.module.name)}"
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
             key=Asked.PATCH,
@@ -302,8 +302,3 @@ def patch_params(
             for text, now, after in refused
         ),
     )
-
-
-def _named(module: Module) -> str:
-    """Return a part's name as one piece of a position."""
-    return quote(module.name, safe=" #")

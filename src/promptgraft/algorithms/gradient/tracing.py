@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from urllib.parse import quote
 
 import attrs
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.evals.trace import Step
 from promptgraft.search.asks import Asking
 from promptgraft.search.events import Emit
+from promptgraft.search.place import named
 from promptgraft.search.round_events import Loss, QuestionUnanswered, Severity, StepBlamed
 from promptgraft.serde import digest_text
 from promptgraft.targets.base import Target
@@ -254,7 +254,7 @@ def _gradients(case: str, found: Blames, shown: _Parts) -> list[Gradient]:
 def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inquiry[Blames]:
     handles, parts, others = shown.show(shown.of(step))
     earlier = {f"S{number}": one for number, one in enumerate(trace.before(step), start=1)}
-    position = f"{where}/backward/{quote(trace.case, safe=' ')}/{step.id}"
+    position = f"{where}/backward/{named(trace.case)}/{step.id}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
         key=Asked.STEP,
@@ -291,7 +291,7 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
             f"{_shown_step(one, _MAX_STEP_OF_TRACE_CHARS)}"
         )
     signals = {one: None for those in trace.incoming.values() for one in those}
-    position = f"round/{number}/backward/{quote(trace.case, safe=' ')}"
+    position = f"round/{number}/backward/{named(trace.case)}"
     return Inquiry(
         positions=(position, f"{position}/repair"),
         key=Asked.TRACE,
