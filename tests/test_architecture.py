@@ -199,13 +199,16 @@ def layer_faults(module: Module) -> Iterator[str]:
 NEUTRAL = {"runs", "evals", "project", "cli", "integrations", "search", "targets"}
 """Units that serve any algorithm and so name none; `promptgraft.algorithms` finds them by name."""
 
+OF_ANY = {"algorithm", "shipped_questions"}
+"""What `promptgraft.algorithms` has for those who name none."""
+
 
 def algorithm_faults(module: Module) -> Iterator[str]:
     """Yield imports of an algorithm by those who are to serve any."""
     for found in module.imports:
         parts = found.name.split(".")
         named = parts[:2] == ["promptgraft", "algorithms"] and len(parts) > 2
-        if module.unit in NEUTRAL and named and parts[2].islower() and parts[2] != "algorithm":
+        if module.unit in NEUTRAL and named and parts[2].islower() and parts[2] not in OF_ANY:
             yield f"{module.path}:{found.line}: `{module.unit}` names an algorithm, `{found.name}`"
 
 

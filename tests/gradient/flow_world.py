@@ -100,8 +100,11 @@ class Flow(TextTarget):
         )
 
 
-def reply(rendered: RenderedPrompt[object]) -> str:
-    """Reply as the reflection model does: by the letter of a missing word."""
+def reply(rendered: RenderedPrompt[object], most: int = 9) -> str:
+    """Reply as the reflection model does: by the letter of a missing word.
+
+    It writes so many words into a text at most.
+    """
     match rendered.key:
         case "blame-step":
             return _blame_step(rendered)
@@ -119,7 +122,7 @@ def reply(rendered: RenderedPrompt[object]) -> str:
             words = _missing(bound(rendered, "said"))
             problems = [{"severity": "P1", "problem": f"missing {word}"} for word in words]
             return block({"problems": problems})
-    words = _missing(bound(rendered, "problems"))
+    words = _missing(bound(rendered, "problems"))[:most]
     text = " ".join((current_text(rendered), *words))
     return block({"text": text, "why": f"it lacks {', '.join(words)}"})
 

@@ -1,0 +1,131 @@
+"""What models reply to the questions: read, or refused in one line that says why."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft.algorithms.gradient.replies import Blames, read_blame, read_patch, read_problems
+from promptgraft.search.asks import Reply
+from promptgraft.search.round_events import Blame, Problem, Severity
+from promptgraft.targets.base import InvalidProposalError
+
+TABLE = Path(__file__).with_name("broken_replies.jsonl")
+ROWS = [json.loads(line) for line in TABLE.read_text("utf-8").splitlines()]
+PARTS = {"T1": "section rules", "T2": "section notes"}
+BEFORE = {"S1": "1.1.1", "S2": "1.2.1"}
+
+
+def blames(text: str, finish_reason: str = "stop") -> Blames:
+    return read_blame(Reply(text=text, finish_reason=finish_reason), parts=PARTS, before=BEFORE)
+
+
+READ: Mapping[str, Callable[[str], object]] = {
+    "blame": blames,
+    "merge": lambda text: read_problems(Reply(text=text, finish_reason="stop")),
+    "patch": lambda text: read_patch(Reply(text=text, finish_reason="stop"), as_json=False),
+}
+
+
+WHOLE: Mapping[str, object] = {
+    "blame": {
+        "blame": [{"text": "T1", "severity": "P1", "problem": "too short"}],
+        "hand_on": [{"step": "S1", "severity": "P2", "problem": "wrong"}],
+    },
+    "merge": {"problems": [{"severity": "P1", "problem": "too short"}]},
+    "patch": {"text": "better", "why": "it was too short"},
+}
+
+
+def refusal(read: Callable[[str], object], text: str) -> str:
+    """Return why a reply is refused; empty when it is read."""
+    try:
+        read(text)
+    except InvalidProposalError as error:
+        return error.detail
+    return ""
+
+
+def block(value: object) -> str:
+    return f"```json\n{json.dumps(value)}\n```"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_broken_reply_is_refused_in_the_line_that_the_table_has(row: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidProposalError) as refused:
+        READ[row["question"]](row["reply"])
+    assert refused.value.detail == row["detail"]
+
+
+def test_a_reply_that_was_cut_off_is_refused_whatever_it_holds() -> None:
+    with pytest.raises(InvalidProposalError, match="the reply was cut off before its end"):
+        blames(block({"blame": [], "hand_on": []}), "length")
+    failed = Reply(text="", finish_reason="", fault="429: overloaded")
+    with pytest.raises(InvalidProposalError, match="failed: 429: overloaded"):
+        read_problems(failed)
+
+
+def test_handles_are_read_as_what_they_stand_for() -> None:
+    said = {"severity": "P1", "problem": " too short\n"}
+    found = blames(block({"blame": [{"text": "T2", **said}], "hand_on": [{"step": "S2", **said}]}))
+    assert found == Blames(
+        blamed=(Blame(to="section notes", severity=Severity.P1, text="too short"),),
+        handed_on=(Blame(to="1.2.1", severity=Severity.P1, text="too short"),),
+    )
+    assert blames('{"blame": [], "hand_on": []}') == Blames(blamed=())
+
+
+def test_the_worst_problem_comes_first_and_a_text_of_json_may_stand_as_json() -> None:
+    problems = [{"severity": "P3", "problem": "b"}, {"severity": "P0", "problem": "a"}]
+    assert READ["merge"](block({"problems": problems})) == (
+        Problem(severity=Severity.P0, text="a"),
+        Problem(severity=Severity.P3, text="b"),
+    )
+    patch = block({"text": {"description": "d"}, "why": "w"})
+    found = read_patch(Reply(text=patch, finish_reason="stop"), as_json=True)
+    assert (found.text, found.why) == ('{"description": "d"}', "w")
+
+
+NAMES = ["blame", "hand_on", "problems", "text", "step", "severity", "problem", "why"]
+VALUES = st.recursive(
+    st.none() | st.integers(-3, 3) | st.text(max_size=5) | st.sampled_from(["T1", "S1", "P1"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=3), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=40) | VALUES.map(json.dumps) | VALUES.map(block))
+def test_whatever_is_replied_is_read_or_refused_in_one_line(text: str) -> None:
+    for read in READ.values():
+        assert "\n" not in refusal(read, text)
+
+
+def test_ten_thousand_damaged_replies_are_read_or_refused_in_one_line() -> None:
+    chance = random.Random(19)
+    whole = [row["reply"] for row in ROWS] + [block(WHOLE[name]) for name in READ for _ in range(9)]
+    for _ in range(10_000):
+        text = chance.choice(whole)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(text) + 1)
+            piece = chance.choice(["", *'"{}[],:`\\\n', "P1", "T1", "null", "\ud800", "\x00"])
+            text = text[:at] + piece + text[at + chance.randint(0, 3) :]
+        for read in READ.values():
+            assert "\n" not in refusal(read, text)
+
+
+@pytest.mark.parametrize("piece", ['{"blame": [', "```json\n", "[", "\\", '"a": "', "T1 ", "{"])
+def test_a_very_long_reply_is_refused_too(piece: str) -> None:
+    text = f"```json\n{piece * (300_000 // len(piece))}\n```"
+    for read in READ.values():
+        with pytest.raises(InvalidProposalError):
+            read(text)
