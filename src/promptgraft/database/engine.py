@@ -87,6 +87,7 @@ class Database:
                 "prefix: expected up to 30 lower-case letters, digits and `_` that begin with a "
                 f"letter, found {shown(prefix)}"
             )
+        self.prefix = prefix
         self.tables = Tables.of(prefix)
         self._create = create
         self._engine = url if isinstance(url, Engine) else _engine(_url_of(url), timeout_seconds)
@@ -98,6 +99,11 @@ class Database:
         self._opened = False
         event.listen(self._engine, "connect", self._configure(timeout_seconds))
         event.listen(self._engine, "begin", self._begin)
+
+    @property
+    def secret_url(self) -> str:
+        """The URL with its password, for another process of the same user."""
+        return self._engine.url.render_as_string(hide_password=False)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

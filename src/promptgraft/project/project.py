@@ -19,7 +19,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
-from promptgraft.project.format_sections import ModelConfig
+from promptgraft.project.format_sections import OPTIMIZER, ModelConfig
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -209,6 +209,30 @@ class Project:
             overrides_tag=self.tag,
         )
         return OptimizationJob(self.prompt(name).prompt, context, config)
+
+    def tuned(self, settings: Mapping[str, Json]) -> Project:
+        """Return the project with some settings of its search replaced, by their names in the file.
+
+        Raises:
+            DataFormatError: with a line for each that is none, or does not fit.
+        """
+        if not settings:
+            return self
+        document = self.surroundings.file.document.value
+        given = document.get("optimizer") if isinstance(document, dict) else None
+        source = Source.of({**(given if isinstance(given, dict) else {}), **settings})
+        optimizer = OPTIMIZER.read(source.root)
+        source.raise_all()
+        assert optimizer is not None  # noqa: S101 - what has no fault is read
+        return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
+
+    def model(self, place: YamlPath) -> ProviderAdapter:
+        """Return the model at a place of the file, such as ``("models", "task")``.
+
+        Raises:
+            DataFormatError: it cannot be made, such as for want of a secret.
+        """
+        return self._made(place, self.models()[place])
 
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""

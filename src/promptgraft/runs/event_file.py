@@ -119,13 +119,13 @@ class EventFile:
         """Tell whether the next line that a replay tells is there already; cut what differs."""
         if isinstance(line, RunPlanned):
             self._plan = line
-            if _same(line, self._plan_there):
+            if is_same(line, self._plan_there):
                 return True
         if self._old is None:
             return False
         if isinstance(line.number, UnsetType):
             return True
-        if not _same(line, self._expected):
+        if not is_same(line, self._expected):
             self._settle(self._start)
             return False
         self._advance()
@@ -170,7 +170,7 @@ class EventFile:
         if os.fstat(self._descriptor).st_size != end:
             os.ftruncate(self._descriptor, end)
         plan, there = self._plan, self._plan_there
-        if plan is not None and not _same(plan, there):
+        if plan is not None and not is_same(plan, there):
             self.append(plan)
 
 
@@ -182,7 +182,7 @@ def _line(text: bytes) -> Event | None:
         return None
 
 
-def _same(line: Event, there: Event | None) -> bool:
+def is_same(line: Event, there: Event | None) -> bool:
     """Tell whether two lines say the same, all but when."""
     return there is not None and line == replace(there, time=line.time)
 

@@ -1,0 +1,31 @@
+"""Optimization jobs in a database: submitted, carried out by workers, paused, resumed, forked.
+
+Needs ``pip install "promptgraft[server]"``.
+"""
+
+from promptgraft.jobs.manager import JobManager, Submitted
+from promptgraft.jobs.types import (
+    Attempt,
+    Job,
+    JobChanges,
+    JobConflictError,
+    JobNotFoundError,
+    JobState,
+    Status,
+    Wish,
+)
+from promptgraft.jobs.worker import Worker
+
+__all__ = [
+    "Attempt",
+    "Job",
+    "JobChanges",
+    "JobConflictError",
+    "JobManager",
+    "JobNotFoundError",
+    "JobState",
+    "Status",
+    "Submitted",
+    "Wish",
+    "Worker",
+]

@@ -1,0 +1,135 @@
+"""A run of a project as a job wants it: its changes applied, and checked whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import ConfigError
+from promptgraft.evals.dataset import cases_digest
+from promptgraft.jobs.types import JOB_CHANGES, JobChanges
+from promptgraft.overrides.store import PromptOverridesStore
+from promptgraft.project import Project
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
+from promptgraft.serde import Json, did_you_mean, digest_json, shown
+from promptgraft.strict.nodes import Source
+
+
+def read_changes(given: JobChanges | Mapping[str, object] | None) -> JobChanges:
+    """Return what a job changes, from plain data.
+
+    Raises:
+        DataFormatError: with a line for each fault, which begins with the name of the field.
+    """
+    if given is None:
+        return JobChanges()
+    if isinstance(given, JobChanges):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
+    plain: dict[str, Json] = {str(name): _plain(value) for name, value in given.items()}
+    source = Source.of(plain)
+    found = JOB_CHANGES.read(source.root)
+    source.raise_all()
+    assert found is not None  # noqa: S101 - what has no fault is read
+    return found
+
+
+def _plain(value: object) -> Json:
+    return value if isinstance(value, (str, int, float, bool, list, dict)) else str(value)
+
+
+def written_changes(changes: JobChanges) -> dict[str, Json]:
+    """Return changes as plain data, without what is left at its default."""
+    default = JobChanges()
+    fields = attrs.asdict(changes, recurse=False)
+    return {
+        name: str(value) if name == "max_cost" else dict(value) if name == "tuning" else value
+        for name, value in fields.items()
+        if value != getattr(default, name)
+    }
+
+
+def submitted_digest(project: Project, name: str) -> str:
+    """Return the SHA-256 of what a job of a prompt depends on: settings, prompt, and cases."""
+    descriptor = project.prompt(name).prompt.descriptor
+    prompt: list[Json] = [descriptor.interface_hash]
+    prompt += [section.content_hash for section in descriptor.sections]
+    sets: dict[str, Json] = {
+        part: cases_digest(cases) for part, cases in project.splits.parts().items()
+    }
+    return digest_json([project.described(), name, prompt, sets])
+
+
+def prepared(
+    project: Project,
+    name: str,
+    changes: JobChanges,
+    *,
+    store: PromptOverridesStore | None = None,
+) -> OptimizationJob:
+    """Return the run that a job asks for.
+
+    Args:
+        project: the project, whose code may import its neighbours.
+        name: the prompt.
+        changes: what the job changes.
+        store: where the winner goes, in place of the project's.
+
+    Raises:
+        ConfigError: a change does not fit the project; names it.
+        DataFormatError: the project is at fault.
+    """
+    tuned = project.tuned(
+        {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
+    )
+    job = tuned.job(name)
+    limits = job.config.limits
+    given = {
+        field: value
+        for field in ("max_cost", "max_tokens", "timeout")
+        if (value := getattr(changes, field)) is not None
+    }
+    stoppers = [*limits.stoppers, *_stoppers(changes)]
+    config = attrs.evolve(
+        job.config,
+        limits=attrs.evolve(limits, stoppers=stoppers, **given),
+        persist=changes.store and not changes.dry_run,
+    )
+    if changes.budget is not None:
+        config = attrs.evolve(config, rollout_budget=changes.budget)
+    if changes.seed is not None:
+        config = attrs.evolve(config, seed=changes.seed)
+    context = job.context
+    if changes.model is not None:
+        model = _model(tuned, changes.model)
+        context = attrs.evolve(context, adapter=model, reflection_adapter=model)
+    if store is not None:
+        context = attrs.evolve(context, overrides_store=store)
+    context = attrs.evolve(context, overrides_tag=changes.tag or context.overrides_tag)
+    changed = OptimizationJob(job.subject, context, config)
+    return changed.dry() if changes.dry_run else changed
+
+
+def _stoppers(changes: JobChanges) -> list[Stopper]:
+    found: list[Stopper] = []
+    if changes.max_iterations is not None:
+        found.append(MaxProposals(changes.max_iterations))
+    if changes.patience is not None:
+        found.append(NoImprovement(changes.patience))
+    if changes.target_score is not None:
+        found.append(TargetScore(changes.target_score))
+    return found
+
+
+def _model(project: Project, name: str) -> ProviderAdapter:
+    known = {str(place[-1]): place for place in project.models()}
+    if name not in known:
+        raise ConfigError(
+            f"model: the project has no model `{name}`{did_you_mean(name, list(known))}; there: "
+            f"{', '.join(known)}"
+        )
+    return project.model(known[name])

@@ -1,0 +1,461 @@
+"""The statements that read and write jobs; each is a step of somebody's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import attrs
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from promptgraft.database import Database
+from promptgraft.errors import LeaseLostError
+from promptgraft.jobs.preparing import read_changes, written_changes
+from promptgraft.jobs.types import (
+    ENDED,
+    Attempt,
+    Job,
+    JobChanges,
+    JobNotFoundError,
+    JobState,
+    Status,
+    Wish,
+)
+from promptgraft.serde import Json, canonical_json, parse_json
+from promptgraft.strict import structure
+
+LEASE_SECONDS = 30.0
+MOST_BARREN_ATTEMPTS = 5
+"""Attempts in a row without a new answer after which a job has failed."""
+
+_PAUSED_BY_LOSS = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
+_KINDS = {
+    JobState.QUEUED: "job_recovered",
+    JobState.PAUSED: "job_paused",
+    JobState.COMPLETED: "job_completed",
+    JobState.FAILED: "job_failed",
+    JobState.CANCELLED: "job_cancelled",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """A job that a worker has got, under a fence that is its own.
+
+    Attributes:
+        job: the job.
+        fence: what the fence of the job is as long as the worker has it.
+    """
+
+    job: Job
+    fence: int
+
+
+class JobRows:
+    """The tables of jobs. All methods take the connection of a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._jobs = database.tables.jobs
+        self._columns = [one for one in self._jobs.c if one.name != "result"]
+
+    def insert(self, connection: Connection, **values: object) -> Job:
+        """Insert a job and return it."""
+        made = connection.execute(
+            insert(self._jobs).values(created=self._database.seconds, **values)
+        )
+        assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
+        number = int(made.inserted_primary_key[0])
+        self.tell(connection, number, "job_queued")
+        return self.at(connection, number)
+
+    def at(self, connection: Connection, number: int, *, locked: bool = False) -> Job:
+        """Return the job with a number, which is there; ``locked`` keeps other writers out."""
+        query = select(*self._columns).where(self._jobs.c.number == number)
+        row = connection.execute(query.with_for_update() if locked else query).one_or_none()
+        if row is None:
+            raise JobNotFoundError(f"job {number} is gone")
+        return _job(row)
+
+    def find(self, connection: Connection, given: str, *, locked: bool = False) -> Job:
+        """Return the job with an id, or with the only id that begins like that.
+
+        Raises:
+            JobNotFoundError: there is none, or several.
+        """
+        jobs = self._jobs
+        begins = jobs.c.id.startswith(given, autoescape=True)
+        rows = connection.execute(
+            select(jobs.c.number, jobs.c.id).where(begins).order_by(jobs.c.number).limit(2)
+        ).all()
+        exact = [row for row in rows if row.id == given] or rows
+        if len(exact) == 1 and len(given) >= 4:
+            return self.at(connection, exact[0].number, locked=locked)
+        why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
+        what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
+        raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")
+
+    def by_key(self, connection: Connection, project: str, key: str) -> tuple[Job, bytes] | None:
+        """Return the job that was made with an idempotency key, and what was asked for then."""
+        jobs = self._jobs
+        row = connection.execute(
+            select(*self._columns).where(jobs.c.project == project, jobs.c.key == key)
+        ).one_or_none()
+        return None if row is None else (_job(row), row.request)
+
+    def page(
+        self,
+        connection: Connection,
+        *,
+        equal: Mapping[str, str],
+        since: float | None,
+        text: str | None,
+        before: int | None,
+        limit: int,
+    ) -> list[Job]:
+        """Return jobs, the newest first."""
+        jobs = self._jobs
+        wanted: list[ColumnElement[bool]] = [jobs.c[name] == one for name, one in equal.items()]
+        if since is not None:
+            wanted.append(jobs.c.created >= since)
+        if before is not None:
+            wanted.append(jobs.c.number < before)
+        if text:
+            fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
+            wanted.append(or_(*(one.contains(text, autoescape=True) for one in fields)))
+        query = select(*self._columns).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
+        return [_job(row) for row in connection.execute(query)]
+
+    def claim(
+        self, connection: Connection, projects: Collection[tuple[str, str]], worker: str
+    ) -> Claim | None:
+        """Give a worker the job whose turn it is; None when there is none for it.
+
+        Args:
+            connection: that of the transaction.
+            projects: names and digests of what the worker can run.
+            worker: its name.
+        """
+        jobs, now = self._jobs, self._database.seconds
+        number = connection.scalar(
+            select(jobs.c.number)
+            .where(
+                jobs.c.state == JobState.QUEUED,
+                jobs.c.not_before <= now,
+                tuple_(jobs.c.project, jobs.c.digest).in_(sorted(projects)),
+            )
+            .order_by(jobs.c.priority.desc(), jobs.c.number)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        if number is None:
+            return None
+        self._update(
+            connection,
+            number,
+            state=JobState.RUNNING,
+            wish=Wish.NONE,
+            reason=b"",
+            fence=jobs.c.fence + 1,
+            worker=worker,
+            lease=now + LEASE_SECONDS,
+            attempts=jobs.c.attempts + 1,
+            started=func.coalesce(jobs.c.started, now),
+        )
+        fence, attempts = connection.execute(
+            select(jobs.c.fence, jobs.c.attempts).where(jobs.c.number == number)
+        ).one()
+        connection.execute(
+            insert(self._database.tables.attempts).values(
+                job=number,
+                number=attempts,
+                worker=worker,
+                started=now,
+                answers=self._answers(connection, number),
+                error=b"",
+            )
+        )
+        kind = "job_started" if attempts == 1 else "job_resumed"
+        self.tell(connection, number, kind, worker=worker, attempt=attempts)
+        return Claim(job=self.at(connection, number), fence=fence)
+
+    def renew(self, connection: Connection, claim: Claim) -> Wish:
+        """Prolong a lease; return what was asked of the job since.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        self.check(connection, claim)
+        self._update(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
+        return self.wish(connection, claim)
+
+    def wish(self, connection: Connection, claim: Claim) -> Wish:
+        """Return what was asked of a job.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+        """
+        jobs = self._jobs
+        row = connection.execute(
+            select(jobs.c.fence, jobs.c.wish).where(jobs.c.number == claim.job.number)
+        ).one_or_none()
+        if row is None or row.fence != claim.fence:
+            raise _lost(claim)
+        return Wish(row.wish)
+
+    def check(self, connection: Connection, claim: Claim) -> None:
+        """Lock a job that a worker has.
+
+        Raises:
+            LeaseLostError: another worker has it.
+        """
+        jobs = self._jobs
+        found = connection.scalar(
+            select(jobs.c.fence).where(jobs.c.number == claim.job.number).with_for_update()
+        )
+        if found != claim.fence:
+            raise _lost(claim)
+
+    def fence(self, connection: Connection, job: Job) -> int:
+        """Return the fence of a job: a worker has it as long as this stays."""
+        query = select(self._jobs.c.fence).where(self._jobs.c.number == job.number)
+        return connection.scalar(query) or 0
+
+    def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
+        """Keep how far a job is."""
+        jobs = self._jobs
+        self._update(
+            connection,
+            number,
+            progress=case((jobs.c.progress < progress, progress), else_=jobs.c.progress),
+            status=_encoded(attrs.asdict(status)),
+        )
+
+    def settle(
+        self,
+        connection: Connection,
+        job: Job,
+        state: JobState,
+        *,
+        reason: str,
+        error: str = "",
+        result: bytes | None = None,
+    ) -> None:
+        """End an attempt, and put the job, which is locked, where it goes from there."""
+        answers = self._answers(connection, job.number)
+        before = connection.scalar(
+            select(self._database.tables.attempts.c.answers).where(*self._attempt(job))
+        )
+        barren = 0 if answers > (before or 0) else self._barren(connection, job) + 1
+        if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
+            state = JobState.FAILED
+            reason = f"{barren} attempts in a row without a new answer; the last: {error or reason}"
+        now = self._database.seconds
+        connection.execute(
+            update(self._database.tables.attempts)
+            .where(*self._attempt(job))
+            .values(ended=now, error=error.encode())
+        )
+        values: dict[str, object] = {"result": result} if result is not None else {}
+        if state in ENDED:
+            values["ended"] = now
+        if state is JobState.COMPLETED:
+            values["progress"] = 100.0
+        self._update(
+            connection,
+            job.number,
+            state=state,
+            wish=Wish.NONE,
+            reason=reason.encode(),
+            # Whoever worked on it does not any more, whatever it believes.
+            fence=self._jobs.c.fence + 1,
+            worker="",
+            lease=0.0,
+            barren=barren,
+            **values,
+        )
+        self.tell(connection, job.number, _KINDS[state], reason=reason)
+
+    def lose(self, connection: Connection, job: Job, why: str) -> None:
+        """Put back a job, which is locked, whose worker is gone; a wish for it is granted."""
+        self.settle(
+            connection, job, _PAUSED_BY_LOSS.get(job.wish, JobState.QUEUED), reason=why, error=why
+        )
+
+    def expired(self, connection: Connection) -> list[Job]:
+        """Return running jobs whose lease is over, locked."""
+        jobs = self._jobs
+        query = (
+            select(*self._columns)
+            .where(jobs.c.state == JobState.RUNNING, jobs.c.lease < self._database.seconds)
+            .order_by(jobs.c.number)
+            .with_for_update(skip_locked=True)
+        )
+        return [_job(row) for row in connection.execute(query)]
+
+    def put(self, connection: Connection, number: int, **values: object) -> None:
+        """Change columns of a job that is locked."""
+        self._update(connection, number, **values)
+
+    def tell(self, connection: Connection, number: int, kind: str, **said: Json) -> None:
+        """Add an event of the job itself."""
+        line: dict[str, Json] = {"event": kind, "time": self._database.now(connection).isoformat()}
+        self.append(connection, number, [_encoded({**line, **said})])
+
+    def append(self, connection: Connection, number: int, lines: Sequence[bytes]) -> None:
+        """Add lines to the events of a job, with the next numbers."""
+        if not lines:
+            return
+        jobs = self._jobs
+        self._update(connection, number, events=jobs.c.events + len(lines))
+        last = connection.scalar(select(jobs.c.events).where(jobs.c.number == number)) or 0
+        first = last - len(lines) + 1
+        connection.execute(
+            insert(self._database.tables.events),
+            [{"job": number, "number": first + at, "line": line} for at, line in enumerate(lines)],
+        )
+
+    def events(
+        self, connection: Connection, number: int, *, after: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        """Return lines of the events of a job with their numbers."""
+        events = self._database.tables.events
+        rows = connection.execute(
+            select(events.c.number, events.c.line)
+            .where(events.c.job == number, events.c.number > after)
+            .order_by(events.c.number)
+            .limit(limit)
+        )
+        return [(row.number, row.line) for row in rows]
+
+    def forget_events(self, connection: Connection, number: int, which: Iterable[int]) -> None:
+        """Remove some lines of the events of a job."""
+        events = self._database.tables.events
+        connection.execute(
+            delete(events).where(events.c.job == number, events.c.number.in_(list(which)))
+        )
+
+    def attempts(self, connection: Connection, number: int) -> list[Attempt]:
+        """Return each time that a worker took a job."""
+        attempts = self._database.tables.attempts
+        rows = connection.execute(
+            select(attempts).where(attempts.c.job == number).order_by(attempts.c.number)
+        )
+        return [
+            Attempt(
+                number=row.number,
+                worker=row.worker,
+                started=row.started,
+                ended=row.ended,
+                answers=row.answers,
+                error=row.error.decode(),
+            )
+            for row in rows
+        ]
+
+    def lines(self, connection: Connection, number: int, start: int) -> list[bytes]:
+        """Return the lines of a job's journal from a position on."""
+        answers = self._database.tables.answers
+        rows = connection.execute(
+            select(answers.c.line)
+            .where(answers.c.job == number, answers.c.position >= start)
+            .order_by(answers.c.position)
+        )
+        return [row.line for row in rows]
+
+    def result(self, connection: Connection, number: int) -> bytes | None:
+        """Return the document of what came of a job; None before it has ended."""
+        found: bytes | None = connection.scalar(
+            select(self._jobs.c.result).where(self._jobs.c.number == number)
+        )
+        return found
+
+    def copy_answers(self, connection: Connection, source: int, to: int) -> None:
+        """Give a job the answers of another one."""
+        answers = self._database.tables.answers
+        names = ["job", "position", "key_digest", "line"]
+        copied = [answers.c[name] if name != "job" else literal(to) for name in names]
+        connection.execute(
+            insert(answers).from_select(names, select(*copied).where(answers.c.job == source))
+        )
+
+    def remove(self, connection: Connection, number: int) -> None:
+        """Remove a job with everything that it has."""
+        tables = self._database.tables
+        for table in (tables.events, tables.answers, tables.attempts):
+            connection.execute(delete(table).where(table.c.job == number))
+        connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
+
+    def waiting(self, connection: Connection) -> int:
+        """Return how many jobs wait for a worker."""
+        query = select(func.count()).where(self._jobs.c.state == JobState.QUEUED)
+        return connection.scalar(query) or 0
+
+    def _answers(self, connection: Connection, number: int) -> int:
+        answers = self._database.tables.answers
+        return connection.scalar(select(func.count()).where(answers.c.job == number)) or 0
+
+    def _barren(self, connection: Connection, job: Job) -> int:
+        query = select(self._jobs.c.barren).where(self._jobs.c.number == job.number)
+        return connection.scalar(query) or 0
+
+    def _attempt(self, job: Job) -> list[ColumnElement[bool]]:
+        attempts = self._database.tables.attempts
+        return [attempts.c.job == job.number, attempts.c.number == job.attempts]
+
+    def _update(self, connection: Connection, number: int, **values: object) -> None:
+        connection.execute(update(self._jobs).where(self._jobs.c.number == number).values(values))
+
+
+def encoded_changes(changes: JobChanges) -> bytes:
+    """Return changes as the table keeps them; equal for equal ones."""
+    return canonical_json(written_changes(changes)).encode()
+
+
+def _lost(claim: Claim) -> LeaseLostError:
+    return LeaseLostError(
+        f"job {claim.job.id} was taken over by another worker, or settled; nothing more of it is "
+        "written here"
+    )
+
+
+def _encoded(plain: Mapping[str, Json]) -> bytes:
+    return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def _job(row: Row[object]) -> Job:
+    plain = parse_json(row.request, where=f"job {row.id}: request")
+    status = parse_json(row.status, where=f"job {row.id}: status")
+    return Job(
+        id=row.id,
+        number=row.number,
+        project=row.project,
+        prompt=row.prompt,
+        tag=row.tag,
+        digest=row.digest,
+        changes=read_changes(plain if isinstance(plain, dict) else None),
+        state=JobState(row.state),
+        wish=Wish(row.wish),
+        reason=row.reason.decode(),
+        origin=row.origin,
+        worker=row.worker,
+        attempts=row.attempts,
+        created=row.created,
+        started=row.started,
+        ended=row.ended,
+        progress=row.progress,
+        status=structure(status, Status, where=f"job {row.id}: status"),
+    )

@@ -1,0 +1,280 @@
+"""Carrying out a job that was claimed: its run, its heartbeat, and where it goes from there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+from sqlalchemy import Connection
+
+from promptgraft.clock import SystemClock
+from promptgraft.database import Database, DatabaseError, SqlJournal
+from promptgraft.errors import (
+    CallerError,
+    JournalCorruptError,
+    JournalMismatchError,
+    LeaseLostError,
+    LimitReachedError,
+    PromptgraftError,
+    ProviderError,
+    WinnerNotStoredError,
+)
+from promptgraft.jobs.events import JobEvents
+from promptgraft.jobs.preparing import prepared
+from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
+from promptgraft.jobs.types import JobState, Status, Wish
+from promptgraft.project import Project
+from promptgraft.project.python_source import beside
+from promptgraft.runs.documents import changed_parts, result_document, warnings_of
+from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
+from promptgraft.search.stopping import StopReason
+
+SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_BETWEEN_RENEWALS = 10.0
+
+_PAUSING = frozenset(
+    {
+        StopReason.PROVIDER_FAILED,
+        StopReason.REFLECTION_FAILED,
+        StopReason.COST,
+        StopReason.TOKENS,
+        StopReason.REFLECTIONS,
+        StopReason.DEADLINE,
+        StopReason.STOP_FILE,
+    }
+)
+"""Why a run ends that goes on when something is mended or raised."""
+
+
+@attrs.frozen(kw_only=True)
+class _End:
+    """Where a job goes from here, and why."""
+
+    state: JobState
+    reason: str = ""
+    error: str = ""
+    result: RunResult | None = None
+    unstored: str = ""
+
+
+class Heartbeat:
+    """Renews the lease of a job, and hands on what is asked of it; a context manager.
+
+    Attributes:
+        pause: set when the run is to pause after its step.
+        cancellation: set when it is to end at once.
+        wish: what was asked.
+        lost: why nothing may be written any more; empty while the lease is held.
+    """
+
+    def __init__(self, database: Database, claim: Claim) -> None:
+        self.pause, self.cancellation = Cancellation(), Cancellation()
+        self.wish, self.lost = Wish.NONE, ""
+        self._database, self._claim, self._rows = database, claim, JobRows(database)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def lose(self, why: str) -> None:
+        """End the run, because nothing of it may be written any more."""
+        self.lost = self.lost or why
+        self.cancellation.set(why)
+
+    def _beat(self) -> None:
+        clock = SystemClock()
+        renewed = clock.monotonic()
+        while not self._over.wait(SECONDS_BETWEEN_LOOKS):
+            now = clock.monotonic()
+            is_due = now - renewed >= SECONDS_BETWEEN_RENEWALS
+            try:
+                self._hear(self._look(renew=is_due))
+                renewed = now if is_due else renewed
+            except LeaseLostError as error:
+                self.lose(str(error))
+                return
+            except DatabaseError as error:
+                if now - renewed >= LEASE_SECONDS:
+                    self.lose(f"the lease is over, and {error}")
+                    return
+
+    def _look(self, *, renew: bool) -> Wish:
+        if renew:
+            return self._database.write(
+                lambda connection: self._rows.renew(connection, self._claim), durable=False
+            )
+        with self._database.reading() as connection:
+            return self._rows.wish(connection, self._claim)
+
+    def _hear(self, wish: Wish) -> None:
+        self.wish = wish
+        if wish is Wish.PAUSE:
+            self.pause.set("asked to pause")
+        elif wish is Wish.CANCEL:
+            self.cancellation.set("asked to end")
+
+
+@attrs.frozen
+class _Work:
+    """What a job is carried out with."""
+
+    database: Database
+    claim: Claim
+    heartbeat: Heartbeat
+    events: JobEvents
+
+
+def carry_out(database: Database, claim: Claim, project: Project) -> None:
+    """Run a job that was claimed, and settle it; nothing is settled when its lease is lost."""
+    with (
+        Heartbeat(database, claim) as heartbeat,
+        beside(project.folder),
+        paused_by_signal(heartbeat.pause),
+    ):
+        events = JobEvents(database, claim, clock=SystemClock(), lost=heartbeat.lose)
+        work = _Work(database, claim, heartbeat, events)
+        job: OptimizationJob | None = None
+        try:
+            job = prepared(project, claim.job.prompt, claim.job.changes)
+            end = _end_of(_run(work, job, project.workers), heartbeat)
+        except PromptgraftError as error:
+            end = _end_by(error)
+        if not heartbeat.lost:
+            with contextlib.suppress(LeaseLostError):
+                _settle(work, job, end)
+
+
+def _run(work: _Work, job: OptimizationJob, workers: int) -> RunResult:
+    bus = EventBus()
+    with contextlib.ExitStack() as held:
+        held.callback(bus.subscribe(object, work.events.on_event))
+        threads = ThreadPoolExecutor(max_workers=workers)
+        held.callback(threads.shutdown, wait=False, cancel_futures=True)
+        journal = SqlJournal(work.database, work.claim.job.number, fence=work.claim.fence)
+        held.callback(_close, journal)
+        context = attrs.evolve(
+            job.context,
+            event_bus=bus,
+            journal=journal,
+            executor=threads,
+            pause=work.heartbeat.pause,
+            cancellation=work.heartbeat.cancellation,
+        )
+        return job.within(context).run()
+
+
+def _close(journal: SqlJournal) -> None:
+    # A lease that is lost says so when it is settled.
+    with contextlib.suppress(LeaseLostError):
+        journal.close()
+
+
+def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
+    said = f"{result.stop_reason}: {result.stop_detail}"
+    if heartbeat.wish is Wish.CANCEL and result.stop_reason is StopReason.CANCELLED:
+        return _End(state=JobState.CANCELLED, reason="asked to end")
+    if result.stop_reason is StopReason.PAUSED:
+        asked = heartbeat.wish is Wish.PAUSE
+        return _End(
+            state=JobState.PAUSED if asked else JobState.QUEUED,
+            reason="asked to pause" if asked else "its worker was asked to end",
+        )
+    if result.stop_reason is StopReason.CANCELLED:
+        return _End(state=JobState.QUEUED, reason=said)
+    if result.stop_reason in _PAUSING:
+        return _End(state=JobState.PAUSED, reason=said, result=result)
+    return _End(state=JobState.COMPLETED, reason=said, result=result)
+
+
+def _end_by(error: PromptgraftError) -> _End:
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, WinnerNotStoredError) and isinstance(error.result, RunResult):
+        result = error.result
+        return _End(
+            state=JobState.COMPLETED,
+            reason=f"{result.stop_reason}: {result.stop_detail}",
+            result=result,
+            unstored=str(error),
+        )
+    if isinstance(error, (ProviderError, LimitReachedError, JournalCorruptError)):
+        return _End(state=JobState.PAUSED, reason=said, error=said)
+    if isinstance(error, (CallerError, JournalMismatchError)):
+        return _End(state=JobState.FAILED, reason=said, error=said)
+    return _End(state=JobState.QUEUED, reason=said, error=said)
+
+
+def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
+    claim, events, rows = work.claim, work.events, JobRows(work.database)
+    document = None if job is None or end.result is None else _document(job, end.result)
+    status = _final(job, end, events.status)
+
+    def settle(connection: Connection) -> None:
+        rows.check(connection, claim)
+        rows.advance(connection, claim.job.number, events.progress, status)
+        rows.settle(
+            connection, claim.job, end.state, reason=end.reason, error=end.error, result=document
+        )
+        events.thin(connection)
+
+    work.database.write(settle)
+
+
+def _final(job: OptimizationJob | None, end: _End, status: Status) -> Status:
+    result = end.result
+    if job is None or result is None:
+        return attrs.evolve(status, waiting="", stage="", unstored=end.unstored)
+    revision = None
+    store = job.context.overrides_store
+    current = getattr(store, "current", None)
+    if result.persisted and callable(current) and len(job.prompts) == 1:
+        descriptor = job.prompt.descriptor
+        found = current(ns=descriptor.ns, prompt_key=descriptor.key, tag=result.tag)
+        revision = None if found is None else found.id
+    unstored = end.unstored
+    if result.found_better and not result.persisted and not unstored:
+        unstored = f"it is {result.verdict}" if not result.improved else "the job stores nothing"
+    return attrs.evolve(status, waiting="", stage="", revision=revision, unstored=unstored)
+
+
+def _document(job: OptimizationJob, result: RunResult) -> bytes:
+    parts = changed_parts(job.prompts, result.candidates[0].changes, result.best.changes)
+    document = result_document(
+        result.ended,
+        job.name,
+        result.best.changes,
+        parts,
+        warnings=warnings_of(job.prompts, parts),
+        tag=result.tag,
+        seed=job.config.seed,
+        budget=job.config.budget,
+        examples=len(result.pareto_ids),
+    )
+    return json.dumps(document).encode()
+
+
+@contextlib.contextmanager
+def paused_by_signal(pause: Cancellation) -> Iterator[None]:
+    """Let SIGTERM pause a run after its step, and leave Ctrl+C to the process above."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: pause.set("its worker was asked to end"))
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, ignored)

@@ -1,0 +1,172 @@
+"""Workers: they claim jobs, run each in a process of its own, and put back what is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+import attrs
+from sqlalchemy import Connection
+
+from promptgraft.database import Database, DatabaseError
+from promptgraft.jobs.manager import JobManager
+from promptgraft.jobs.preparing import submitted_digest
+from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.jobs.running import carry_out
+from promptgraft.project import Project, open_project
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_TO_PAUSE = 30.0
+
+
+@attrs.frozen
+class _Child:
+    claim: Claim
+    process: subprocess.Popen[bytes]
+
+
+class Worker:
+    """Carries out the jobs of some projects, each in a process of its own.
+
+    A job is taken only if the worker has its project with the digest that was submitted. SIGTERM
+    to a child, and :meth:`stop`, pause a job after its step and put it back.
+
+    Args:
+        manager: the database and the projects.
+        processes: jobs side by side.
+        name: how it is shown; by default host and process.
+    """
+
+    def __init__(self, manager: JobManager, *, processes: int = 1, name: str | None = None) -> None:
+        self._database = manager.database
+        self._projects = manager.projects
+        self._rows = JobRows(self._database)
+        self._processes = processes
+        self._name = name or f"{socket.gethostname()[:100]}-{os.getpid()}"
+        self._children: list[_Child] = []
+        self._ending = threading.Event()
+        self._digests = _digests(self._projects)
+
+    def run(self, *, until_idle: bool = False) -> None:
+        """Claim jobs and carry them out until :meth:`stop`, or until there is nothing to do.
+
+        What the database refuses for a while is tried again.
+        """
+        try:
+            while not self._ending.is_set():
+                try:
+                    is_idle = self._turn()
+                except DatabaseError:
+                    is_idle = False
+                if until_idle and is_idle:
+                    return
+                self._ending.wait(_SECONDS_BETWEEN_LOOKS)
+        finally:
+            self._end_children()
+
+    def stop(self) -> None:
+        """Let :meth:`run` pause its jobs, put them back, and return."""
+        self._ending.set()
+
+    def claim(self) -> Claim | None:
+        """Take the job whose turn it is, after putting back those whose worker is gone."""
+        self._database.write(self._recover)
+        return self._database.write(
+            lambda connection: self._rows.claim(connection, self._digests, self._name)
+        )
+
+    def run_here(self, claim: Claim) -> None:
+        """Carry out a job in this process."""
+        carry_out(self._database, claim, self._projects[claim.job.project])
+
+    def _turn(self) -> bool:
+        """Look once at children and queue; return whether there is nothing to do."""
+        self._reap()
+        while len(self._children) < self._processes:
+            claim = self.claim()
+            if claim is None:
+                break
+            self._children.append(_Child(claim, self._started(claim)))
+        return not self._children
+
+    def _started(self, claim: Claim) -> subprocess.Popen[bytes]:
+        project = self._projects[claim.job.project]
+        told = {
+            "url": self._database.secret_url,
+            "prefix": self._database.prefix,
+            "project": str(project.path.absolute()),
+            "job": claim.job.number,
+            "fence": claim.fence,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "promptgraft.jobs.child"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        # Not as an argument, which every user of the machine can read.
+        with process.stdin as pipe:
+            pipe.write(json.dumps(told).encode())
+        return process
+
+    def _reap(self) -> None:
+        for child in tuple(self._children):
+            code = child.process.poll()
+            if code is not None:
+                self._children.remove(child)
+                if code:
+                    self._lose(child.claim, _ended_with(code))
+
+    def _lose(self, claim: Claim, why: str) -> None:
+        def lose(connection: Connection) -> None:
+            job = self._rows.at(connection, claim.job.number, locked=True)
+            if self._rows.fence(connection, job) == claim.fence:
+                self._rows.lose(connection, job, why)
+
+        self._database.write(lose)
+
+    def _recover(self, connection: Connection) -> None:
+        for job in self._rows.expired(connection):
+            self._rows.lose(connection, job, f"its worker {job.worker} was lost")
+
+    def _end_children(self) -> None:
+        for child in self._children:
+            child.process.send_signal(signal.SIGTERM)
+        for child in self._children:
+            try:
+                child.process.wait(_SECONDS_TO_PAUSE)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+        self._reap()
+
+
+def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
+    return [
+        (name, submitted_digest(project, prompt))
+        for name, project in projects.items()
+        for prompt in project.names
+    ]
+
+
+def _ended_with(code: int) -> str:
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"
+
+
+def run_child() -> None:
+    """Carry out the job that standard input names, in this process."""
+    told = json.loads(sys.stdin.buffer.read())
+    database = Database(told["url"], prefix=told["prefix"])
+    rows = JobRows(database)
+    with database.reading() as connection:
+        job = rows.at(connection, told["job"])
+    carry_out(database, Claim(job=job, fence=told["fence"]), open_project(told["project"]))
+    database.close()
