@@ -164,5 +164,6 @@ def _job() -> list[SchemaItem]:
         Column("ended", Double),
         Column("progress", Double, nullable=False, default=0.0),
         Column("status", _document(), nullable=False, default=b"{}"),
+        Column("config", _document()),
         Column("result", _document()),
     ]

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError, DeadlineExceededError
+from promptgraft.jobs.mirror import mirror
 from promptgraft.jobs.preparing import prepared, read_changes, submitted_digest
 from promptgraft.jobs.rows import JobRows, encoded_changes
 from promptgraft.jobs.types import (
@@ -345,9 +346,20 @@ class JobManager:
         """Return what came of a job, as ``result.json`` has it; None while there is nothing."""
         with self.database.reading() as connection:
             found = self._rows.find(connection, job)
-            document = self._rows.result(connection, found.number)
+            document = self._rows.document(connection, found.number, "result")
         plain = None if document is None else parse_json(document, where=f"job {found.id}: result")
         return plain if isinstance(plain, dict) else None
+
+    def mirror(self, job: str, folder: Path) -> Path:
+        """Write a job as a run directory, or bring it up to date; see :func:`mirror`.
+
+        Returns:
+            The run directory, a folder in ``folder`` that is named after the job.
+        """
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+        project = self.projects.get(found.project)
+        return mirror(self.database, found, folder, project=project)
 
     def wait(self, job: str, *, timeout: float | None = None) -> Job:
         """Wait until a job is paused or has ended, and return it.

@@ -41,6 +41,9 @@ LEASE_SECONDS = 30.0
 MOST_BARREN_ATTEMPTS = 5
 """Attempts in a row without a new answer after which a job has failed."""
 
+_LARGE = frozenset({"config", "result"})
+"""Columns that are read only when they are asked for."""
+
 _PAUSED_BY_LOSS = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
 _KINDS = {
     JobState.QUEUED: "job_recovered",
@@ -70,7 +73,7 @@ class JobRows:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs = database.tables.jobs
-        self._columns = [one for one in self._jobs.c if one.name != "result"]
+        self._columns = [one for one in self._jobs.c if one.name not in _LARGE]
 
     def insert(self, connection: Connection, **values: object) -> Job:
         """Insert a job and return it."""
@@ -376,11 +379,10 @@ class JobRows:
         )
         return [row.line for row in rows]
 
-    def result(self, connection: Connection, number: int) -> bytes | None:
-        """Return the document of what came of a job; None before it has ended."""
-        found: bytes | None = connection.scalar(
-            select(self._jobs.c.result).where(self._jobs.c.number == number)
-        )
+    def document(self, connection: Connection, number: int, name: str) -> bytes | None:
+        """Return the ``config`` or the ``result`` of a job; None while there is none."""
+        query = select(self._jobs.c[name]).where(self._jobs.c.number == number)
+        found: bytes | None = connection.scalar(query)
         return found
 
     def copy_answers(self, connection: Connection, source: int, to: int) -> None:

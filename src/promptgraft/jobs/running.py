@@ -30,7 +30,12 @@ from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.jobs.types import JobState, Status, Wish
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
-from promptgraft.runs.documents import changed_parts, result_document, warnings_of
+from promptgraft.runs.documents import (
+    changed_parts,
+    result_document,
+    run_config,
+    warnings_of,
+)
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -149,12 +154,34 @@ def carry_out(database: Database, claim: Claim, project: Project) -> None:
         job: OptimizationJob | None = None
         try:
             job = prepared(project, claim.job.prompt, claim.job.changes)
+            _describe(work, job, project)
             end = _end_of(_run(work, job, project.workers), heartbeat)
         except PromptgraftError as error:
             end = _end_by(error)
         if not heartbeat.lost:
             with contextlib.suppress(LeaseLostError):
                 _settle(work, job, end)
+
+
+def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
+    """Keep what ``config.json`` of a run directory holds, for mirrors."""
+    claim, rows = work.claim, JobRows(work.database)
+    config = run_config(
+        job,
+        origin={
+            "kind": "project",
+            "path": str(project.path.absolute()),
+            "prompt": claim.job.prompt,
+        },
+        settings=project.described(),
+        options={"tag": claim.job.tag},
+    )
+
+    def put(connection: Connection) -> None:
+        rows.check(connection, claim)
+        rows.put(connection, claim.job.number, config=json.dumps(config).encode())
+
+    work.database.write(put)
 
 
 def _run(work: _Work, job: OptimizationJob, workers: int) -> RunResult:

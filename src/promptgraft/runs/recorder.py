@@ -23,7 +23,7 @@ from promptgraft.runs.documents import (
     warnings_of,
     whole_prompt,
 )
-from promptgraft.runs.event_file import EventFile, EventLines
+from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import RunFolder, write_document, write_text, write_texts
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
 from promptgraft.runs.round_page import round_page
@@ -95,8 +95,7 @@ class Recorder:
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
             return
-        is_end = isinstance(event, events.RunEnded)
-        told = [one.mean for one in self._history.candidates] if is_end else []
+        told = self._means() if isinstance(event, events.RunEnded) else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
             # Before the line: its readers find the page that it tells of.
@@ -106,10 +105,30 @@ class Recorder:
                 self._remove_pages_of_others()
             if not known:
                 self._file.append(line)
-        if is_end:
-            from promptgraft.runs.report.page import write_report
+        if isinstance(event, events.RunEnded):
+            self._write_report()
 
-            write_report(self._folder)
+    def retell(self) -> None:
+        """Write what is missing of the files that are made of the lines of ``events.jsonl``."""
+        is_over = False
+        for _, line in read_lines(self._folder.events):
+            told = self._means() if isinstance(line, events.RunEnded) else []
+            self._history.add(line)
+            is_over = isinstance(line, events.RunEnded)
+            self._write(line, known=True)
+            if is_over:
+                self._write_means(told)
+        if is_over:
+            self._remove_pages_of_others()
+            self._write_report()
+
+    def _means(self) -> list[Score]:
+        return [one.mean for one in self._history.candidates]
+
+    def _write_report(self) -> None:
+        from promptgraft.runs.report.page import write_report
+
+        write_report(self._folder)
 
     def _write(self, line: Event, *, known: bool) -> None:
         if isinstance(line, RoundEvent):
@@ -218,6 +237,19 @@ class Recorder:
             for path in inside.iterdir() if inside.is_dir() else ():
                 if path not in self._pages:
                     path.unlink()
+
+
+def retell(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
+    """Write what is missing of a run directory that has its events, whose lock is held.
+
+    ``prompts`` are the sources by address, as far as they are known.
+
+    Raises:
+        DataFormatError: a line is not what a run writes.
+        OSError: the system refuses.
+    """
+    with contextlib.closing(Recorder(folder, prompts, clock=SystemClock())) as recorder:
+        recorder.retell()
 
 
 @contextlib.contextmanager
