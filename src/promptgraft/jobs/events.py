@@ -121,15 +121,13 @@ class JobEvents:
                 self._is_over = True
                 self._lost(str(error))
 
-    def thin(self, connection: Connection) -> None:
-        """Remove the lines of progress but the last one."""
-        number = self._claim.job.number
-        progress = [
+    def progress_lines(self) -> list[int]:
+        """Return the numbers of the lines that tell where the run stood."""
+        return [
             at
-            for at, line in lines_of(self._database, number)
-            if isinstance(decoded(line, ""), RunProgress)
+            for at, line in lines_of(self._database, self._claim.job.number)
+            if isinstance(decoded(line, f"event {at}"), RunProgress)
         ]
-        self._rows.forget_events(connection, number, progress[:-1])
 
     def _append(self, connection: Connection, lines: list[bytes]) -> None:
         self._rows.check(connection, self._claim)

@@ -87,6 +87,9 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
+        # What was asked before it began is done at once.
+        with contextlib.suppress(DatabaseError):
+            self._hear_now()
         self._thread.start()
         return self
 
@@ -98,6 +101,12 @@ class Heartbeat:
         """End the run, because nothing of it may be written any more."""
         self.lost = self.lost or why
         self.cancellation.set(why)
+
+    def _hear_now(self) -> None:
+        try:
+            self._hear(self._look(renew=False))
+        except LeaseLostError as error:
+            self.lose(str(error))
 
     def _beat(self) -> None:
         clock = SystemClock()
@@ -247,6 +256,7 @@ def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
     claim, events, rows = work.claim, work.events, JobRows(work.database)
     document = None if job is None or end.result is None else _document(job, end.result)
     status = _final(job, end, events.status)
+    progress = events.progress_lines()
 
     def settle(connection: Connection) -> None:
         rows.check(connection, claim)
@@ -254,7 +264,8 @@ def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
         rows.settle(
             connection, claim.job, end.state, reason=end.reason, error=end.error, result=document
         )
-        events.thin(connection)
+        # Where a job was is of no use once it has ended; how it got there is.
+        rows.forget_events(connection, claim.job.number, progress[:-1])
 
     work.database.write(settle)
 

@@ -13,7 +13,6 @@ from promptgraft.parts.validation import check_tag
 from promptgraft.serde import Json
 from promptgraft.strict.checks import (
     COUNT,
-    DOLLARS,
     FINITE,
     FLAG,
     OBJECT,
@@ -22,10 +21,12 @@ from promptgraft.strict.checks import (
     STRING,
     Kind,
     integer,
+    money,
 )
-from promptgraft.strict.kinds import record_of
+from promptgraft.strict.kinds import checked, record_of
 
 _ITERATIONS, _PATIENCE, _PRIORITY = integer(1, 100), integer(1, 50), integer(-100, 100)
+_MONEY = money(texts=True)
 _MOST_NOTE_CHARS = 1_000
 
 
@@ -64,6 +65,14 @@ class JobNotFoundError(StoreError, LookupError):
 
 class JobConflictError(StoreError):
     """A job is in a state that does not allow this, or a key stands for another job."""
+
+
+def _as_dollars(amount: object) -> Decimal | None:
+    """Return an amount of money, also one that is a text."""
+    if amount is None:
+        return None
+    _MONEY.hold("max_cost", amount)
+    return _MONEY.fits(amount)
 
 
 def _check_note(note: str) -> None:
@@ -105,7 +114,7 @@ class JobChanges:
     max_iterations: int | None = attrs.field(default=None, validator=_ITERATIONS.or_none)
     target_score: float | None = attrs.field(default=None, validator=SHARE.or_none)
     patience: int | None = attrs.field(default=None, validator=_PATIENCE.or_none)
-    max_cost: Decimal | None = attrs.field(default=None, validator=DOLLARS.or_none)
+    max_cost: Decimal | None = attrs.field(default=None, converter=_as_dollars)
     max_tokens: int | None = attrs.field(default=None, validator=COUNT.or_none)
     timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
     seed: int | None = attrs.field(default=None, validator=integer(0).or_none)
@@ -124,7 +133,9 @@ class JobChanges:
             check_tag(self.tag)
 
 
-JOB_CHANGES: Kind[JobChanges] = record_of(JobChanges, special={"tuning": OBJECT})
+JOB_CHANGES: Kind[JobChanges] = record_of(
+    JobChanges, special={"tuning": OBJECT, "max_cost": _MONEY, "tag": checked(STRING, check_tag)}
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,83 @@
+"""A project whose runs are short, for jobs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from promptgraft.database import Database
+from promptgraft.jobs import Job, JobManager, Worker
+from promptgraft.serde import Json
+
+AGENT = """
+from enum import Enum
+from promptgraft import MarkdownSection, PromptTemplate
+
+class Queue(Enum):
+    BILLING = "billing"
+    LOGIN = "login"
+
+TRIAGE = PromptTemplate(ns="support", key="triage", output_type=Queue, sections=[
+    MarkdownSection(title="Rules", key="rules", template="Choose a queue."),
+    MarkdownSection(title="Ticket", key="ticket", template="$text", overridable=False),
+])
+OTHER = PromptTemplate(ns="support", key="other", output_type=Queue, sections=[
+    MarkdownSection(title="Rules", key="rules", template="Choose."),
+    MarkdownSection(title="Ticket", key="ticket", template="$text", overridable=False),
+])
+"""
+FILE = """
+version: 1
+prompts: {triage: agent.py:TRIAGE, other: agent.py:OTHER}
+dataset: {path: tickets.csv}
+metrics: [{name: exact}]
+models:
+  task: {provider: offline}
+  judges: {strict: {provider: offline}}
+optimizer: {rollout_budget: 150, minibatch_size: 3}
+workers: 2
+"""
+
+
+def write_project(folder: Path, *, file: str = FILE) -> Path:
+    """Write the project, and return its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "agent.py").write_text(AGENT)
+    rows = [
+        f"b{n},the invoice {n} has a wrong amount,billing\nl{n},my password {n} is lost,login\n"
+        for n in range(15)
+    ]
+    (folder / "tickets.csv").write_text("id,input,expected\n" + "".join(rows))
+    path = folder / "promptgraft.yaml"
+    path.write_text(file)
+    return path
+
+
+def work_off(manager: JobManager, *, most: int = 20) -> int:
+    """Carry out what waits, in this process; return how many jobs that were."""
+    worker = Worker(manager, name="here")
+    for count in range(most):
+        claim = worker.claim()
+        if claim is None:
+            return count
+        worker.run_here(claim)
+    raise AssertionError("jobs do not end")
+
+
+def outcome(manager: JobManager, job: Job) -> dict[str, Json]:
+    """Return what came of a job, but for ids and times."""
+    found = manager.result(job.id) or {}
+    for name in ("ledger", "run_id"):
+        found.pop(name, None)
+    return found
+
+
+def kept_lines(database: Database, job: Job) -> list[bytes]:
+    """Return the lines of a job's journal, in the order of keys: threads may end in any."""
+    from promptgraft.jobs.rows import JobRows
+
+    with database.reading() as connection:
+        return sorted(JobRows(database).lines(connection, job.number, 0))
+
+
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "6"))
