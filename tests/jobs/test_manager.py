@@ -451,7 +451,7 @@ MODEL = Counting()
 """
     )
     manager = JobManager(database, projects={"support": path})
-    job = submit(manager, max_tokens=200)
+    job = submit(manager, max_tokens=100)
     work_off(manager)
     paused = manager.get(job.id)
     assert (paused.state, paused.reason.split(":")[0]) == (JobState.PAUSED, "tokens")

@@ -41,6 +41,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "rollback": ("revisions", "Point a tag at an earlier revision."),
     "tag": ("revisions", "Copy what another tag holds to the tag NAME."),
     "meta": ("meta", "Change the questions that the reflection model is asked."),
+    "jobs": ("jobs", "Submit optimization jobs to a database, and look after them."),
+    "worker": ("worker", "Carry out the jobs of a project."),
     "docs": ("project", "Print a page of the documentation."),
 }
 """The commands with the module that has them and a summary, in the order of the help."""

@@ -3,7 +3,7 @@
 Needs ``pip install "promptgraft[server]"``.
 """
 
-from promptgraft.jobs.manager import JobManager, Submitted
+from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.types import (
     Attempt,
     Job,
@@ -12,6 +12,7 @@ from promptgraft.jobs.types import (
     JobNotFoundError,
     JobState,
     Status,
+    Submitted,
     Wish,
 )
 from promptgraft.jobs.worker import Worker

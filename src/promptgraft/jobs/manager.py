@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import attrs
 from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError, DeadlineExceededError
 from promptgraft.jobs.mirror import mirror
-from promptgraft.jobs.preparing import prepared, read_changes, submitted_digest
+from promptgraft.jobs.preparing import (
+    checked_tag,
+    merged_changes,
+    read_changes,
+    submitted_digest,
+)
 from promptgraft.jobs.rows import JobRows, encoded_changes
 from promptgraft.jobs.types import (
     Attempt,
@@ -22,11 +26,11 @@ from promptgraft.jobs.types import (
     JobChanges,
     JobConflictError,
     JobState,
+    Submitted,
     Wish,
     check_allowed,
 )
 from promptgraft.project import Project, load_project
-from promptgraft.project.python_source import beside
 from promptgraft.runs.event_file import decoded
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json, did_you_mean, parse_json
@@ -46,14 +50,6 @@ _LARGEST_PAGE = 100
 _EVENTS_AT_ONCE = 500
 _SECONDS_BETWEEN_LOOKS = 0.25
 _MOST_KEY_CHARS = 200
-
-
-@attrs.frozen(kw_only=True)
-class Submitted:
-    """A job that was asked for; ``is_new`` unless the idempotency key had made it before."""
-
-    job: Job
-    is_new: bool
 
 
 class JobManager:
@@ -121,7 +117,7 @@ class JobManager:
             raise ConfigError(
                 f"key: expected 1 to {_MOST_KEY_CHARS} ASCII characters, found {len(key)}"
             )
-        tag, digest = self._checked(found, name, wanted), submitted_digest(found, name)
+        tag, digest = checked_tag(found, name, wanted), submitted_digest(found, name)
         request = encoded_changes(wanted)
 
         def insert(connection: Connection) -> Submitted:
@@ -137,20 +133,8 @@ class JobManager:
                 raise JobConflictError(
                     f"{waiting:,} jobs wait already; submit it when some of them have begun"
                 )
-            job = self._rows.insert(
-                connection,
-                id=uuid.uuid4().hex,
-                project=project,
-                prompt=name,
-                tag=tag,
-                digest=digest,
-                key=key,
-                request=request,
-                priority=wanted.priority,
-                not_before=wanted.not_before,
-                state=JobState.QUEUED,
-            )
-            return Submitted(job=job, is_new=True)
+            names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
+            return Submitted(job=self._queued(connection, wanted, **names), is_new=True)
 
         return self.database.write(insert)
 
@@ -270,13 +254,7 @@ class JobManager:
         def put(connection: Connection, found: Job) -> None:
             check_allowed(found, "change")
             whole = self._merged(found, given)
-            self._rows.put(
-                connection,
-                found.number,
-                request=encoded_changes(whole),
-                priority=whole.priority,
-                not_before=whole.not_before,
-            )
+            self._rows.put(connection, found.number, **_columns(whole))
 
         return self._changed(job, put)
 
@@ -294,19 +272,9 @@ class JobManager:
             found = self._rows.find(connection, job, locked=True)
             check_allowed(found, "fork")
             whole = self._merged(found, given)
-            made = self._rows.insert(
-                connection,
-                id=uuid.uuid4().hex,
-                project=found.project,
-                prompt=found.prompt,
-                tag=found.tag,
-                digest=submitted_digest(self._project(found.project), found.prompt),
-                request=encoded_changes(whole),
-                priority=whole.priority,
-                not_before=whole.not_before,
-                origin=found.id,
-                state=JobState.QUEUED,
-            )
+            digest = submitted_digest(self._project(found.project), found.prompt)
+            names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
+            made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
             self._rows.copy_answers(connection, found.number, made.number)
             return made
 
@@ -367,20 +335,11 @@ class JobManager:
         Raises:
             DeadlineExceededError: ``timeout`` seconds have passed.
         """
-        for found in self.watch(job, timeout=timeout):
-            if found.has_ended or found.state is JobState.PAUSED:
-                return found
-        raise AssertionError("unreachable")  # pragma: no cover
-
-    def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Job]:
-        """Yield a job as it is now, a few times a second, for as long as it is asked.
-
-        Raises:
-            DeadlineExceededError: ``timeout`` seconds have passed.
-        """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            yield self.get(job)
+            found = self.get(job)
+            if found.has_ended or found.state is JobState.PAUSED:
+                return found
             if until is not None and time.monotonic() >= until:
                 raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
             time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -388,6 +347,12 @@ class JobManager:
     def close(self) -> None:
         """Close the connections of the database."""
         self.database.close()
+
+    def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
+        id_ = uuid.uuid4().hex
+        return self._rows.insert(
+            connection, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
+        )
 
     def _changed(self, job: str, change: Change) -> Job:
         def apply(connection: Connection) -> Job:
@@ -404,48 +369,19 @@ class JobManager:
             raise ConfigError(f"there is no project `{name}`{near}; there: {known}")
         return self.projects[name]
 
-    def _checked(self, project: Project, name: str, changes: JobChanges) -> str:
-        """Find out without a call that a job can be run, and return its tag."""
-        with beside(project.folder):
-            project.stand_in()
-            job = prepared(project, name, changes)
-            job.plan()
-            return job.context.overrides_tag
-
     def _merged(self, job: Job, given: JobChanges) -> JobChanges:
-        default = JobChanges()
-        said = {
-            field.name: value
-            for field in attrs.fields(JobChanges)
-            if (value := getattr(given, field.name)) != getattr(default, field.name)
-        }
-        if fixed := sorted(said.keys() - _CHANGEABLE):
-            raise ConfigError(
-                f"{fixed[0]}: decides the path of the search, which is bound to the answers that "
-                "are there; submit a new job"
-            )
-        whole = attrs.evolve(job.changes, **said)
+        whole = merged_changes(job.changes, given)
         if job.project in self.projects:
-            self._checked(self.projects[job.project], job.prompt, whole)
+            checked_tag(self.projects[job.project], job.prompt, whole)
         return whole
 
 
-_CHANGEABLE = frozenset(
-    {
-        "budget",
-        "max_iterations",
-        "target_score",
-        "patience",
-        "max_cost",
-        "max_tokens",
-        "timeout",
-        "priority",
-        "not_before",
-        "note",
-        "store",
+def _columns(changes: JobChanges) -> dict[str, object]:
+    return {
+        "request": encoded_changes(changes),
+        "priority": changes.priority,
+        "not_before": changes.not_before,
     }
-)
-"""What may change of a job that has answers."""
 
 
 def _state(given: JobState | str) -> str:

@@ -12,6 +12,7 @@ from promptgraft.evals.dataset import cases_digest
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
+from promptgraft.project.python_source import beside
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
 from promptgraft.serde import Json, did_you_mean, digest_json, shown
@@ -51,6 +52,57 @@ def written_changes(changes: JobChanges) -> dict[str, Json]:
         for name, value in fields.items()
         if value != getattr(default, name)
     }
+
+
+_CHANGEABLE = frozenset(
+    {
+        "budget",
+        "max_iterations",
+        "target_score",
+        "patience",
+        "max_cost",
+        "max_tokens",
+        "timeout",
+        "priority",
+        "not_before",
+        "note",
+        "store",
+    }
+)
+"""What may change of a job that has answers."""
+
+
+def merged_changes(before: JobChanges, given: JobChanges) -> JobChanges:
+    """Return what a job changes once more of it is given.
+
+    Raises:
+        ConfigError: something is given that decides the path of the search.
+    """
+    default = JobChanges()
+    said = {
+        field.name: value
+        for field in attrs.fields(JobChanges)
+        if (value := getattr(given, field.name)) != getattr(default, field.name)
+    }
+    if fixed := sorted(said.keys() - _CHANGEABLE):
+        raise ConfigError(
+            f"{fixed[0]}: decides the path of the search, which is bound to the answers that are "
+            "there; submit a new job"
+        )
+    return attrs.evolve(before, **said)
+
+
+def checked_tag(project: Project, name: str, changes: JobChanges) -> str:
+    """Find out without a call that a job can be run, and return the tag that it has.
+
+    Raises:
+        ConfigError, DataFormatError: it cannot.
+    """
+    with beside(project.folder):
+        project.stand_in()
+        job = prepared(project, name, changes)
+        job.plan()
+        return job.context.overrides_tag
 
 
 def submitted_digest(project: Project, name: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import attrs
 from sqlalchemy import (
@@ -14,7 +13,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     or_,
     select,
     tuple_,
@@ -23,10 +21,10 @@ from sqlalchemy import (
 
 from promptgraft.database import Database
 from promptgraft.errors import LeaseLostError
+from promptgraft.jobs.lines import JobLines, encoded_plain
 from promptgraft.jobs.preparing import read_changes, written_changes
 from promptgraft.jobs.types import (
     ENDED,
-    Attempt,
     Job,
     JobChanges,
     JobNotFoundError,
@@ -34,7 +32,7 @@ from promptgraft.jobs.types import (
     Status,
     Wish,
 )
-from promptgraft.serde import Json, canonical_json, parse_json
+from promptgraft.serde import canonical_json, parse_json
 from promptgraft.strict import structure
 
 LEASE_SECONDS = 30.0
@@ -67,12 +65,11 @@ class Claim:
     fence: int
 
 
-class JobRows:
+class JobRows(JobLines):
     """The tables of jobs. All methods take the connection of a transaction."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._jobs = database.tables.jobs
+        super().__init__(database)
         self._columns = [one for one in self._jobs.c if one.name not in _LARGE]
 
     def insert(self, connection: Connection, **values: object) -> Job:
@@ -187,7 +184,7 @@ class JobRows:
                 number=attempts,
                 worker=worker,
                 started=now,
-                answers=self._answers(connection, number),
+                answers=self.answers(connection, number),
                 error=b"",
             )
         )
@@ -244,7 +241,7 @@ class JobRows:
             connection,
             number,
             progress=case((jobs.c.progress < progress, progress), else_=jobs.c.progress),
-            status=_encoded(attrs.asdict(status)),
+            status=encoded_plain(attrs.asdict(status)),
         )
 
     def settle(
@@ -258,7 +255,7 @@ class JobRows:
         result: bytes | None = None,
     ) -> None:
         """End an attempt, and put the job, which is locked, where it goes from there."""
-        answers = self._answers(connection, job.number)
+        answers = self.answers(connection, job.number)
         before = connection.scalar(
             select(self._database.tables.attempts.c.answers).where(*self._attempt(job))
         )
@@ -313,86 +310,11 @@ class JobRows:
         """Change columns of a job that is locked."""
         self._update(connection, number, **values)
 
-    def tell(self, connection: Connection, number: int, kind: str, **said: Json) -> None:
-        """Add an event of the job itself."""
-        line: dict[str, Json] = {"event": kind, "time": self._database.now(connection).isoformat()}
-        self.append(connection, number, [_encoded({**line, **said})])
-
-    def append(self, connection: Connection, number: int, lines: Sequence[bytes]) -> None:
-        """Add lines to the events of a job, with the next numbers."""
-        if not lines:
-            return
-        jobs = self._jobs
-        self._update(connection, number, events=jobs.c.events + len(lines))
-        last = connection.scalar(select(jobs.c.events).where(jobs.c.number == number)) or 0
-        first = last - len(lines) + 1
-        connection.execute(
-            insert(self._database.tables.events),
-            [{"job": number, "number": first + at, "line": line} for at, line in enumerate(lines)],
-        )
-
-    def events(
-        self, connection: Connection, number: int, *, after: int, limit: int
-    ) -> list[tuple[int, bytes]]:
-        """Return lines of the events of a job with their numbers."""
-        events = self._database.tables.events
-        rows = connection.execute(
-            select(events.c.number, events.c.line)
-            .where(events.c.job == number, events.c.number > after)
-            .order_by(events.c.number)
-            .limit(limit)
-        )
-        return [(row.number, row.line) for row in rows]
-
-    def forget_events(self, connection: Connection, number: int, which: Iterable[int]) -> None:
-        """Remove some lines of the events of a job."""
-        events = self._database.tables.events
-        connection.execute(
-            delete(events).where(events.c.job == number, events.c.number.in_(list(which)))
-        )
-
-    def attempts(self, connection: Connection, number: int) -> list[Attempt]:
-        """Return each time that a worker took a job."""
-        attempts = self._database.tables.attempts
-        rows = connection.execute(
-            select(attempts).where(attempts.c.job == number).order_by(attempts.c.number)
-        )
-        return [
-            Attempt(
-                number=row.number,
-                worker=row.worker,
-                started=row.started,
-                ended=row.ended,
-                answers=row.answers,
-                error=row.error.decode(),
-            )
-            for row in rows
-        ]
-
-    def lines(self, connection: Connection, number: int, start: int) -> list[bytes]:
-        """Return the lines of a job's journal from a position on."""
-        answers = self._database.tables.answers
-        rows = connection.execute(
-            select(answers.c.line)
-            .where(answers.c.job == number, answers.c.position >= start)
-            .order_by(answers.c.position)
-        )
-        return [row.line for row in rows]
-
     def document(self, connection: Connection, number: int, name: str) -> bytes | None:
         """Return the ``config`` or the ``result`` of a job; None while there is none."""
         query = select(self._jobs.c[name]).where(self._jobs.c.number == number)
         found: bytes | None = connection.scalar(query)
         return found
-
-    def copy_answers(self, connection: Connection, source: int, to: int) -> None:
-        """Give a job the answers of another one."""
-        answers = self._database.tables.answers
-        names = ["job", "position", "key_digest", "line"]
-        copied = [answers.c[name] if name != "job" else literal(to) for name in names]
-        connection.execute(
-            insert(answers).from_select(names, select(*copied).where(answers.c.job == source))
-        )
 
     def remove(self, connection: Connection, number: int) -> None:
         """Remove a job with everything that it has."""
@@ -406,10 +328,6 @@ class JobRows:
         query = select(func.count()).where(self._jobs.c.state == JobState.QUEUED)
         return connection.scalar(query) or 0
 
-    def _answers(self, connection: Connection, number: int) -> int:
-        answers = self._database.tables.answers
-        return connection.scalar(select(func.count()).where(answers.c.job == number)) or 0
-
     def _barren(self, connection: Connection, job: Job) -> int:
         query = select(self._jobs.c.barren).where(self._jobs.c.number == job.number)
         return connection.scalar(query) or 0
@@ -417,9 +335,6 @@ class JobRows:
     def _attempt(self, job: Job) -> list[ColumnElement[bool]]:
         attempts = self._database.tables.attempts
         return [attempts.c.job == job.number, attempts.c.number == job.attempts]
-
-    def _update(self, connection: Connection, number: int, **values: object) -> None:
-        connection.execute(update(self._jobs).where(self._jobs.c.number == number).values(values))
 
 
 def encoded_changes(changes: JobChanges) -> bytes:
@@ -432,10 +347,6 @@ def _lost(claim: Claim) -> LeaseLostError:
         f"job {claim.job.id} was taken over by another worker, or settled; nothing more of it is "
         "written here"
     )
-
-
-def _encoded(plain: Mapping[str, Json]) -> bytes:
-    return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def _job(row: Row[object]) -> Job:

@@ -244,6 +244,14 @@ class Job:
         return self.state in ENDED
 
 
+@attrs.frozen(kw_only=True)
+class Submitted:
+    """A job that was asked for; ``is_new`` unless the idempotency key had made it before."""
+
+    job: Job
+    is_new: bool
+
+
 ALLOWED: Mapping[JobState, tuple[str, ...]] = {
     JobState.QUEUED: ("cancel", "change"),
     JobState.RUNNING: ("pause", "cancel", "change"),

@@ -1,0 +1,135 @@
+"""``promptgraft jobs`` and ``worker``, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.job_world import write_project
+from promptgraft.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_project(tmp_path / "support")
+    monkeypatch.chdir(tmp_path / "support")
+    monkeypatch.setenv("PROMPTGRAFT_JOBS", "sqlite:///jobs.db")
+    return tmp_path / "support"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert run(arguments) == code
+    found = capsys.readouterr()
+    return found.out if code == 0 else found.err
+
+
+def submitted(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    job = json.loads(said(capsys, "jobs", "submit", "triage", "--json", *arguments))
+    return str(job["id"])
+
+
+def worked_off() -> None:
+    command = [sys.executable, "-m", "promptgraft", "worker", "--until-idle"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (0, ["worker for support"])
+
+
+def test_from_submitting_to_a_run_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    job = submitted(capsys, "--budget", "60", "--set", "patience=5", "--note", "nightly")
+    assert "queued" in said(capsys, "jobs", "list")
+    worked_off()
+    told = json.loads(said(capsys, "jobs", "show", job[:6], "--json"))
+    assert told["state"] == "completed"
+    assert told["changes"] == {"budget": 60, "patience": 5, "note": "nightly"}
+    assert len(told["tries"]) == 1
+    shown = said(capsys, "jobs", "show", job)
+    assert "support/triage, tag latest" in shown
+    assert "budget=60, patience=5, note=nightly" in shown
+    assert run(["jobs", "wait", job]) in (0, 1)
+    capsys.readouterr()
+    assert json.loads(said(capsys, "jobs", "result", job))["prompt"] == "support/triage"
+    folder = said(capsys, "jobs", "export", job).strip()
+    assert folder.startswith("runs/")
+    assert job[:8] in folder
+    assert "support/triage" in said(capsys, "show", Path(folder).name)
+    kinds = [json.loads(line)["event"] for line in said(capsys, "jobs", "events", job).splitlines()]
+    assert (kinds[0], kinds[-1]) == ("job_queued", "job_completed")
+    forked = json.loads(said(capsys, "jobs", "fork", job, "--budget", "70", "--json"))
+    assert (forked["origin"], forked["state"]) == (job, "queued")
+    assert said(capsys, "jobs", "cancel", forked["id"]).endswith(
+        f"is cancelled, forked from {job}\n"
+    )
+    assert said(capsys, "jobs", "prune", job, forked["id"]).count("removed job") == 2
+    assert said(capsys, "jobs", "list").startswith("0 jobs")
+
+
+def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
+    first = said(capsys, "jobs", "submit", "triage", "--key", "k")
+    again = said(capsys, "jobs", "submit", "triage", "--key", "k")
+    assert first.endswith("is queued\n")
+    assert again == first.replace("is queued", "is there already, queued")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["list", "--jobs", "nowhere"], "url: expected sqlite:///FILE, postgresql://"),
+        (["show", "abcd"], "no job has an id that begins with `abcd`; `promptgraft jobs list`"),
+        (["submit", "x"], "promptgraft.yaml has no prompt `x`"),
+        (["submit", "triage", "--set", "budgt=5"], "budgt: unknown key (did you mean `budget`?)"),
+        (["submit", "triage", "--set", "budget"], "--set: expected NAME=VALUE, found 'budget'"),
+        (["submit", "triage", "--budget", "2"], "rollout_budget"),
+        (["submit", "triage", "--project", "a=x.yaml"], "x.yaml"),
+        (["list", "--state", "asleep"], "state: expected one of queued, running"),
+        (["prune"], "jobs prune: JOB... is missing"),
+    ],
+)
+def test_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], line: str
+) -> None:
+    told = said(capsys, "jobs", *arguments, code=2)
+    assert line in told
+    assert told.count("\n") == 1
+
+
+def test_without_a_database_the_option_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PROMPTGRAFT_JOBS")
+    told = said(capsys, "jobs", "list", code=2)
+    assert told == "promptgraft: --jobs: name the database, such as sqlite:///jobs.db\n"
+
+
+def test_without_the_extra_it_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("promptgraft.database")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    told = said(capsys, "jobs", "list", code=2)
+    assert 'jobs need sqlalchemy; run `pip install "promptgraft[server]"`' in told
+
+
+def test_a_worker_ends_when_it_is_asked(in_a_project: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", "worker"], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "worker for support\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert (in_a_project / "jobs.db").exists()
+
+
+def test_the_sql_of_the_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = said(capsys, "jobs", "schema")
+    assert told.count("CREATE TABLE IF NOT EXISTS promptgraft_") == 7
+    assert told.rstrip().endswith("VALUES (1);")

@@ -1,0 +1,266 @@
+"""Workers and their processes: kills, stops, take-overs, and many that claim at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from database.database_servers import KINDS
+from jobs.job_world import KILLS, outcome, work_off, write_project
+from promptgraft.database import Database
+from promptgraft.jobs import Job, JobManager, JobState, Worker
+from promptgraft.jobs.rows import Claim, JobRows
+
+CLAIMS = int(os.environ.get("PROMPTGRAFT_CLAIMS", "40"))
+# Processes take their time: a longer test looks at every database.
+EVERYWHERE = KINDS if "PROMPTGRAFT_KILLS" in os.environ else ("sqlite",)
+
+
+everywhere = pytest.mark.parametrize("kept_database", EVERYWHERE, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def manager(database: Database, project: Path) -> JobManager:
+    return JobManager(database, projects={"support": project})
+
+
+def submit(manager: JobManager, **changes: object) -> Job:
+    return manager.create("support", "triage", {"store": False, **changes})
+
+
+def answers(manager: JobManager, job: Job) -> int:
+    table = manager.database.tables.answers
+    query = sqlalchemy.select(sqlalchemy.func.count()).where(table.c.job == job.number)
+    with manager.database.reading() as connection:
+        return connection.scalar(query) or 0
+
+
+def expire(manager: JobManager) -> None:
+    """Let all leases be over, as if half a minute had passed."""
+    jobs = manager.database.tables.jobs
+    manager.database.write(
+        lambda connection: connection.execute(sqlalchemy.update(jobs).values(lease=1.0))
+    )
+
+
+def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Popen[bytes]:
+    """Start the process of a job that was claimed."""
+    told = {
+        "url": manager.database.secret_url,
+        "prefix": manager.database.prefix,
+        "project": str(project),
+        "job": claim.job.number,
+        "fence": claim.fence,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft.jobs.child"], stdin=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    with process.stdin as pipe:
+        pipe.write(json.dumps(told).encode())
+    return process
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> bool:
+    """Wait until something holds; False when the process has ended before."""
+    for _ in range(24_000):
+        if condition():
+            return True
+        if process is not None and process.poll() is not None:
+            return condition()
+        threading.Event().wait(0.005)
+    raise AssertionError("it does not happen")
+
+
+@everywhere
+def test_jobs_run_in_processes_of_their_own(manager: JobManager) -> None:
+    jobs = [submit(manager, budget=60, seed=seed) for seed in range(3)]
+    Worker(manager, processes=2, name="w").run(until_idle=True)
+    assert [manager.get(job.id).state for job in jobs] == [JobState.COMPLETED] * 3
+    assert all(manager.attempts(job.id)[0].worker == "w" for job in jobs)
+
+
+@everywhere
+def test_killed_jobs_end_as_if_nothing_had_happened(manager: JobManager, project: Path) -> None:
+    straight = submit(manager)
+    work_off(manager)
+    total = answers(manager, straight)
+    wanted, rng = outcome(manager, straight), random.Random(7)
+    for _ in range(KILLS):
+        job = submit(manager)
+        died = 0
+        for _ in range(rng.choice((1, 1, 2))):
+            claim = Worker(manager, name="w").claim()
+            assert claim is not None
+            process = child_of(manager, project, claim)
+            goal = rng.randrange(1, total)
+            until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+            process.kill()
+            died += process.wait() == -signal.SIGKILL
+            expire(manager)
+        work_off(manager)
+        assert manager.get(job.id).state is JobState.COMPLETED
+        assert (outcome(manager, job), answers(manager, job)) == (wanted, total)
+        assert [n for n, _, _ in manager.events(job.id)] == sorted(
+            {n for n, _, _ in manager.events(job.id)}
+        )
+        lines = [json.loads(line) for _, _, line in manager.events(job.id)]
+        numbers = [line["n"] for line in lines if "n" in line]
+        assert numbers == sorted(numbers)
+
+
+@everywhere
+def test_a_child_that_dies_puts_its_job_back_at_once(manager: JobManager, project: Path) -> None:
+    job = submit(manager)
+    worker = Worker(manager, name="w")
+    thread = threading.Thread(target=lambda: worker.run(until_idle=True))
+    thread.start()
+    until(lambda: answers(manager, job) > 5)
+    for pid in _children_of(os.getpid()):
+        if b"promptgraft.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    thread.join(60)
+    assert manager.get(job.id).state is JobState.COMPLETED
+    errors = [one.error for one in manager.attempts(job.id)]
+    assert errors in (["its process was ended by SIGKILL", ""], [""])
+
+
+def _children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    found = (int(one) for task in tasks for one in (task / "children").read_text().split())
+    return list(found)
+
+
+@everywhere
+def test_a_stopped_worker_writes_nothing_after_it_was_taken_over(
+    manager: JobManager, project: Path
+) -> None:
+    straight = submit(manager)
+    work_off(manager)
+    job = submit(manager)
+    claim = Worker(manager, name="slow").claim()
+    assert claim is not None
+    process = child_of(manager, project, claim)
+    until(lambda: answers(manager, job) > 10, process)
+    process.send_signal(signal.SIGSTOP)
+    expire(manager)
+    assert work_off(manager) == 1
+    after = manager.get(job.id), answers(manager, job), manager.events(job.id)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 0
+    assert (manager.get(job.id), answers(manager, job), manager.events(job.id)) == after
+    assert outcome(manager, job) == outcome(manager, straight)
+
+
+@everywhere
+def test_a_worker_that_is_asked_to_end_puts_its_jobs_back(
+    manager: JobManager, project: Path
+) -> None:
+    job = submit(manager)
+    claim = Worker(manager, name="w").claim()
+    assert claim is not None
+    process = child_of(manager, project, claim)
+    until(lambda: answers(manager, job) > 10, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    found = manager.get(job.id)
+    assert found.state in (JobState.QUEUED, JobState.COMPLETED)
+    if found.state is JobState.QUEUED:
+        assert found.reason == "its worker was asked to end"
+    work_off(manager)
+    assert manager.get(job.id).state is JobState.COMPLETED
+
+
+@everywhere
+def test_a_job_paused_at_any_moment_ends_the_same(manager: JobManager, project: Path) -> None:
+    straight = submit(manager)
+    work_off(manager)
+    total, rng = answers(manager, straight), random.Random(3)
+    for _ in range(max(2, KILLS // 3)):
+        job = submit(manager)
+        claim = Worker(manager, name="w").claim()
+        assert claim is not None
+        process = child_of(manager, project, claim)
+        goal = rng.randrange(1, total)
+        until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+        if not manager.get(job.id).has_ended:
+            manager.pause(job.id)
+        assert process.wait(60) == 0
+        if manager.get(job.id).state is JobState.PAUSED:
+            manager.resume(job.id)
+        work_off(manager)
+        assert outcome(manager, job) == outcome(manager, straight)
+
+
+CLAIMING = """
+import sys
+from promptgraft.database import Database
+from promptgraft.jobs.rows import JobRows
+url, name = sys.argv[1:]
+database = Database(url)
+rows = JobRows(database)
+while claim := database.write(lambda c: rows.claim(c, [("p", "d")], name)):
+    print(claim.job.number)
+"""
+
+
+def test_many_processes_claim_each_job_once(url: str) -> None:
+    database = Database(url)
+    jobs = database.tables.jobs
+    rows = [
+        {
+            "id": f"{number:032x}",
+            "project": "p",
+            "prompt": "x",
+            "digest": "d",
+            "request": b"{}",
+            "state": "queued",
+            "created": float(number),
+        }
+        for number in range(CLAIMS)
+    ]
+    database.write(lambda connection: connection.execute(sqlalchemy.insert(jobs), rows))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIMING, database.secret_url, f"w{number}"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(8)
+    ]
+    claimed = Counter(
+        int(line) for process in processes for line in process.communicate(timeout=120)[0].split()
+    )
+    assert [process.returncode for process in processes] == [0] * 8
+    assert len(claimed) == CLAIMS
+    assert set(claimed.values()) == {1}
+    with database.reading() as connection:
+        assert JobRows(database).waiting(connection) == 0
+    database.close()
+
+
+@pytest.fixture(autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    yield
+    left = [
+        pid
+        for pid in _children_of(os.getpid())
+        if b"promptgraft.jobs.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert left == []
