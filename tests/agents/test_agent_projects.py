@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from promptgraft import Agent, CommandAgent, HttpAgent
+from promptgraft import Agent, CommandAgent, Dataset, HttpAgent, PromptResponse, Session
+from promptgraft.adapters.base import evaluated
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.attempt import answer_of
 from promptgraft.project import load_project
 from promptgraft.project.project import check_project
 
@@ -166,3 +168,29 @@ def test_settings_that_do_not_fit_an_agent_are_refused(
     with pytest.raises(DataFormatError) as raised:
         load_project(written(**lines))
     assert line in raised.value.faults[0]
+
+
+def test_a_simulated_user_is_a_model_of_the_project(written: Written) -> None:
+    file = written(
+        "{python: agent.py:call, max_turns: 3}",
+        models="models: {reflection: {provider: offline}, user: {python: 'agent.py:USER'}}\n",
+    )
+    code = """
+import json
+from promptgraft import ScriptedAdapter
+USER = ScriptedAdapter(lambda *_: json.dumps({"message": "and letters?"}), identity="guest")
+"""
+    Path("agent.py").write_text(CODE + code, "utf-8")
+    case = {
+        "eval_id": "guest",
+        "conversation_scenario": {"starting_prompt": "hi", "conversation_plan": "Ask."},
+    }
+    Path("guest.json").write_text(json.dumps({"eval_set_id": "g", "eval_cases": [case]}))
+    asking = load_project(file).asking
+    assert asking is not None
+    [found] = Dataset.load("guest.json")
+    session = Session()
+    prompt = load_project(file).prompt().prompt.bind(found)
+    assert evaluated(asking, prompt, session=session).text == "and letters?"
+    turns = answer_of(PromptResponse(text=""), session).turns
+    assert [turn.query for turn in turns] == ["hi", "and letters?", "and letters?"]

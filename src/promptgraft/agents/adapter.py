@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypeVar, cast
@@ -16,16 +16,20 @@ from promptgraft.adapters.base import (
     ModelCalled,
     PromptExecuted,
     PromptResponse,
+    ProviderAdapter,
     ToolInvoked,
+    adapter_identity,
 )
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+from promptgraft.agents.user import next_message
 from promptgraft.errors import (
     AgentFaultError,
     CallerError,
     ConfigError,
     RejectedRequestError,
 )
-from promptgraft.evals.types import Case, Turn
+from promptgraft.evals.attempt import plain_output
+from promptgraft.evals.types import Answer, Case, TurnAnswered
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import texts_in
 from promptgraft.runtime.budget import NOTHING, Charge
@@ -34,6 +38,9 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import canonical_json, shown
 
 OutputT = TypeVar("OutputT")
+
+DEFAULT_TURNS = 8
+"""Turns that a conversation with a simulated user has at most, unless another number is given."""
 
 OnAgentError = Literal["zero", "unscored", "stop"]
 """What becomes of a rollout whose agent failed: the score 0, no score, or the end of the run."""
@@ -48,17 +55,35 @@ class AgentAdapter:
         names: the texts that it is asked with.
         delivery: hands the texts over; None where they travel with the call.
         on_agent_error: what becomes of a failure of the agent.
+        user: the model that plays the user of a ``conversation_scenario``.
+        max_turns: turns that such a conversation has at most.
     """
 
     agent: Agent
     names: tuple[str, ...]
     delivery: Delivery | None = None
     on_agent_error: OnAgentError = "zero"
+    user: ProviderAdapter | None = None
+    max_turns: int = DEFAULT_TURNS
+
+    @property
+    def reports_tools(self) -> bool:
+        """Whether the agent says which tools it called."""
+        return self.agent.reports_tools
+
+    def check_case(self, case: Case) -> None:
+        """Refuse a case that cannot be played with a ``ConfigError``."""
+        if case.scenario is not None and self.user is None:
+            raise ConfigError(
+                "a `conversation_scenario` is played by a simulated user; name its model: `user` "
+                "under `models` of a project, `user=` of BlackBox"
+            )
 
     @property
     def identity(self) -> str:
         """Name of the agent; its version is among the functions of a run."""
-        return f"agent {self.agent.name}"
+        user = "" if self.user is None else f", user {adapter_identity(self.user)}"
+        return f"agent {self.agent.name}{user}"
 
     def evaluate(
         self,
@@ -125,12 +150,27 @@ class _Playing:
 
     def play(self) -> AgentAnswer:
         """Ask turn by turn and return the last answer."""
-        turns = self.case.turns or (Turn(user=query_of(self.case)),)
-        history: tuple[PastTurn, ...] = ()
-        for turn in turns:
-            answer = self.ask(turn.user, history)
-            history = (*history, PastTurn(query=turn.user, answer=answer.text))
-        return answer
+        case, history = self.case, list[PastTurn]()
+        is_alone = not case.turns and case.scenario is None
+        query = case.turns[0].user if case.turns else query_of(case)
+        while True:
+            answer = self.ask(query, tuple(history))
+            if is_alone:
+                return answer
+            self.session.dispatch(TurnAnswered(query=query, answer=_judged(answer)))
+            history.append(PastTurn(query=query, answer=answer.text))
+            query = self.next_query(history)
+            if not query:
+                return answer
+
+    def next_query(self, history: Sequence[PastTurn]) -> str:
+        """Return what the user says next; empty when the conversation is over."""
+        turns, scenario, user = self.case.turns, self.case.scenario, self.adapter.user
+        if turns:
+            return turns[len(history)].user if len(history) < len(turns) else ""
+        if scenario is None or user is None or len(history) >= self.adapter.max_turns:
+            return ""
+        return next_message(user, scenario, history, self.session)
 
     def ask(self, query: str, history: tuple[PastTurn, ...]) -> AgentAnswer:
         call = AgentCall(
@@ -186,6 +226,17 @@ class _Playing:
             return RejectedRequestError(said)
         where = f"{self.case.origin}: " if self.case.origin else ""
         return CallerError(f"{where}{said}")
+
+
+def _judged(answer: AgentAnswer) -> Answer:
+    """Return the answer of a turn as metrics see it."""
+    return Answer(
+        text=answer.text,
+        output=plain_output(answer.output),
+        tools=answer.tools or (),
+        usage=answer.usage,
+        cost=answer.cost,
+    )
 
 
 def query_of(case: Case) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter, OnAgentError
+from promptgraft.adapters.base import ProviderAdapter, check_adapter
+from promptgraft.agents.adapter import DEFAULT_TURNS, AgentAdapter, OnAgentError
 from promptgraft.agents.call import Agent, Delivery
 from promptgraft.agents.python import as_agent
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt
-from promptgraft.strict.checks import one_of
+from promptgraft.strict.checks import COUNT, one_of
 from promptgraft.targets.texts import as_texts
 
 AGENTS_NS = "agents"
@@ -40,6 +40,8 @@ class BlackBox:
         frozen: names of texts that are handed over and never changed.
         on_agent_error: what becomes of a rollout whose agent failed: ``zero`` scores 0,
             ``unscored`` leaves it without a score, ``stop`` ends the run.
+        user: the model that plays the user of cases with a ``conversation_scenario``.
+        max_turns: turns that such a conversation has at most.
         prompt: the prompt: one section for each text.
         adapter: asks the agent.
 
@@ -59,11 +61,15 @@ class BlackBox:
     on_agent_error: OnAgentError = attrs.field(
         default="zero", validator=one_of("zero", "unscored", "stop"), kw_only=True
     )
+    user: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
+    max_turns: int = attrs.field(default=DEFAULT_TURNS, validator=COUNT, kw_only=True)
     prompt: Prompt[object] = attrs.field(init=False, repr=False)
     adapter: ProviderAdapter = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         agent = as_agent(self.agent)
+        if self.user is not None:
+            check_adapter(self.user, "user")
         agent.check(ARGUMENT if self.delivery is None else self.delivery.kind, tuple(self.texts))
         prompt = TextsPrompt.of(
             self.texts,
@@ -78,6 +84,8 @@ class BlackBox:
             names=tuple(self.texts),
             delivery=self.delivery,
             on_agent_error=self.on_agent_error,
+            user=self.user,
+            max_turns=self.max_turns,
         )
         object.__setattr__(self, "prompt", prompt)
         object.__setattr__(self, "adapter", adapter)

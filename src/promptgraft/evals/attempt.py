@@ -26,7 +26,7 @@ from promptgraft.errors import (
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.metrics.base import judge_case
 from promptgraft.evals.trace import Step
-from promptgraft.evals.types import Answer, Case, Metric, ToolUse
+from promptgraft.evals.types import Answer, Case, Metric, ToolUse, TurnAnswered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
@@ -147,17 +147,22 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
     """Return the answer as metrics see it: with the tools that the session saw, and the bill."""
     calls = session.select_all(ModelCalled)
     costs = [call.cost for call in calls if call.cost is not None]
-    output = response.output
     return Answer(
         text=response.text,
-        output=None if output is None or type(output) is str else _plain(output),
+        output=plain_output(response.output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
         usage=sum((call.usage for call in calls), NO_USAGE) if calls else response.usage,
         # One call of unknown cost makes the whole unknown.
         cost=sum(costs, Decimal(0)) if costs and len(costs) == len(calls) else None,
         seconds=sum(call.seconds for call in calls) if calls else None,
         steps=session.select_all(Step),
+        turns=session.select_all(TurnAnswered),
     )
+
+
+def plain_output(output: object) -> Json:
+    """Return what an answer is as data, in plain form; None for a text and for nothing."""
+    return None if output is None or type(output) is str else _plain(output)
 
 
 def _tool_use(call: ToolInvoked) -> ToolUse:

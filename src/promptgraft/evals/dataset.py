@@ -14,8 +14,9 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import Row, csv_rows, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.types import Case
+from promptgraft.files import is_file
 from promptgraft.notebook import Card, Shown, cell, first_rows
-from promptgraft.serde import HexDigest, Json, digest, shown, unstructure
+from promptgraft.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
 from promptgraft.strict.checks import INTEGER
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted
@@ -128,6 +129,23 @@ class SourceFile:
     file: tuple[int, int]
 
 
+def file_and_case(path: str | Path) -> tuple[Path, str]:
+    """Return the file that a path names, and the case that it picks; empty for all of them."""
+    file, _, case = str(path).rpartition(":")
+    if file and case and not is_file(Path(path)) and is_file(Path(file)):
+        return Path(file), case
+    return Path(path), ""
+
+
+def _chosen(cases: Iterable[Case], case_id: str, path: Path) -> tuple[Case, ...]:
+    everything = tuple(cases)
+    found = tuple(case for case in everything if case_id in ("", case.id))
+    if not found and case_id:
+        near = did_you_mean(case_id, [case.id for case in everything])
+        raise ConfigError(f"{path} has no case `{case_id}`{near}")
+    return found
+
+
 @attrs.frozen
 class Dataset(Shown):
     """Cases in order.
@@ -173,7 +191,7 @@ class Dataset(Shown):
         """Read a file: JSONL, JSON, CSV, YAML or an EvalSet (``specs/datasets.md``).
 
         Args:
-            path: the file.
+            path: the file; ``FILE:ID`` for one case of it.
             format: ``jsonl``, ``json``, ``csv`` or ``yaml``; by the ending when it is None.
             fields: the columns that hold ``id``, ``input``, ``expected``, ... where they have
                 other names; for ``input`` also a list of columns.
@@ -184,14 +202,14 @@ class Dataset(Shown):
             ConfigError: an argument is unusable.
             DataFormatError: with all faults of the file, or because it cannot be read.
         """
-        path = Path(path)
+        path, chosen = file_and_case(path)
         kind = format_of(path, format)
         plain = PlainReader(fields or {}, keep, cells=kind == "csv")
         finds = kind != "csv" and not fields
         reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
         try:
             cases = reader.read_all(rows_of(path, kind, delimiter, reader.faults))
-            return cls(cases, str(path), source_of(path))
+            return cls(_chosen(cases, chosen, path), str(path), source_of(path))
         except OSError as error:
             raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
 

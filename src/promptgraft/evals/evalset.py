@@ -9,7 +9,16 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.plain import FLAG, HINTS, MESSAGES, TOOL_USES, USE_ALIASES, USE_KEYS, said_by
-from promptgraft.evals.types import Answer, Case, Message, ToolUse, Turn
+from promptgraft.evals.types import (
+    SCENARIO,
+    Answer,
+    Case,
+    Message,
+    Scenario,
+    ToolUse,
+    Turn,
+    TurnAnswered,
+)
 from promptgraft.serde import Json
 from promptgraft.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
 from promptgraft.strict.kinds import Key, keys_of, listed, record, record_of
@@ -63,6 +72,7 @@ class _Found:
     actual_conversation: tuple[_Said, ...] = ()
     context_messages: tuple[Message, ...] = ()
     session_input: Mapping[str, Json] = attrs.field(factory=dict)
+    conversation_scenario: Scenario | None = None
     critical: bool = False
     hints: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -120,6 +130,7 @@ _CASE = record_of(
         "actual_conversation": _invocations(asked=False),
         "context_messages": MESSAGES,
         "session_input": _SESSION,
+        "conversation_scenario": record_of(Scenario, aliases={}, left_out=("user_persona",)),
         "critical": FLAG,
         "hints": HINTS,
     },
@@ -150,7 +161,12 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
         expected, recorded = _traced(expected, recorded, node)
     elif recorded:
         node.member("actual_conversation").fault('only cases with eval_mode "trace" have one')
-    if not expected:
+    scenario = found.conversation_scenario
+    if scenario is not None and (expected or recorded):
+        node.member(SCENARIO).fault("expected either this or a `conversation`, found both")
+    elif scenario is not None:
+        expected = (_Said(user_content=scenario.starting_prompt),)
+    elif not expected:
         node.member("conversation").fault("expected at least one turn, found none")
     for one, said in zip(node.member("actual_conversation").items(), expected, strict=False):
         if said.user_content is None:
@@ -170,10 +186,10 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
         turns=turns if len(turns) > 1 else (),
         context=found.context_messages,
         state=state if isinstance(state, dict) else {},
-        recorded=_answer(recorded),
+        recorded=_answer(turns, recorded),
         hints=found.hints,
         critical=found.critical,
-        fields=session,
+        fields=session if scenario is None else {**session, SCENARIO: attrs.asdict(scenario)},
         origin=origin,
     )
 
@@ -193,7 +209,11 @@ def _traced(
     return expected, recorded
 
 
-def _answer(recorded: tuple[_Said, ...]) -> Answer | None:
-    if not recorded:
-        return None
-    return Answer(text=recorded[-1].final_response or "", tools=recorded[-1].called or ())
+def _answer(turns: tuple[Turn, ...], recorded: tuple[_Said, ...]) -> Answer | None:
+    answers = [Answer(text=one.final_response or "", tools=one.called or ()) for one in recorded]
+    if len(answers) < 2:
+        return answers[0] if answers else None
+    played = zip(turns, answers, strict=True)
+    return attrs.evolve(
+        answers[-1], turns=tuple(TurnAnswered(query=t.user, answer=a) for t, a in played)
+    )

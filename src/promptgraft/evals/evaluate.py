@@ -33,14 +33,14 @@ from promptgraft.evals.aggregate import (
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.base import asks_models
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
+from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
@@ -96,7 +96,7 @@ def params_of_fitting(
 
 
 def _maker_of(prompt: Prompt[object]) -> ParamsOf:
-    if isinstance(prompt, TextsPrompt) and prompt.takes_cases:
+    if takes_cases(prompt):
         return lambda case: case
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     return lambda case: _by_name(case, open_names, hints)
@@ -225,6 +225,7 @@ def evaluate(
     if executor is not None:
         check_may_wait()
     chosen = _checked(prompt, cases, metrics, num_runs)
+    check_asked(adapter, chosen, metrics)
     bound = params_of_cases(prompt, chosen, params)
     if deadline is None and session is not None:
         deadline = session.deadline
@@ -270,7 +271,7 @@ def _checked(
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
     COUNT.hold("num_runs", num_runs)
     check_metrics(metrics)
-    check_cases(metrics, chosen, prompt.template.output_type)
+    check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))
     return chosen
 
 

@@ -119,7 +119,7 @@ ANSWER: Kind[Answer] = either(
                 "cost": money(0, texts=True),
                 "seconds": number(0, what="seconds"),
             },
-            skip=("steps",),
+            skip=("steps", "turns"),
             aliases={},
         ),
     ),

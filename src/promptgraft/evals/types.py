@@ -87,6 +87,7 @@ class Answer:
         cost: US dollars; None when that is not known.
         seconds: wall time; None when that is not known.
         steps: what each node of a graph did; empty for others.
+        turns: what each turn of a conversation was answered; empty for a single question.
     """
 
     text: str
@@ -96,11 +97,20 @@ class Answer:
     cost: Decimal | None = None
     seconds: float | None = None
     steps: tuple[Step, ...] = ()
+    turns: tuple[TurnAnswered, ...] = ()
 
     def of_node(self, node: str) -> Answer | None:
         """Return the last output of a node of the graph as the answer; None when it gave none."""
         outputs = [step.output for step in self.steps if step.node == node and not step.error]
         return attrs.evolve(self, text=outputs[-1], output=None) if outputs else None
+
+
+@attrs.frozen(kw_only=True)
+class TurnAnswered:
+    """A turn of a conversation is over: what the user said, and what was answered."""
+
+    query: str
+    answer: Answer
 
 
 @attrs.frozen(kw_only=True)
@@ -116,6 +126,18 @@ class Turn:
     user: str
     expected: str | None = None
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
+
+
+SCENARIO = "conversation_scenario"
+"""The field of a case that says how a simulated user talks."""
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """What a simulated user says first, and what it is after."""
+
+    starting_prompt: str
+    conversation_plan: str
 
 
 @attrs.frozen(kw_only=True)
@@ -151,6 +173,14 @@ class Case:
     critical: bool = False
     fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
     origin: str = attrs.field(default="", eq=False)
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """How a simulated user talks, among the ``fields``; None where the turns are given."""
+        match self.fields.get(SCENARIO):
+            case {"starting_prompt": str(first), "conversation_plan": str(plan)}:
+                return Scenario(starting_prompt=first, conversation_plan=plan)
+        return None
 
 
 @attrs.frozen(kw_only=True)

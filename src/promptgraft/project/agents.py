@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import takes_cases
 
 _MISFITS = {
     False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
@@ -20,12 +21,18 @@ _MISFITS = {
 
 def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
     """Refuse texts without an agent, and an agent without texts, with a ``DataFormatError``."""
-    is_asked = isinstance(found.prompt, TextsPrompt) and found.prompt.takes_cases
+    is_asked = takes_cases(found.prompt)
     if is_asked != (agent is not None):
         raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
 
 
-def asking(config: AgentConfig, prompt: ProjectPrompt, around: Surroundings) -> AgentAdapter:
+def asking(
+    config: AgentConfig,
+    prompt: ProjectPrompt,
+    around: Surroundings,
+    *,
+    user: ProviderAdapter | None = None,
+) -> AgentAdapter:
     """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
 
     Raises:
@@ -37,7 +44,13 @@ def asking(config: AgentConfig, prompt: ProjectPrompt, around: Surroundings) -> 
         agent.check("argument", names)
     except ConfigError as error:
         raise around.refusal(("agent",), error) from error
-    return AgentAdapter(agent=agent, names=names, on_agent_error=config.on_agent_error)
+    return AgentAdapter(
+        agent=agent,
+        names=names,
+        on_agent_error=config.on_agent_error,
+        user=user,
+        max_turns=config.max_turns,
+    )
 
 
 def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterator[str]:

@@ -248,6 +248,8 @@ _AGGREGATION: Kind[Aggregation] = record(
 def _project(**given: Any) -> ProjectConfig:
     config = ProjectConfig(**given)
     if config.agent is None:
+        if config.models.user is not None:
+            raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
         if config.models.task is None:
             raise ConfigError("models: expected the key `task` (Answers the prompts), found none")
         return config

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import attrs
 
-from promptgraft.agents.adapter import OnAgentError
+from promptgraft.agents.adapter import DEFAULT_TURNS, OnAgentError
 from promptgraft.agents.call import Agent
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.python import PythonAgent
 from promptgraft.project.format_sections import HEADER
 from promptgraft.project.python_source import REFERENCE, PythonSource, a_function, place_of
-from promptgraft.strict.checks import ANYTHING, TEXT, Kind, one_of
+from promptgraft.strict.checks import ANYTHING, COUNT, TEXT, Kind, one_of
 from promptgraft.strict.kinds import Key, Keys, keys_of, listed, named, record
 from promptgraft.strict.nodes import Node
 
@@ -29,11 +29,13 @@ class AgentConfig:
         make: makes the agent; with the options of the file.
         python: the function, for ``python``.
         on_agent_error: what becomes of a rollout whose agent failed.
+        max_turns: turns that a conversation with a simulated user has at most.
     """
 
     make: Callable[..., Agent] = attrs.field(repr=False)
     python: str = ""
     on_agent_error: OnAgentError = "zero"
+    max_turns: int = DEFAULT_TURNS
 
     def made(self, source: PythonSource) -> Agent:
         """Return the agent; it is not asked.
@@ -60,26 +62,30 @@ _TEXT_OF_SECRET: Kind[str] = Kind(
 
 
 def _config(
-    *, make: Callable[..., Agent], on_agent_error: OnAgentError = "zero", **options: object
+    *,
+    make: Callable[..., Agent],
+    on_agent_error: OnAgentError = "zero",
+    max_turns: int = DEFAULT_TURNS,
+    **options: object,
 ) -> AgentConfig:
     python = options.pop("python", "")
     return AgentConfig(
         make=functools.partial(make, **options),
         python=python if isinstance(python, str) else "",
         on_agent_error=on_agent_error,
+        max_turns=max_turns,
     )
 
 
-def _http_config(
-    *, http: Mapping[str, object], on_agent_error: OnAgentError = "zero"
-) -> AgentConfig:
-    return _config(make=_http, on_agent_error=on_agent_error, **http)
+def _http_config(*, http: Mapping[str, Any], **common: Any) -> AgentConfig:
+    return _config(make=_http, **common, **http)
 
 
-_ON_ERROR: Keys = {
+_COMMON: Keys = {
+    "max_turns": Key(COUNT, "Turns of a conversation with a simulated user, at most; 8."),
     "on_agent_error": Key(
         one_of(*get_args(OnAgentError)), "What becomes of a rollout whose agent failed; `zero`."
-    )
+    ),
 }
 _OPTIONS: Mapping[str, Keys] = {
     "python": {
@@ -97,14 +103,14 @@ _OPTIONS: Mapping[str, Keys] = {
 _HTTP = keys_of(HttpAgent, special={"json": ANYTHING, "headers": named(_TEXT_OF_SECRET)})
 _KINDS: Mapping[str, Kind[AgentConfig]] = {
     "python": record(
-        functools.partial(_config, make=PythonAgent), {**_OPTIONS["python"], **_ON_ERROR}
+        functools.partial(_config, make=PythonAgent), {**_OPTIONS["python"], **_COMMON}
     ),
     "http": record(
         _http_config,
-        {"http": Key(record(dict, _HTTP), "A service.", required=True), **_ON_ERROR},
+        {"http": Key(record(dict, _HTTP), "A service.", required=True), **_COMMON},
     ),
     "command": record(
-        functools.partial(_config, make=CommandAgent), {**_OPTIONS["command"], **_ON_ERROR}
+        functools.partial(_config, make=CommandAgent), {**_OPTIONS["command"], **_COMMON}
     ),
 }
 

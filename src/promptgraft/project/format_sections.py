@@ -73,11 +73,13 @@ class ModelsConfig:
         task: Answers the prompts; for a project without an `agent`.
         reflection: Proposes new texts; by default the task's model.
         judges: Models that metrics ask, by the name that metrics use.
+        user: Plays the user of cases with a `conversation_scenario`.
     """
 
     task: ModelConfig | None = None
     reflection: ModelConfig | None = None
     judges: Mapping[str, ModelConfig] = attrs.field(factory=dict)
+    user: ModelConfig | None = None
 
 
 def _key(value: object) -> Secret | None:
@@ -227,7 +229,7 @@ DEFINITIONS: Schema = {
 }
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
-    special={"task": MODEL, "reflection": MODEL, "judges": named(MODEL)},
+    special={"task": MODEL, "reflection": MODEL, "judges": named(MODEL), "user": MODEL},
     about="Who answers, who reflects, who judges.",
 )
 

@@ -14,7 +14,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.agent import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.dataset import Dataset, file_and_case
 from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
@@ -184,10 +184,12 @@ def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surround
 
 
 def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surroundings) -> Dataset:
-    place, given = around.existing(path, name), attrs.asdict(dataset, recurse=False)
+    file, case = file_and_case(around.folder / name)
+    place: str | Path = file if case else around.existing(path, name)
+    given = attrs.asdict(dataset, recurse=False)
     del given["path"]
     try:
-        return Dataset.load(place, **given)
+        return Dataset.load(f"{place}:{case}" if case else place, **given)
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
         if key in given:

@@ -156,8 +156,12 @@ class Project:
         Raises:
             DataFormatError: the agent cannot be made, or the texts do not reach it.
         """
-        config = self.config.agent
-        return None if config is None else asking(config, self.prompt(), self.surroundings)
+        config, user = self.config.agent, self.config.models.user
+        if config is None:
+            return None
+        place = ("models", "user")
+        model = None if user is None else LateAdapter(user, partial(self._made, place, user))
+        return asking(config, self.prompt(), self.surroundings, user=model)
 
     def store(self) -> LocalPromptOverridesStore:
         """Return the store that winners go to.
@@ -242,6 +246,8 @@ class Project:
             found["models", "task"] = models.task
         if models.reflection is not None:
             found["models", "reflection"] = models.reflection
+        if models.user is not None:
+            found["models", "user"] = models.user
         return found | {("models", "judges", name): one for name, one in models.judges.items()}
 
     def stand_in(self) -> list[str]:

@@ -27,6 +27,7 @@ from promptgraft.project.format_sections import (
 )
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.search.config import RunConfig
 from promptgraft.search.settings import (
     Data,
@@ -119,7 +120,14 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
     """Yield a line for each fault that makes cases unfit for the metrics or the prompt."""
     cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
-    note_unjudgeable(judging.metrics, cases, unjudged, prompt.prompt.template.output_type)
+    source = prompt.prompt
+    note_unjudgeable(
+        judging.metrics,
+        cases,
+        unjudged,
+        source.template.output_type,
+        by_turn=takes_cases(source),
+    )
     params_of_fitting(prompt.prompt, cases, judging.params, unbound)
     for path, faults in ((("metrics",), unjudged), (("prompts", prompt.name), unbound)):
         yield from (around.file.line(path, line) for line in faults.lines)

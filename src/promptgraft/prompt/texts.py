@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -92,6 +93,11 @@ def single_texts(
         name: TextsPrompt.of({name: text}, ns=ns, key=name, placeholders=kept.get(name, ()))
         for name, text in texts.items()
     }
+
+
+def takes_cases(prompt: Prompt[Any]) -> bool:
+    """Tell whether a prompt is asked with the case itself, as that of an agent is."""
+    return isinstance(prompt, TextsPrompt) and prompt.takes_cases
 
 
 def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:

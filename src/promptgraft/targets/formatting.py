@@ -9,7 +9,7 @@ import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.types import Case
+from promptgraft.evals.types import Case, TurnAnswered
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import unstructure
 from promptgraft.targets.types import GepaExample, RolloutRecord
@@ -81,12 +81,19 @@ def _asked(case: Case) -> str:
 def default_trace_formatter(session: SessionProtocol) -> str:
     """Show each tool call with its parameters and its result, each in one line of its own.
 
-    A line shows at most 1,000 characters of a value.
+    Of a conversation each turn is shown after the tools that were called in it. A line shows at
+    most 1,000 characters of a value.
     """
     lines: list[str] = []
-    for call in session.select_all(ToolInvoked):
-        params, outcome = _lines_of(call)
-        lines += [f"[{call.name}]", f"  params: {params}", f"  {outcome}"]
+    turn = 0
+    for event in session.select_all(object):
+        if isinstance(event, ToolInvoked):
+            params, outcome = _lines_of(event)
+            lines += [f"[{event.name}]", f"  params: {params}", f"  {outcome}"]
+        elif isinstance(event, TurnAnswered):
+            turn += 1
+            user, answer = _line(event.query), _line(event.answer.text)
+            lines += [f"[turn {turn}]", f"  user: {user}", f"  answer: {answer}"]
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.targets.types import GepaExample, RolloutFeedback
@@ -45,7 +46,7 @@ def examples_from(
     chosen = tuple(cases)
     if metrics:
         check_metrics(metrics)
-    check_cases(metrics, chosen, prompt.template.output_type)
+    check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))
     twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
     if twice:
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")

@@ -48,7 +48,7 @@ class Answered:
         calls = (*attempt.task_calls, *attempt.judge_calls)
         return cls(
             outcome=attempt.outcome,
-            answer=attempt.answer and attrs.evolve(attempt.answer, steps=()),
+            answer=attempt.answer and attrs.evolve(attempt.answer, steps=(), turns=()),
             seconds=math.fsum(call.seconds for call in calls),
         )
 
@@ -65,7 +65,7 @@ def _answer_json(answer: Answer) -> Json:
     plain = unstructure(attrs.evolve(answer, cost=None))
     cost = None if answer.cost is None else str(answer.cost)
     assert isinstance(plain, dict)  # noqa: S101 - an attrs class
-    del plain["steps"]
+    del plain["steps"], plain["turns"]
     return {**plain, "cost": cost}
 
 

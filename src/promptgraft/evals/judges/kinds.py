@@ -193,6 +193,7 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
     template: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
     shows_tools: ClassVar[bool] = True
+    judges_tools: ClassVar[bool] = True
 
     tools: tuple[str, ...] = attrs.field(default=(), converter=tuple)
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, joined_faults
+from promptgraft.evals.turns import judged_turns, over_turns
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
@@ -241,6 +242,11 @@ def asks_models(metric: Metric) -> bool:
     return bool(getattr(metric, "asks_models", False))
 
 
+def judges_tools(metric: Metric) -> bool:
+    """Tell whether the metric judges which tools were called."""
+    return bool(getattr(metric, "judges_tools", False))
+
+
 def node_of(metric: Metric) -> str:
     """Return the node of a graph whose output the metric judges; empty for the answer."""
     return str(getattr(metric, "node", ""))
@@ -253,7 +259,8 @@ def judge_case(
 
     Metrics that end a case are asked first. When one fails, no other is asked (and paid for): each
     of them scores 0 with the same reason. A metric that cannot judge the case raises
-    ``ConfigError``.
+    ``ConfigError``. A conversation is judged turn by turn, by each metric on the turns that have
+    what it needs.
     """
     verdicts: dict[str, Verdict] = {}
     ended = ""
@@ -261,11 +268,33 @@ def judge_case(
         if ended:
             verdict = Verdict(metric=metric.name, score=0.0, passed=False, reason=ended)
         else:
-            verdict = verdict_of(metric, case, answer, session=session)
+            verdict = _over_all(metric, case, answer, session=session)
             if ends_case(metric) and verdict.passed is False:
                 ended = reason(f"not judged: `{metric.name}` ended the case; {verdict.reason}")
         verdicts[metric.name] = verdict
     return tuple(verdicts[metric.name] for metric in metrics)
+
+
+def _over_all(
+    metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None
+) -> Verdict:
+    turns = [turn for turn in judged_turns(case, answer) if can_judge(metric, turn[1])]
+    if not turns:
+        return verdict_of(metric, case, answer, session=session)
+    verdicts = [
+        (number, verdict_of(metric, turn, said, session=session)) for number, turn, said in turns
+    ]
+    return over_turns(verdicts, threshold=metric.threshold)
+
+
+def can_judge(metric: Metric, case: Case) -> bool:
+    """Tell whether a case has what a metric needs."""
+    try:
+        if isinstance(metric, ChecksCases):
+            metric.check(case)
+    except ConfigError:
+        return False
+    return True
 
 
 def verdict_of(
@@ -315,6 +344,10 @@ class AllOf(BaseMetric):
     @property
     def asks_models(self) -> bool:
         return any(asks_models(metric) for metric in self.metrics)
+
+    @property
+    def judges_tools(self) -> bool:
+        return any(judges_tools(metric) for metric in self.metrics)
 
     def check(self, case: Case) -> None:
         for metric in self.metrics:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.faults import CaseFaults, in_one_line
-from promptgraft.evals.metrics.base import ChecksCases, NeedsTexts, Path
+from promptgraft.evals.metrics.base import ChecksCases, NeedsTexts, Path, can_judge, judges_tools
+from promptgraft.evals.turns import turn_cases
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt.fields import options_at
 from promptgraft.serde import did_you_mean, shown
@@ -34,20 +36,70 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
             )
 
 
+@runtime_checkable
+class CaseAdapter(Protocol):
+    """An adapter that is asked with cases, such as that of an agent."""
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def reports_tools(self) -> bool: ...
+
+    def check_case(self, case: Case) -> None: ...
+
+
+def check_asked(adapter: object, cases: Iterable[Case], metrics: Sequence[Metric]) -> None:
+    """Refuse with a ``ConfigError`` what an agent can never be judged by.
+
+    That are cases that it cannot be asked with, and metrics of tools for one that does not say
+    which it called.
+    """
+    if not isinstance(adapter, CaseAdapter):
+        return
+    faults = in_one_line()
+    for case in cases:
+        try:
+            if case.recorded is None:
+                adapter.check_case(case)
+        except ConfigError as error:
+            faults.add_of(case, str(error))
+    faults.refuse()
+    if adapter.reports_tools:
+        return
+    for metric in metrics:
+        if judges_tools(metric):
+            raise ConfigError(
+                f"metric `{metric.name}` judges tools, and the {adapter.identity} "
+                "does not say which it called; return an AgentAnswer with `tools` and annotate "
+                "the function so, name where `tools` stand in a reply, or leave the metric out"
+            )
+
+
 def check_cases(
-    metrics: Sequence[Metric], cases: Iterable[Case], output_type: object = None
+    metrics: Sequence[Metric],
+    cases: Iterable[Case],
+    output_type: object = None,
+    *,
+    by_turn: bool = False,
 ) -> None:
     """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
 
-    Cases whose expected texts are no options of ``output_type`` are refused too.
+    Cases whose expected texts are no options of ``output_type`` are refused too. Where ``by_turn``
+    one turn is enough that a metric can judge.
     """
     faults = in_one_line()
-    note_unjudgeable(metrics, cases, faults, output_type)
+    note_unjudgeable(metrics, cases, faults, output_type, by_turn=by_turn)
     faults.refuse()
 
 
 def note_unjudgeable(
-    metrics: Sequence[Metric], cases: Iterable[Case], faults: CaseFaults, output_type: object
+    metrics: Sequence[Metric],
+    cases: Iterable[Case],
+    faults: CaseFaults,
+    output_type: object,
+    *,
+    by_turn: bool = False,
 ) -> None:
     """Note what :func:`check_cases` refuses."""
     checking = [
@@ -57,6 +109,9 @@ def note_unjudgeable(
     ]
     for case in cases:
         for metric, needed_texts in checking:
+            played = by_turn or (case.recorded is not None and case.recorded.turns)
+            if played and any(can_judge(metric, turn) for turn in turn_cases(case)):
+                continue
             try:
                 metric.check(case)
                 if needed_texts and case.recorded is None:

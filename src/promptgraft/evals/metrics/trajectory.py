@@ -71,6 +71,7 @@ class ToolTrajectory(BaseMetric):
     """
 
     kind: ClassVar[str] = "tool_trajectory"
+    judges_tools: ClassVar[bool] = True
 
     ordered: bool = False
     subset: bool = False
