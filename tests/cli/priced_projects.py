@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -300,3 +301,58 @@ SHAPES: Mapping[str, Shape] = {
         },
     ),
 }
+
+
+def _free(task: str, rules: str, **more: Any) -> Shape:
+    return Shape(prompt=_prompt("", f"# Task\n\n{task}", f"# Rules\n\n{rules}"), asked=60, **more)
+
+
+FREE_TEXTS: Mapping[str, Shape] = {
+    "facts": _free(
+        "Name what was bought.",
+        "Nothing else.",
+        expected=lambda number: f"{_WORDS[number % 9]} {number}",
+    ),
+    "amounts": _free("Name the amount.", "Only a number.", expected=lambda number: str(number * 7)),
+    "translations": _free(
+        "Translate.",
+        "Be exact.",
+        expected=lambda number: prose(f"wanted {number}", 40),
+        answers=lambda number: prose(f"said {number}", 45),
+        metrics=[{"name": "edit_similarity"}],
+    ),
+    "letters": _free(
+        "Write the letter.",
+        "Be polite.",
+        expected=lambda number: prose(f"wanted {number}", 2000),
+        answers=lambda number: prose(f"said {number}", 1700),
+        metrics=[{"name": "rouge"}],
+    ),
+}
+"""Projects whose answers are texts as long as what is expected."""
+
+UNKNOWN_TEXTS: Mapping[str, Shape] = {
+    "amounts in some text": _free(
+        "Name the amount.",
+        "Only a number.",
+        expected=lambda number: str(number * 7),
+        metrics=[{"name": "contains"}],
+    ),
+    "titles": _free(
+        "Write a title.",
+        "Five words.",
+        expected=lambda number: None,
+        answers=lambda number: prose(f"title {number}", 30)[:30],
+        metrics=[{"name": "llm_rubric_response", "judges": ["one"], "rubrics": _RUBRICS}],
+        judges={"one": "openai gpt-4.1-mini"},
+    ),
+    "essays": _free(
+        "Write an essay.",
+        "Take your time.",
+        expected=lambda number: None,
+        answers=lambda number: prose(f"essay {number}", 3000),
+        metrics=[{"name": "llm_rubric_response", "judges": ["one"], "rubrics": _RUBRICS}],
+        judges={"one": "openai gpt-4.1-mini"},
+    ),
+}
+"""Projects of which nothing tells how long answers are."""

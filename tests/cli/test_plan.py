@@ -33,20 +33,21 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert ended.code == 0
     assert ended.err == "a job may print\n"
     lines = ended.out.splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         "toy/words: what a run uses",
         "rollouts     108",
         "proposals    4 if all are accepted, 8 if none is",
         "reflections  30",
+        "answers      about 1 token each, as long as what is expected",
         "",
     ]
-    for title, questions, rows in (("expected", "6", lines[5:9]), ("at most", "30", lines[10:14])):
+    for title, questions, rows in (("expected", "6", lines[6:10]), ("at most", "30", lines[11:15])):
         assert " ".join(rows[0].split()) == f"{title} calls in out tokens dollars model"
         task, reflection, together = (line.split() for line in rows[1:])
         assert (task[0], task[1], task[-2:]) == ("task", "108", ["0.00", "task"])
         assert (reflection[0], reflection[1], reflection[-1]) == ("reflection", questions, "writer")
         assert together[0] == "together"
-    assert lines[14:] == ["", f"warning: {WARNINGS[0]}"]
+    assert lines[15:] == ["", f"warning: {WARNINGS[0]}"]
     assert list(project.glob(".promptgraft/**/*.json")) == []
 
 

@@ -9,14 +9,14 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.console import Console, read_terminal
-from cli.priced_projects import SHAPES
+from cli.priced_projects import FREE_TEXTS, SHAPES, UNKNOWN_TEXTS, Shape
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Brain, says
 from servers.loopback import KEY, LoopbackServer
@@ -57,6 +57,68 @@ def servers(brains: Brains) -> Iterator[Mapping[str, str]]:
             ).base_url
             for name, provider in providers.items()
         }
+
+
+@pytest.fixture
+def run_of(
+    console: Console,
+    project: Path,
+    servers: Mapping[str, str],
+    brains: Brains,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Shape], dict[str, Any]]:
+    """Writes a project, plans it, runs it and plans it again: all three as documents."""
+
+    def documents(shape: Shape) -> dict[str, Any]:
+        brains.of = shape.brain()
+        shape.write(project, servers)
+        monkeypatch.setenv("LOOPBACK_KEY", KEY)
+        before, ran, after = (
+            console(*command) for command in (PLAN, ("optimize", "--json", "-q"), PLAN)
+        )
+        assert ran.code in (0, 1), ran.err
+        result = json.loads(ran.out.splitlines()[-1])
+        rows = result["ledger"]
+        [task] = [row for row in rows if row["role"] == "task"]
+        return {
+            "before": json.loads(before.out)["expected"],
+            "after": json.loads(after.out)["expected"],
+            "run": result["run"],
+            "answer": task["output_tokens"] / task["calls"],
+            "tokens": sum(row["input_tokens"] + row["output_tokens"] for row in rows),
+            "cost": float(result["cost"]),
+        }
+
+    return documents
+
+
+PLAN = ("plan", "--json")
+
+
+@pytest.mark.parametrize("name", FREE_TEXTS)
+def test_texts_are_expected_to_be_as_long_as_what_is_expected(
+    name: str, run_of: Callable[[Shape], dict[str, Any]]
+) -> None:
+    found = run_of(FREE_TEXTS[name])
+    planned = found["before"]
+    assert planned["answer_from"] == "as long as what is expected"
+    assert within_a_factor_of_two(planned["answer_tokens"], found["answer"])
+    assert within_a_factor_of_two(planned["tokens"], found["tokens"])
+    assert within_a_factor_of_two(float(planned["cost"]), found["cost"])
+
+
+@pytest.mark.parametrize("name", UNKNOWN_TEXTS)
+def test_texts_are_expected_to_be_as_long_as_in_the_last_run(
+    name: str, run_of: Callable[[Shape], dict[str, Any]]
+) -> None:
+    found = run_of(UNKNOWN_TEXTS[name])
+    guessed, planned = found["before"], found["after"]
+    assert guessed["answer_from"].startswith("a guess, ")
+    assert not within_a_factor_of_two(guessed["answer_tokens"], found["answer"])
+    assert planned["answer_from"] == f"as in run {found['run']}"
+    assert within_a_factor_of_two(planned["answer_tokens"], found["answer"])
+    assert within_a_factor_of_two(planned["tokens"], found["tokens"])
+    assert within_a_factor_of_two(float(planned["cost"]), found["cost"])
 
 
 def within_a_factor_of_two(expected: float, used: float) -> bool:

@@ -480,6 +480,8 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
     assert [role["role"] for role in roles] == [Role.TASK, Role.REFLECTION]
     assert document["expected"] == {
         "rollouts": 60,
+        "answer_tokens": 1,
+        "answer_from": "as long as what is expected",
         "tokens": plan.expected_tokens,
         "cost": f"{plan.expected_cost}",
     }

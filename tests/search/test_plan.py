@@ -154,6 +154,8 @@ PLANNED = RunPlan(
     max_tokens=None,
     warnings=(),
     expected_rollouts=100,
+    answer_tokens=1,
+    answer_from="",
 )
 
 

@@ -18,9 +18,10 @@ from promptgraft.cli.options import command, json_option, project_option
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.serde import did_you_mean
+from promptgraft.text import counted
 
 if TYPE_CHECKING:
-    from promptgraft.search.plan import RolePlan, RunPlan, Use
+    from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 
 
 _COMMON = (
@@ -170,22 +171,41 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> N
     from promptgraft.cli.runnable import loaded
 
     with loaded(target, project, to_plan=True) as found:
-        plan = found.job.plan()
         name = found.job.name
+        plan = found.job.plan(seen=_seen(found.runs, name))
     if as_json:
         print_json({"prompt": name, **plan.as_json()})
     else:
         _print_plan(Screen(), name, plan)
 
 
+def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
+    """Return how long answers were in the newest run of a prompt that has ended."""
+    from promptgraft.evals.spending import Role
+    from promptgraft.runs import State, list_runs, read_run
+    from promptgraft.search.plan import SeenAnswers
+
+    for run in list_runs(runs):
+        ended = read_run(run.folder).ended if run.state is State.ENDED else None
+        if run.prompt != prompt or ended is None:
+            continue
+        for row in ended.ledger:
+            if row.role is Role.TASK and row.usage.output_tokens:
+                mean = row.usage.output_tokens / row.calls
+                return SeenAnswers(model=row.model, tokens=mean, where=f"as in run {run.id}")
+    return None
+
+
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
+    answers = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
     screen.line(f"{name}: what a run uses", bold=True)
     screen.fields(
         [
             ("rollouts", f"{plan.rollouts:,}"),
             ("proposals", f"{fewest:,} if all are accepted, {most:,} if none is"),
             ("reflections", f"{plan.reflections:,}"),
+            *([("answers", answers)] if plan.answer_from else []),
         ]
     )
     expected = [role.expected for role in plan.roles]

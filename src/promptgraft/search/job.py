@@ -12,7 +12,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
-from promptgraft.search.plan import RunPlan
+from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
@@ -109,9 +109,9 @@ class OptimizationJob:
         """Return the same job in other surroundings."""
         return attrs.evolve(self, context=context)
 
-    def plan(self) -> RunPlan:
+    def plan(self, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Say what the run can use; see :meth:`Optimizer.plan`."""
-        return Optimizer(self.context, self.config).plan(self.subject)
+        return Optimizer(self.context, self.config).plan(self.subject, seen=seen)
 
     def run(self) -> RunResult:
         """Run it; see :meth:`Optimizer.optimize`."""

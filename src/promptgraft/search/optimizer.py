@@ -39,7 +39,7 @@ from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
-from promptgraft.search.plan import RunPlan
+from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
@@ -102,13 +102,16 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
-    def plan(self, prompt: Improvable) -> RunPlan:
+    def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
+
+        ``seen`` are the answers of an earlier run, if there is one.
 
         Raises:
             UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
         """
-        return _Run(attrs.evolve(self._context, journal=None), self._config, prompt, None).plan
+        context = attrs.evolve(self._context, journal=None)
+        return _Run(context, self._config, prompt, None).plan(seen)
 
 
 class _Run:
@@ -170,7 +173,7 @@ class _Run:
                 settings=self._fingerprint,
             )
         )
-        plan = self.plan
+        plan = self.plan()
         self._announce(plan)
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
@@ -240,15 +243,15 @@ class _Run:
             )
         )
 
-    @property
-    def plan(self) -> RunPlan:
-        """What the run can use."""
+    def plan(self, seen: SeenAnswers | None = None) -> RunPlan:
+        """Return what the run can use."""
         return plan_run(
             self._target,
             self._config,
             task=self._context.adapter,
             reflection=self._context.proposing_adapter,
             questions=self._questions,
+            seen=seen,
         )
 
     def _check_prices(self) -> None:

@@ -53,6 +53,21 @@ class Use:
 
 
 @attrs.frozen(kw_only=True)
+class SeenAnswers:
+    """How long answers were, on average, in an earlier run.
+
+    Attributes:
+        model: the model, in its provider's word.
+        tokens: output tokens of a call.
+        where: the run, as the plan says it.
+    """
+
+    model: str
+    tokens: float
+    where: str
+
+
+@attrs.frozen(kw_only=True)
 class RolePlan(Use):
     """What one role can use at most, without rounds of tools and retries.
 
@@ -82,6 +97,8 @@ class RunPlan(Shown):
         roles: what tasks, judges and reflections use; what else a feedback function calls is not
             known.
         expected_rollouts: how many are expected; fewer only where proposals are limited.
+        answer_tokens: expected tokens of an answer, without thinking.
+        answer_from: where that is taken from, in words.
         max_cost: US dollars at which the run is stopped; None for no such limit.
         max_tokens: tokens at which it is stopped; None for no such limit.
         warnings: what makes the plan a bad one, a line each.
@@ -97,6 +114,8 @@ class RunPlan(Shown):
     warnings: tuple[str, ...]
     max_seconds: float | None = None
     expected_rollouts: int
+    answer_tokens: int
+    answer_from: str
 
     @property
     def tokens(self) -> int | None:
@@ -182,6 +201,8 @@ class RunPlan(Shown):
             "cost": money(self.cost),
             "expected": {
                 "rollouts": self.expected_rollouts,
+                "answer_tokens": self.answer_tokens,
+                "answer_from": self.answer_from,
                 "tokens": self.expected_tokens,
                 "cost": money(self.expected_cost),
             },

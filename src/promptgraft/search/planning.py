@@ -30,7 +30,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.fresh import LEVEL
-from promptgraft.search.plan import RolePlan, RunPlan, Use
+from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.stopping import MaxProposals
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
@@ -63,11 +63,17 @@ def plan_run(
     task: ProviderAdapter | None,
     reflection: ProviderAdapter,
     questions: Questions,
+    seen: SeenAnswers | None = None,
 ) -> RunPlan:
     """Say what a run is expected to use, and what it can use."""
     limits, budget = config.limits, config.budget
     affordable = proposals = config.pays_for(budget)
     estimate = target.estimate(config.training_examples)
+    if seen is not None and task is not None and seen.model in adapter_identity(task).split():
+        thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
+        chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+        answer_chars = max(0, chars - estimate.rounds * _CALL)
+        estimate = attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
     reflections = config.most_questions(budget, modules=len(target.modules), steps=estimate.steps)
     limit = limits.max_reflections
     if limit is not None:
@@ -97,6 +103,8 @@ def plan_run(
         warnings=(*_warnings(config), *_outdated(questions)),
         max_seconds=limits.timeout,
         expected_rollouts=outlook.rollouts,
+        answer_tokens=_tokens(estimate.answer_chars),
+        answer_from=estimate.answer_from,
     )
 
 

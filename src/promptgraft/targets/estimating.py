@@ -38,6 +38,7 @@ class Estimate:
         chars: characters of the longest input of a rollout now; None when that is not known.
         mean_chars: characters of an input, on average; None when that is not known.
         answer_chars: expected characters of an answer.
+        answer_from: where that is taken from, in words; empty when it is not said.
         rounds: expected rounds of tools in a rollout.
         steps: steps that a rollout can have, each of which is asked about when it fails.
         leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
@@ -47,6 +48,7 @@ class Estimate:
     chars: int | None = None
     mean_chars: float | None = None
     answer_chars: float = FREE_TEXT
+    answer_from: str = ""
     rounds: float = 0.0
     steps: int = 1
     leaves_traces: bool = False
@@ -74,6 +76,8 @@ def estimated(
     template: PromptTemplate[object],
     rendered: Sequence[RenderedPrompt[object]],
     examples: Sequence[GepaExample],
+    *,
+    is_answer: bool,
 ) -> Estimate:
     """Return how much the rollouts of a prompt send and receive.
 
@@ -81,6 +85,7 @@ def estimated(
         template: the prompt; its worked examples show answers, and calls of tools.
         rendered: the prompt for each example.
         examples: what is asked, with what is expected.
+        is_answer: whether what is expected is a whole answer, and no part of one.
     """
     shown = [
         example
@@ -91,30 +96,39 @@ def estimated(
     lengths = [len(one.text) for one in rendered]
     longest = rendered[max(range(len(rendered)), key=lengths.__getitem__)]
     beside = sent_chars(longest) - len(longest.text)
+    labels = [label for label in map(_label, examples) if label is not None]
+    answer_chars, answer_from = _answer(longest.output_schema, shown, labels, is_answer=is_answer)
     return Estimate(
         chars=max(lengths) + beside,
         mean_chars=fmean(lengths) + beside,
-        answer_chars=_answer(longest.output_schema, shown, examples),
+        answer_chars=answer_chars,
+        answer_from=answer_from,
         rounds=_rounds(shown, examples) if longest.tools else 0.0,
         leaves_traces=bool(template.descriptor.tools),
     )
 
 
 def _answer(
-    schema: JsonObject | None, shown: Sequence[TaskExample], examples: Sequence[GepaExample]
-) -> float:
-    """Return the characters of an answer: as worked examples, output type or labels have it."""
+    schema: JsonObject | None,
+    shown: Sequence[TaskExample],
+    labels: Sequence[Json],
+    *,
+    is_answer: bool,
+) -> tuple[float, str]:
+    """Return the characters of an answer, and what says so."""
     if shown:
-        return fmean(_length(_plain(example.outcome)) for example in shown)
-    labels = [label for label in map(_label, examples) if label is not None]
+        lengths = (_length(_plain(example.outcome)) for example in shown)
+        return fmean(lengths), "as worked examples have them"
     if schema is not None:
-        return chars_of_schema(schema, labels)
+        return chars_of_schema(schema, labels), "by their type and what is expected"
     if not labels:
-        return FREE_TEXT
+        return FREE_TEXT, "a guess, nothing is expected; it is better after a run"
     mean = fmean(map(_length, labels))
     repeats = 2 * len({str(label) for label in labels}) <= len(labels)
     # Labels that occur again and again are answers; others may be a part of what is answered.
-    return mean if repeats else max(mean, _SENTENCE)
+    if is_answer or repeats or mean >= _SENTENCE:
+        return mean, "as long as what is expected"
+    return _SENTENCE, "a guess, with more in them than what is expected; it is better after a run"
 
 
 def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:

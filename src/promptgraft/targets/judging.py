@@ -14,6 +14,7 @@ from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import feedback_text, judge_case
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
+from promptgraft.evals.metrics.reading import ReferenceMetric
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt
@@ -97,6 +98,11 @@ class MetricFeedback:
     def identity(self) -> str:
         """What a run's fingerprint says: a digest of the metrics with their options."""
         return metrics_identity(self.metrics, self.aggregation, code=False)
+
+    @property
+    def wants_expected(self) -> bool:
+        """Whether a metric compares a whole answer with what is expected."""
+        return any(isinstance(one, ReferenceMetric) and one.is_whole for one in self.metrics)
 
     @property
     def functions(self) -> Mapping[str, Json]:

@@ -22,6 +22,7 @@ from promptgraft.serde import Json, digest_json, shown
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
+from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.types import (
@@ -152,7 +153,9 @@ class PromptTarget:
             return Estimate(leaves_traces=any(tools), takes_steps=in_steps)
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
         rendered = [prompt.bind(*example.copy().params).render() for example in examples]
-        return estimated(prompt.template, rendered, examples)
+        feedback = self.rollout.scoring.feedback_fn
+        is_answer = isinstance(feedback, MetricFeedback) and feedback.wants_expected
+        return estimated(prompt.template, rendered, examples, is_answer=is_answer)
 
     def check(self, examples: Sequence[GepaExample]) -> None:
         """Render the baseline of the one prompt for every example.

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import attrs
 
@@ -122,7 +123,10 @@ class ReferenceMetric(BaseMetric):
     Attributes:
         expected_path: where in ``expected`` the reference stands; empty for all of it.
         answer_path: where in the data of the answer to look; empty for all of it.
+        is_whole: whether an answer that says more than the reference is worse.
     """
+
+    is_whole: ClassVar[bool] = True
 
     expected_path: str = attrs.field(default="", validator=held(parse_path))
     answer_path: str = attrs.field(default="", validator=held(parse_path))

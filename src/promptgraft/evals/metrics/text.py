@@ -58,6 +58,7 @@ class Contains(ReferenceMetric, Folding):
     """
 
     kind: ClassVar[str] = "contains"
+    is_whole: ClassVar[bool] = False
 
     texts: tuple[str, ...] = attrs.field(default=(), validator=_texts)
     any_of: bool = False
@@ -105,6 +106,7 @@ class Regex(ReferenceMetric):
     """
 
     kind: ClassVar[str] = "regex"
+    is_whole: ClassVar[bool] = False
 
     pattern: str = attrs.field(default="", validator=_pattern)
     ignore_case: bool = False
