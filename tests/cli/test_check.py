@@ -71,6 +71,26 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
     assert "plain-secret" not in again.out
 
 
+def test_the_name_of_a_model_and_its_address_may_be_variables(
+    console: Console, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (folder / "least.yaml").read_text("utf-8")
+    model = '{provider: openai, model: "${A_MODEL}", base_url: "${AN_ADDRESS}", api_key: none}'
+    (folder / "least.yaml").write_text(text.replace("{provider: offline}", model), "utf-8")
+    for name in ("A_MODEL", "AN_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    shown = console("check", "--project", "least.yaml")
+    assert shown.code == ExitCode.OK
+    for place, name in (("model", "A_MODEL"), ("base_url", "AN_ADDRESS")):
+        said = f"models.task.{place}: the environment variable {name} is not set; a run needs it"
+        assert said in shown.out
+
+    monkeypatch.setenv("A_MODEL", "gpt-5-mini")
+    monkeypatch.setenv("AN_ADDRESS", "http://localhost:9/v1")
+    assert "environment" not in console("check", "--project", "least.yaml").out
+    assert "openai/gpt-5-mini" in console("plan", "--project", "least.yaml").out
+
+
 def test_the_usual_key_of_a_provider_is_asked_for_too(console: Console, folder: Path) -> None:
     text = (folder / "least.yaml").read_text("utf-8")
     model = "{provider: anthropic, model: claude-sonnet-4-5}"

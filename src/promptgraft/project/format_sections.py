@@ -52,7 +52,7 @@ class ModelConfig:
 
     Attributes:
         provider: ``offline``, ``anthropic``, ``openai`` or ``python``.
-        options: what the adapter takes, by name.
+        options: what the adapter takes, by name; a text with ``${NAME}`` in it as a secret.
         python: for ``python``: where the adapter, or what makes it, stands.
         api_key: the key, if one is named.
         headers: further headers of each request.
@@ -127,7 +127,7 @@ def refuse_references(root: Node) -> None:
     while todo:
         node = todo.pop()
         *model, last = node.path or ("",)
-        if last in ("api_key", "headers") and _is_model(model):
+        if last in _EXPANDED and _is_model(model):
             continue
         if node.path in _AGENT_SECRETS:
             continue
@@ -135,11 +135,13 @@ def refuse_references(root: Node) -> None:
         if isinstance(node.value, str) and (names := Secret(node.value).names):
             node.source.settle(
                 node.path,
-                f"`${{{names[0]}}}` is expanded only in `api_key` and `headers` of models, and in "
-                "`headers`, `json` and `env` of an agent; write the value itself",
+                f"`${{{names[0]}}}` is expanded only in `model`, `base_url`, `api_key` and "
+                "`headers` of models, and in `headers`, `json` and `env` of an agent; write the "
+                "value itself",
             )
 
 
+_EXPANDED = ("model", "base_url", "api_key", "headers")
 _AGENT_SECRETS = (("agent", "env"), ("agent", "http", "headers"), ("agent", "http", "json"))
 
 
@@ -152,18 +154,24 @@ _PYTHON_ONLY = "comes from Python only: write `python: file.py:NAME` instead of 
 _ELSEWHERE = {name: f"`{name}` {_PYTHON_ONLY}" for name in ("profile", "prices")}
 
 
-def _address(value: object) -> str | None:
-    fits = isinstance(value, str) and value and not SECRET.search(value) and "@" not in value
-    return str(value) if fits else None
+def _expandable(value: object) -> str | Secret | None:
+    if not isinstance(value, str) or not value or _NO_NAME.search(value):
+        return None
+    return Secret(value) if SECRET.search(value) else value
+
+
+def _address(value: object) -> str | Secret | None:
+    return _expandable(value) if "@" not in str(value) else None
 
 
 _SPECIAL: Mapping[str, Kind[object]] = {
     "api_key": API_KEY,
     "headers": named(HEADER),
+    "model": check("a text", _expandable, {"type": "string", "minLength": 1}),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",
         _address,
-        {"type": "string", "pattern": "^https?://[^@]*$"},
+        {"type": "string", "pattern": r"^(https?://|\$\{\w+\})[^@]*$"},
         hidden=True,
         mend="give those as `headers`",
     ),

@@ -110,6 +110,10 @@ def checked_model(
     if not missing:
         return make_adapter(config, what=what, python=python), []
     keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
+    if isinstance(config.options.get("base_url"), Secret):
+        # No stand-in is an address, and none is called.
+        known = {name: one for name, one in config.options.items() if name != "base_url"}
+        keyed = attrs.evolve(keyed, options=known)
     needed = [
         (path, f"the environment variable {name} is not set; a run needs it")
         for name, path in missing.items()
@@ -121,6 +125,7 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     """Return the variables that the model needs and that are not set, and what names each."""
     secrets: dict[YamlPath, Secret | None] = {
         **{("headers", name): secret for name, secret in config.headers.items()},
+        **{(name,): one for name, one in config.options.items() if isinstance(one, Secret)},
         ("api_key",): config.api_key,
     }
     missing = {
@@ -134,7 +139,8 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
 
 
 def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdapter:
-    given = dict(config.options)
+    options = config.options.items()
+    given = {name: reveal(one) if isinstance(one, Secret) else one for name, one in options}
     if config.api_key is not None:
         given["api_key"] = reveal(config.api_key)
     if config.headers:
