@@ -88,7 +88,7 @@ def test_the_name_of_a_model_and_its_address_may_be_variables(
     monkeypatch.setenv("A_MODEL", "gpt-5-mini")
     monkeypatch.setenv("AN_ADDRESS", "http://localhost:9/v1")
     assert "environment" not in console("check", "--project", "least.yaml").out
-    assert "openai/gpt-5-mini" in console("plan", "--project", "least.yaml").out
+    assert "gpt-5-mini" in console("plan", "--project", "least.yaml").out
 
 
 def test_the_usual_key_of_a_provider_is_asked_for_too(console: Console, folder: Path) -> None:

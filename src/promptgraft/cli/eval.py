@@ -20,6 +20,7 @@ from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
+from promptgraft.project.settings import num_runs_of
 from promptgraft.serde import Json
 from promptgraft.text import counted, score, visible_line
 
@@ -50,7 +51,7 @@ class _Given(TypedDict):
     max_unscored: int
     save_baseline: str | None
     junit: str | None
-    num_runs: int
+    num_runs: int | None
     workers: int | None
 
 
@@ -105,7 +106,9 @@ class _Given(TypedDict):
 )
 @click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
 @click.option(
-    "--num-runs", type=options.at_least(1), default="1", help="How often each case is answered."
+    "--num-runs",
+    type=options.at_least(1),
+    help="How often each case is answered; by default `objectives.num_runs` of the project, or 1.",
 )
 @options.workers_option
 @options.quiet_option
@@ -142,7 +145,11 @@ def eval_command(
             check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
         workers = given["workers"] or found.workers
         report = evaluated_report(
-            subject, given["num_runs"], baseline, workers=workers, quiet=quiet
+            subject,
+            given["num_runs"] or num_runs_of(found.config.optimizer),
+            baseline,
+            workers=workers,
+            quiet=quiet,
         )
     evaluated = _judged(report, given, baseline, subject.notes)
     if as_json:

@@ -204,7 +204,7 @@ def load_project_metrics(
 
     ``judges`` are the models that metrics may name. The error names every fault.
     """
-    registry = METRICS.plus(*judge_kinds(_judge_of(judges)), _python_kind(around.python))
+    registry = METRICS.plus(*judge_kinds(judge_among(judges)), _python_kind(around.python))
     if isinstance(source, str):
         place = around.existing(("metrics",), source)
         return load_metrics(place, registry=registry)
@@ -212,8 +212,12 @@ def load_project_metrics(
     return load_metrics(inline, registry=registry)
 
 
-def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
+def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
+    """Return what finds judges by their names, also where other tools write them."""
+
     def judge(model: Json) -> ProviderAdapter:
+        if isinstance(model, dict) and len(model) == 1:
+            model = model.get("model_name", model.get("modelName", model))
         if isinstance(model, str) and model in judges:
             return judges[model]
         near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""

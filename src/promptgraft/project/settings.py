@@ -32,6 +32,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.settings import (
     Data,
     Limits,
+    Objectives,
     Settings,
     Targets,
     ToolExampleTarget,
@@ -114,6 +115,12 @@ def run_config(
         if path[0] in settings:
             raise around.refusal(("optimizer", *path), rest) from error
         raise around.refusal(("optimizer",), error) from error
+
+
+def num_runs_of(optimizer: OptimizerConfig) -> int:
+    """Return how often each case is answered in a search, and in an evaluation beside it."""
+    objectives = optimizer.settings.get("objectives")
+    return objectives.num_runs if isinstance(objectives, Objectives) else 1
 
 
 def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) -> Iterator[str]:

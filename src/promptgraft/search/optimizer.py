@@ -27,7 +27,7 @@ from promptgraft.runtime.cancellation import remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers
-from promptgraft.search.batches import Sources
+from promptgraft.search.batches import RolloutFn, Sources
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import (
     BasePromptOptimizer,
@@ -39,9 +39,11 @@ from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
+from promptgraft.search.passing import Passing
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
+from promptgraft.search.repeating import Repeated
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
@@ -187,7 +189,7 @@ class _Run:
             answers=self._answers,
             ledger=self._ledger,
             sources=Sources(
-                rollout=self._target.rollout,
+                rollout=self._rollout,
                 example_digests=self._digests,
                 reflection=self._context.proposing_adapter,
                 watch=self._watch,
@@ -220,6 +222,15 @@ class _Run:
         finally:
             self._emit(result.ended)
         return result
+
+    @property
+    def _rollout(self) -> RolloutFn:
+        """Makes a rollout, with as many answers as are asked for."""
+        runs, rollout = self._config.objectives.num_runs, self._target.rollout
+        if runs == 1:
+            return rollout
+        thresholds = Passing.of(self._config.feedback_fn).thresholds
+        return Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
 
     def _announce(self, plan: RunPlan) -> None:
         self._emit(plan.event)

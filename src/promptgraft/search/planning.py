@@ -143,6 +143,11 @@ class _Outlook:
         return [target.describe(module, baseline).max_chars for module in target.modules]
 
     @property
+    def runs(self) -> int:
+        """How many answers a rollout has."""
+        return self.config.objectives.num_runs
+
+    @property
     def growth(self) -> float:
         """Characters that the whole prompt is expected to be longer by, on average over a run."""
         return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
@@ -156,9 +161,9 @@ class _Outlook:
         return _row(
             Role.TASK,
             adapter,
-            calls=math.ceil(self.config.budget * turns),
+            calls=math.ceil(self.config.budget * turns * self.runs),
             chars=found.chars + self.room,
-            expected_calls=round(self.rollouts * turns),
+            expected_calls=round(self.rollouts * turns * self.runs),
             sent=found.mean_chars + self.growth + found.rounds / 2 * (_CALL + _RESULT),
             received=(found.answer_chars + found.rounds * _CALL) / turns,
         )
@@ -184,9 +189,12 @@ class _Outlook:
             yield _row(
                 Role.JUDGE,
                 judge,
-                calls=ATTEMPTS * self.config.budget * math.ceil(len(rows) / len(sample)),
+                calls=ATTEMPTS
+                * self.config.budget
+                * math.ceil(len(rows) / len(sample))
+                * self.runs,
                 chars=max(sent) - len(answer.text) + replies,
-                expected_calls=round(self.rollouts * len(rows) / len(sample)),
+                expected_calls=round(self.rollouts * len(rows) / len(sample) * self.runs),
                 sent=fmean(sent),
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
             )

@@ -270,6 +270,8 @@ class Objectives(Settings):
             ``cartesian`` (each objective on each example).
         perfect_score: the highest score that an answer can have, which leaves nothing to learn;
             with ``weights``, the highest weighted mean. A higher one is refused.
+        num_runs: how often each answer is asked for: a rollout is that many calls, and has the mean
+            of their scores. For answers or judges with much noise.
         on_error: what a rollout becomes whose provider failed: ``unscored`` (kept out of every
             mean) or ``zero``. When a judge fails it is unscored.
     """
@@ -283,6 +285,7 @@ class Objectives(Settings):
         default="instance", validator=one_of(*get_args(FrontierType))
     )
     perfect_score: float = attrs.field(default=1.0, validator=FINITE)
+    num_runs: int = attrs.field(default=1, validator=COUNT)
     on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
 
     def new_scorer(self) -> Scorer:

@@ -1,0 +1,379 @@
+"""The ``optimizer.json`` of another tool, as what a project says.
+
+Every key is mapped, or a note says in one line why it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NoReturn, get_args
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.judges.kinds import judge_kinds
+from promptgraft.evals.metrics.registry import METRICS, load_metric_config
+from promptgraft.evals.types import Metric
+from promptgraft.project.format_sections import NO_KEY, ModelConfig
+from promptgraft.project.models import LateAdapter
+from promptgraft.project.parts import judge_among
+from promptgraft.search.frontier import FrontierType
+from promptgraft.search.settings import Size
+from promptgraft.secret import REFERENCE as SECRET
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
+from promptgraft.strict.kinds import known_members, record_of, snake_case
+from promptgraft.strict.nodes import Node, Source, read_source
+from promptgraft.text import listed
+from promptgraft.yaml_text import YamlDocument, read_yaml
+
+_MINIBATCH = 3
+_PARENTS: Mapping[str, dict[str, Json]] = {
+    "pareto": {"exploration": 1.0},
+    "current_best": {"exploration": 0.0},
+    "epsilon_greedy": {"exploration": 0.1, "explored": "pool"},
+    "top_k_pareto": {"exploration": 1.0, "explored": "leaders"},
+}
+_PARTS = {"round_robin": "turns", "all": "all", "random": "random"}
+_TOP = ("evaluate", "optimize")
+_EVALUATE = ("metrics", "criteria", "num_runs", "user_simulator_config")
+_SEARCH = ("eval_case_parallelism", "stop", "algorithm")
+_STOP = ("required_metrics",)
+_WORKERS = 4
+_SIMULATOR = "left out: a user who is played is `models.user` of a project"
+_GENERATION = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "seed": "seed",
+    "reasoning_effort": "effort",
+}
+_STOPPERS = {
+    "max_iterations_without_improvement": ("no_improvement", "steps"),
+    "score_threshold": ("target_score", "score"),
+    "max_candidate_proposals": ("max_proposals", "proposals"),
+    "max_tracked_candidates": ("max_candidates", "candidates"),
+}
+_ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
+
+
+@attrs.frozen(kw_only=True)
+class Imported:
+    """What an ``optimizer.json`` means in a project.
+
+    Attributes:
+        evaluate: metrics, as a metric file has them; judges are named by ``models``.
+        metrics: the same, read.
+        models: the model that reflects and the judges, as a project file has them.
+        optimizer: the settings of the search, as a project file has them.
+        workers: rollouts side by side.
+        notes: what is not kept, or not the same here, a line each.
+    """
+
+    evaluate: dict[str, Json]
+    metrics: tuple[Metric, ...]
+    models: dict[str, Json]
+    optimizer: dict[str, Json]
+    workers: int
+    notes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class _Model:
+    model_name: str
+    base_url: str = ""
+    api_key: str = ""
+    generation_config: Mapping[str, Json] = attrs.field(factory=dict)
+    provider_name: str = ""
+    variant: str = ""
+    extra_fields: Mapping[str, Json] = attrs.field(factory=dict)
+    num_samples: int = 1
+    weight: float = 1.0
+    think: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Algorithm:
+    name: str
+    reflection_lm: _Model
+    seed: int = 42
+    candidate_selection_strategy: Literal[
+        "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
+    ] = "pareto"
+    module_selector: Literal["round_robin", "all", "random"] = "round_robin"
+    frontier_type: FrontierType = "instance"
+    reflection_minibatch_size: int = _MINIBATCH
+    reflection_history_top_k: int = 2
+    perfect_score: float = 1.0
+    skip_perfect_score: bool = True
+    use_merge: bool = False
+    max_merge_invocations: int = 5
+    merge_val_overlap_floor: int = 5
+    cache_evaluation: bool = False
+    track_best_outputs: bool = False
+    max_metric_calls: int | None = None
+    max_iterations_without_improvement: int | None = None
+    timeout_seconds: float | None = None
+    score_threshold: float | None = None
+    max_candidate_proposals: int | None = None
+    max_tracked_candidates: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if all(getattr(self, name) is None for name in _ENDS):
+            raise ConfigError(f"expected at least one of {listed(_ENDS)}, found none")
+
+
+_MODEL = record_of(
+    _Model,
+    special={
+        "model_name": TEXT,
+        "generation_config": OBJECT,
+        "extra_fields": OBJECT,
+        "num_samples": COUNT,
+    },
+    aliases={},
+)
+_ALGORITHM = record_of(
+    _Algorithm,
+    special={
+        "name": one_of("gepa_reflective"),
+        "reflection_lm": _MODEL,
+        "seed": integer(0),
+        "frontier_type": one_of(*get_args(FrontierType)),
+        "reflection_minibatch_size": COUNT,
+        "reflection_history_top_k": integer(0, 5),
+        "max_merge_invocations": integer(0),
+        "merge_val_overlap_floor": integer(0),
+        "max_metric_calls": COUNT,
+        "max_iterations_without_improvement": COUNT,
+        "timeout_seconds": SECONDS,
+        "max_candidate_proposals": COUNT,
+        "max_tracked_candidates": integer(2),
+    },
+    aliases={},
+)
+
+
+def import_optimizer(path: Path) -> Imported:
+    """Return what the configuration of another optimizer means in a project.
+
+    Raises:
+        DataFormatError: with every fault of the file, one line each.
+    """
+    return _Reader(_with_lines(path)).read()
+
+
+def _with_lines(path: Path) -> Source:
+    """Return a JSON file with the line of each value."""
+    source = read_source(path)
+    # What JSON says is YAML too, but for tabs, which no text in JSON holds.
+    lines = read_yaml(path.read_text("utf-8-sig").replace("\t", " "), lambda *_: None)
+    if lines is not None:
+        value = source.document.value
+        source.document = YamlDocument(value, lines.lines, lines.key_lines)
+    return source
+
+
+class _Reader:
+    """Reads one file; faults and notes are gathered on the way."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._notes: list[str] = []
+        self._judges: dict[str, Json] = {}
+
+    def read(self) -> Imported:
+        root = self._source.root
+        top = known_members(root, _TOP, aliases={})
+        for name in _TOP:
+            if name not in top:
+                root.fault(f"expected the key `{name}`, found none")
+        self._source.raise_all()
+        search = known_members(top["optimize"], _SEARCH, aliases={})
+        if "algorithm" not in search:
+            top["optimize"].fault("expected the key `algorithm`, found none")
+        given = _ALGORITHM.read(search["algorithm"]) if "algorithm" in search else None
+        cases = search.get("eval_case_parallelism")
+        workers = _WORKERS if cases is None else COUNT.read(cases)
+        evaluate, runs = self._evaluate(top["evaluate"])
+        metrics = self._metrics(Node(evaluate, top["evaluate"].path, self._source))
+        thresholds = {one.name: one.threshold for one in metrics}
+        required = self._required(search.get("stop"), thresholds)
+        if given is None or workers is None:
+            self._refuse()
+        members = known_members(search["algorithm"], attrs.fields_dict(_Algorithm), aliases={})
+        model = self._model(given.reflection_lm, members["reflection_lm"], "reflection")
+        optimizer = self._optimizer(given, members, required=required, runs=runs)
+        self._source.raise_all()
+        judges: dict[str, Json] = {"judges": self._judges} if self._judges else {}
+        return Imported(
+            evaluate=evaluate,
+            metrics=metrics,
+            models={"reflection": model, **judges},
+            optimizer=optimizer,
+            workers=workers,
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def _refuse(self) -> NoReturn:
+        self._source.raise_all()
+        raise DataFormatError(f"{self._source.name}: cannot be read")
+
+    def _note(self, node: Node, text: str) -> None:
+        self._notes.append(self._source.line(node.path, text))
+
+    def _evaluate(self, node: Node) -> tuple[dict[str, Json], int]:
+        """Return what a metric file has of it, with the names of judges, and ``num_runs``."""
+        members = known_members(node, _EVALUATE, aliases={})
+        runs = COUNT.read(members["num_runs"]) if "num_runs" in members else 1
+        if "user_simulator_config" in members:
+            self._note(members["user_simulator_config"], _SIMULATOR)
+        kept = {name: self._judged(members[name]) for name in _EVALUATE[:2] if name in members}
+        return kept, runs or 1
+
+    def _judged(self, node: Node) -> Json:
+        """Return a copy of a value in which judges stand as models of the project."""
+        if isinstance(node.value, list):
+            return [self._judged(item) for item in node.items()]
+        if not isinstance(node.value, dict):
+            return node.value
+        found: dict[str, Json] = {}
+        for key, member in node.members().items():
+            match snake_case(key):
+                case "judge_model":
+                    found[key] = self._judge(member)
+                case "judge_models" if isinstance(member.value, list):
+                    found[key] = [self._judge(item) for item in member.items()]
+                case _:
+                    found[key] = self._judged(member)
+        return found
+
+    def _judge(self, node: Node) -> Json:
+        given = _MODEL.read(node)
+        if given is None:
+            return node.value
+        model = self._model(given, node, f"judge-{len(self._judges) + 1}")
+        named = (name for name, known in self._judges.items() if known == model)
+        name = next(named, f"judge-{len(self._judges) + 1}")
+        self._judges[name] = model
+        of_panel: dict[str, Json] = {"num_samples": given.num_samples, "weight": given.weight}
+        return {"model_name": name, **{key: one for key, one in of_panel.items() if one != 1}}
+
+    def _metrics(self, node: Node) -> tuple[Metric, ...]:
+        def never() -> NoReturn:
+            raise ConfigError("judges are not asked while a file is imported")
+
+        stand_in = ModelConfig(provider="python")
+        judges = {name: LateAdapter(stand_in, never) for name in self._judges}
+        registry = METRICS.plus(*judge_kinds(judge_among(judges)))
+        return load_metric_config(node, registry=registry).metrics
+
+    def _required(self, node: Node | None, thresholds: Mapping[str, float]) -> list[Json]:
+        """Return the stopper that waits for metrics; none where nothing is required."""
+        if node is not None:
+            known_members(node, _STOP, aliases={})
+        said = node.value if node is not None and isinstance(node.value, dict) else {}
+        keys = [key for key in said if snake_case(key) in _STOP]
+        if node is None or not keys or said[keys[0]] == "all":
+            return [_reaching(thresholds)]
+        chosen = node.member(keys[0])
+        if chosen.value is not None and not isinstance(chosen.value, list):
+            chosen.expected("`all` or a list of metrics")
+        for item in chosen.items():
+            if item.value not in thresholds:
+                near = did_you_mean(str(item.value), list(thresholds))
+                item.fault(f"expected one of {listed(thresholds)}, found {shown(item.value)}{near}")
+        names = [item.value for item in chosen.items()]
+        found = {name: one for name, one in thresholds.items() if name in names}
+        return [_reaching(found)] if found else []
+
+    def _model(self, given: _Model, node: Node, name: str) -> dict[str, Json]:
+        """Return a model as a project file has it; a plain key is not taken over."""
+        if given.provider_name not in ("", "openai", "anthropic"):
+            node.fault(
+                f"provider_name: expected `openai` or `anthropic`, found {given.provider_name!r}; "
+                "write an adapter for it and name that as `python: file.py:NAME` in the project"
+            )
+        found: dict[str, Json] = {
+            "provider": given.provider_name or "openai",
+            "model": given.model_name,
+        }
+        if given.base_url:
+            found["base_url"] = given.base_url
+        if given.api_key and not SECRET.fullmatch(given.api_key):
+            variable = f"{name.upper().replace('-', '_')}_API_KEY"
+            found["api_key"] = f"${{{variable}}}"
+            self._note(node, f"a key is not copied into a file: export it as {variable}")
+        elif given.api_key or given.base_url:
+            found["api_key"] = given.api_key or NO_KEY
+        body = dict(given.extra_fields)
+        for key, value in given.generation_config.items():
+            if (ours := _GENERATION.get(snake_case(key))) is not None:
+                found[ours] = value
+            else:
+                body[key] = value
+        if body:
+            found["extra_body"] = body
+        for key in ("variant", "think"):
+            if getattr(given, key) not in ("", None):
+                self._note(node, f"`{key}` is left out: `effort` and `extra_body` say as much")
+        return found
+
+    def _optimizer(
+        self, given: _Algorithm, members: Mapping[str, Node], *, required: list[Json], runs: int
+    ) -> dict[str, Json]:
+        """Return the settings of the search."""
+        budget: int | Size | None = given.max_metric_calls
+        if budget is None:
+            self._notes.append(
+                f"{self._source.name}: without `max_metric_calls` the budget is `heavy`: a run "
+                "here always has one"
+            )
+        if given.perfect_score != 1:
+            self._note(members["perfect_score"], "left out: scores of metrics reach 1 and no more")
+        if given.track_best_outputs:
+            self._note(members["track_best_outputs"], "left out: a run keeps every answer")
+        stoppers: list[Json] = [
+            {kind: {option: value}}
+            for name, (kind, option) in _STOPPERS.items()
+            if (value := getattr(given, name)) is not None
+        ]
+        limits: dict[str, Json] = {"stoppers": [*required, *stoppers]}
+        if given.timeout_seconds is not None:
+            limits["timeout"] = given.timeout_seconds
+        objectives: dict[str, Json] = {"frontier_type": given.frontier_type}
+        if runs > 1:
+            objectives["num_runs"] = runs
+        return {
+            "rollout_budget": budget or "heavy",
+            "minibatch_size": given.reflection_minibatch_size,
+            "seed": given.seed,
+            "enable_merge": given.use_merge,
+            "strategy": _strategy(given),
+            "objectives": objectives,
+            "limits": limits,
+        }
+
+
+def _strategy(given: _Algorithm) -> dict[str, Json]:
+    merging: dict[str, Json] = {
+        "max_merge_invocations": given.max_merge_invocations,
+        "merge_overlap": given.merge_val_overlap_floor,
+    }
+    return {
+        "preset": "paper",
+        "published_question": False,
+        **_PARENTS[given.candidate_selection_strategy],
+        "module_choice": _PARTS[given.module_selector],
+        "learn_from_perfect": not given.skip_perfect_score,
+        "reuse_rollouts": given.cache_evaluation,
+        "history_top_k": given.reflection_history_top_k,
+        **(merging if given.use_merge else {}),
+    }
+
+
+def _reaching(thresholds: Mapping[str, float]) -> Json:
+    return {"required_objectives": {"thresholds": dict(thresholds)}}
