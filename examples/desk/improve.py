@@ -40,8 +40,6 @@ def main(seed: int) -> None:
     for one in result.rounds:
         for patch in one.patches:
             print(f"round {one.number}: {patch.module}, for {', '.join(patch.cases[:4])}, ...")
-        if one.ended is not None:
-            print(f"round {one.number}: {one.ended.decided}, {one.ended.detail}")
     print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")
     print(f"{result.total_reflections} questions; stopped: {result.stop_reason}")
     print(f"validation: {result.baseline_pareto_mean:.3f} -> {result.best_pareto_mean:.3f}")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Strict,
         ToolExampleTarget,
     )
+    from promptgraft.algorithms.gradient import GradientConfig, GradientOptimizer, GradientResult
     from promptgraft.errors import PromptEvaluationError, PromptgraftError
     from promptgraft.evals.dataset import Dataset
     from promptgraft.evals.evaluate import Evaluation, evaluate
@@ -115,6 +116,9 @@ __all__ = [
     "GepaExample",
     "GepaOptimizer",
     "GepaResult",
+    "GradientConfig",
+    "GradientOptimizer",
+    "GradientResult",
     "Guards",
     "HttpAgent",
     "InMemoryPromptOverridesStore",
@@ -202,6 +206,7 @@ _NAMES = {
         "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
         "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
     ),
+    "algorithms.gradient": "GradientConfig GradientOptimizer GradientResult",
     "errors": "PromptEvaluationError PromptgraftError",
     "evals.dataset": "Dataset",
     "evals.evaluate": "Evaluation evaluate",

@@ -84,12 +84,15 @@ def blame_step(text: str) -> Json:
     blame: list[Json] = []
     hand_on: list[Json] = []
     for wrong in shown.wrong("what went wrong"):
-        earlier = [handle.upper() for handle, output in before if _names(output, wrong.found)]
-        if earlier:
-            said = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
-            hand_on += [{"step": handle, **said} for handle in earlier]
-        elif handles and _names(step.get("output", ""), wrong.found):
+        earlier = [handle for handle, output in before if _names(output, wrong.found)]
+        is_own = bool(handles) and _names(step.get("output", ""), wrong.found)
+        if is_own and not earlier:
             blame.append(_blame(handles[0], wrong, step.get("input", "")))
+            continue
+        # What no step before shows may have come by one of them all the same.
+        said = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
+        sources = earlier or [handle for handle, _ in before[:1]]
+        hand_on += [{"step": handle.upper(), **said} for handle in sources]
     return {"blame": blame[:_MOST_PROBLEMS], "hand_on": hand_on[:_MOST_PROBLEMS]}
 
 
