@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.agent import ARGUMENT
+from promptgraft.agents.call import Delivery
 from promptgraft.errors import ConfigError
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
@@ -32,6 +34,7 @@ def asking(
     around: Surroundings,
     *,
     user: ProviderAdapter | None = None,
+    delivery: Delivery | None = None,
 ) -> AgentAdapter:
     """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
 
@@ -41,12 +44,13 @@ def asking(
     names = tuple(section.key for section in prompt.prompt.template.sections)
     try:
         agent = config.made(around.python)
-        agent.check("argument", names)
+        agent.check(ARGUMENT if delivery is None else delivery.kind, names)
     except ConfigError as error:
         raise around.refusal(("agent",), error) from error
     return AgentAdapter(
         agent=agent,
         names=names,
+        delivery=delivery,
         on_agent_error=config.on_agent_error,
         user=user,
         max_turns=config.max_turns,

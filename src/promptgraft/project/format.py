@@ -29,6 +29,13 @@ from promptgraft.project.format_sections import (
     OptimizerConfig,
     refuse_references,
 )
+from promptgraft.project.format_sources import (
+    DELIVERY,
+    NAME,
+    TEXTS,
+    DeliveryConfig,
+    TextsConfig,
+)
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
@@ -98,8 +105,12 @@ class ProjectConfig:
 
     Attributes:
         version: The version of this format: 1.
-        prompts: By name: a Markdown file, or `file.py:NAME` or `module:NAME` in Python.
+        prompts: By name: a Markdown file, `file.py:NAME` or `module:NAME` in Python, or the
+            texts of an agent.
         agent: What answers in place of a model: a function, a service or a command.
+        delivery: How the agent gets the texts of a candidate; by default in the call.
+        apply: `to-source` writes a winner into its source at the end of a run, if held-out
+            examples show that it is better.
         metrics: What is asked of an answer: a list, or the path of a metric file.
         aggregation: How the scores of several metrics become one; by default their mean.
         params: A function that makes the parameters of a prompt of a case.
@@ -109,13 +120,15 @@ class ProjectConfig:
     """
 
     version: int
-    prompts: Mapping[str, str]
+    prompts: Mapping[str, str | TextsConfig]
     dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
     splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
     metrics: str | list[Json]
     aggregation: Aggregation | None = None
     models: ModelsConfig
     agent: AgentConfig | None = None
+    delivery: str | DeliveryConfig | None = None
+    apply: str | None = None
     params: str | None = None
     optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
     store: StoreConfig = attrs.field(factory=StoreConfig)
@@ -185,12 +198,17 @@ _VERSION = check(
     lambda value: VERSION if value == VERSION and type(value) is int else None,
     {"const": VERSION},
 )
-_PROMPTS: Kind[dict[str, str]] = named(
-    checked(TEXT, _check_prompt),
+_PROMPT: Kind[str] = checked(TEXT, _check_prompt)
+_PROMPTS: Kind[dict[str, str | TextsConfig]] = named(
+    either(
+        "a prompt, or an object with `files` and `callbacks`",
+        (str, _PROMPT),
+        (dict, TEXTS),
+    ),
     "an object with at least one prompt",
     least=1,
     check=functools.partial(check_key, what="name of a prompt"),
-    pattern="^[a-z0-9][a-z0-9_-]{0,63}$",
+    pattern=NAME,
 )
 _DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
@@ -252,6 +270,10 @@ def _project(**given: Any) -> ProjectConfig:
             raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
         if config.models.task is None:
             raise ConfigError("models: expected the key `task` (Answers the prompts), found none")
+        if config.delivery is not None:
+            raise ConfigError(
+                "delivery: is for texts of an `agent`, and there is none; leave it out"
+            )
         return config
     if config.models.task is not None:
         raise ConfigError("models: `task` answers prompts, and here the `agent` does; leave it out")
@@ -281,6 +303,8 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "aggregation": _AGGREGATION,
         "models": MODELS,
         "agent": AGENT,
+        "delivery": DELIVERY,
+        "apply": one_of("to-source"),
         "params": REFERENCE,
         "optimizer": OPTIMIZER,
         "store": record_of(
