@@ -228,3 +228,14 @@ def test_folders_that_cannot_be_copied_are_refused(
     with pytest.raises(ConfigError) as raised:
         make(sources, app)
     assert str(raised.value).replace(str(app), "APP") == expected
+
+
+def test_a_run_within_a_run_opens_nothing_again(tmp_path: Path) -> None:
+    sources = project(tmp_path / "app")
+    delivery = FolderCopy(sources, tmp_path / "app")
+    with delivery.opened(tmp_path / "run"):
+        with delivery.opened(tmp_path / "inner"):
+            assert not (tmp_path / "inner").exists()
+        with delivery.deliver(sources.texts) as copy:
+            assert copy.is_relative_to(tmp_path / "run")
+    assert not list((tmp_path / "run").iterdir())

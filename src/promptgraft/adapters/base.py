@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import contextlib
+import tempfile
+from collections.abc import Awaitable, Iterator
+from contextlib import AbstractContextManager
 from decimal import Decimal
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
@@ -177,6 +181,32 @@ class ThinkingAdapter(Protocol):
 
     @property
     def thinking(self) -> int: ...
+
+
+@runtime_checkable
+class OpenedAdapter(Protocol):
+    """An adapter that takes something over for a run, such as files, and gives it back."""
+
+    def opened(self, folder: Path) -> AbstractContextManager[None]:
+        """Return a context for one run; what the adapter keeps meanwhile is below ``folder``."""
+        ...
+
+
+@contextlib.contextmanager
+def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
+    """Open an adapter for a run, if it is one that has to be; may be nested.
+
+    Args:
+        adapter: any adapter, or None.
+        folder: the folder of the run; None for one that is removed in the end.
+    """
+    with contextlib.ExitStack() as held:
+        if isinstance(adapter, OpenedAdapter):
+            if folder is None:
+                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
+                folder = Path(made)
+            held.enter_context(adapter.opened(folder))
+        yield
 
 
 def adapter_identity(adapter: ProviderAdapter) -> str:

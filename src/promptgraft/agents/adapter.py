@@ -85,6 +85,10 @@ class AgentAdapter:
         user = "" if self.user is None else f", user {adapter_identity(self.user)}"
         return f"agent {self.agent.name}{user}"
 
+    def opened(self, folder: Path) -> AbstractContextManager[None]:
+        """Return a context for one run: see :meth:`Delivery.opened`."""
+        return contextlib.nullcontext() if self.delivery is None else self.delivery.opened(folder)
+
     def evaluate(
         self,
         prompt: Prompt[OutputT],

@@ -147,10 +147,10 @@ class Delivery(Protocol):
         ...
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
-        """Return a context for one run, entered once, before the first rollout and for all.
+        """Return a context for one run, entered before its first rollout; may be nested.
 
-        It takes along what has to be put back or removed, also that of an earlier process that was
-        killed. Outside of it, texts are delivered only where nothing has to be put back.
+        Leaving it puts back, or removes, what the delivery has made. Outside of it, texts are
+        delivered only where nothing has to be put back.
 
         Args:
             folder: the folder of the run; what the delivery keeps is below it.

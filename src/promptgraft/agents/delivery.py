@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,31 @@ class InCall:
         return contextlib.nullcontext()
 
 
+class RunScope:
+    """A context that is entered with its first user and left with its last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._context: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def entered(self, context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        """Enter ``context`` unless it is entered already."""
+        with self._lock:
+            if not self._users:
+                context.__enter__()
+                self._context = context
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._context.__exit__(None, None, None)
+
+
 class FolderCopy:
     """Gives each rollout a copy of a folder of its own, in which the files hold the candidate.
 
@@ -82,10 +108,14 @@ class FolderCopy:
                     f"is left out, found {file.name}; name a folder that holds all files"
                 )
         self._copies: _Copies | None = None
+        self._scope = RunScope()
+
+    def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+        """Make copies below ``folder`` while the context lasts; leave none, nor earlier ones."""
+        return self._scope.entered(self._opened(folder))
 
     @contextlib.contextmanager
-    def opened(self, folder: Path) -> Iterator[None]:
-        """Make copies below ``folder`` while the context lasts; leave none, nor earlier ones."""
+    def _opened(self, folder: Path) -> Iterator[None]:
         with self._copies_in(folder) as copies:
             self._copies = copies
             try:

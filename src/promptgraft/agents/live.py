@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 
 import attrs
 
+from promptgraft.agents.delivery import RunScope
 from promptgraft.agents.sources import Sources
 from promptgraft.agents.writing import LEFT, Record, difference, why_not
 from promptgraft.errors import CallerError, ConfigError
@@ -51,6 +52,7 @@ class LiveFiles:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._writer = sources.writer()
+        self._scope = RunScope()
         self._lock = threading.Lock()
         self._end("live: the sources are not taken over; begin the run with `opened(folder)`")
 
@@ -60,8 +62,7 @@ class LiveFiles:
         self._queue: deque[_Waiting] = deque()
         self._active: set[_Waiting] = set()
 
-    @contextlib.contextmanager
-    def opened(self, folder: Path) -> Iterator[None]:
+    def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
         """Take the sources over while the context lasts, and put back what they held.
 
         Raises:
@@ -69,6 +70,10 @@ class LiveFiles:
             JournalLockedError: another process writes the sources.
             OSError: the system refuses.
         """
+        return self._scope.entered(self._opened(folder))
+
+    @contextlib.contextmanager
+    def _opened(self, folder: Path) -> Iterator[None]:
         with self._writer.held():
             self._held = {name: self._sources.held(name) for name in self._sources.texts}
             self._writer.check_unchanged(self._held.values())

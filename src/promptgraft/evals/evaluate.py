@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, check_adapter
+from promptgraft.adapters.base import ProviderAdapter, check_adapter, opened
 from promptgraft.errors import (
     BindingError,
     CandidateError,
@@ -238,7 +238,10 @@ def evaluate(
     )
     prompts = [(case, prompt.bind(*bound[case.id])) for case in chosen]
     plan = [(*_isolated(*planned), run) for run in range(num_runs) for planned in prompts]
-    found = _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
+    with opened(adapter):
+        found = (
+            _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
+        )
     stopped = _stopped(found, len(plan), deadline)
     attempts = tuple(
         found.get(place) or _untried(case, run, stopped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -108,6 +109,8 @@ def _callbacks(
 def _as_callbacks(alone: str, value: object) -> Mapping[str, CallbackSource] | None:
     """Return callbacks by name; ``alone`` names the only one."""
     given: Mapping[object, Any] = value if isinstance(value, Mapping) else {alone: value}
+    if isinstance(value, (type, ModuleType)):
+        return None
     try:
         found = {str(name): CallbackSource(one.read, one.write) for name, one in given.items()}
     except (AttributeError, ConfigError):
@@ -132,7 +135,7 @@ def delivery_of(
     if config == "request":
         return InCall("request")
     source = prompt.source
-    if not isinstance(source, TextsSource):
+    if not isinstance(source, TextsSource) or not (source.files or config == "live"):
         raise around.refusal(
             ("delivery",),
             f"expected `files` in `prompts.{prompt.name}`, found none to deliver; name them there",

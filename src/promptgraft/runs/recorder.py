@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.adapters.base import opened
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
@@ -269,6 +270,7 @@ def recorded(
     bus = job.context.event_bus or EventBus()
     with (
         folder.held(),
+        opened(job.context.around(job.subject).adapter, folder.path),
         FileJournal(folder.journal) as journal,
         contextlib.closing(Recorder(folder, job.prompts, clock=clock or SystemClock())) as recorder,
         contextlib.ExitStack() as subscribed,

@@ -8,7 +8,13 @@ from functools import partial
 
 import attrs
 
-from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity, is_nameless
+from promptgraft.adapters.base import (
+    MeteredAdapter,
+    Usage,
+    adapter_identity,
+    is_nameless,
+    opened,
+)
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -102,7 +108,8 @@ class Optimizer(BasePromptOptimizer[RunResult]):
                 "session, or leave persist_scope out"
             )
         run = _Run(self._context, self._config, prompt, session)
-        return run.complete()
+        with opened(self._context.around(prompt).adapter):
+            return run.complete()
 
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
         """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.

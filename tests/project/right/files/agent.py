@@ -8,6 +8,7 @@ from enum import Enum
 import attrs
 
 from promptgraft import (
+    AgentCall,
     GepaExample,
     InMemoryPromptOverridesStore,
     MarkdownSection,
@@ -112,3 +113,22 @@ MUTE = Named()
 del MUTE.evaluate
 
 TEXTS = {"system": "Name the team."}
+
+
+class Stored:
+    """A text in a service."""
+
+    def read(self) -> str:
+        return "Be polite."
+
+    async def write(self, text: str) -> None:
+        raise ConnectionError(text)
+
+
+STORED = Stored()
+
+
+def answer_folder(query: str, call: AgentCall) -> str:
+    """Answer from the files of the candidate."""
+    assert call.folder is not None
+    return f"{query} {(call.folder / 'rules.md').read_text()}"

@@ -1,0 +1,191 @@
+"""Texts in files and callbacks as a prompt of a project: what works, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from promptgraft.agents.delivery import FolderCopy, InCall
+from promptgraft.agents.live import LiveFiles
+from promptgraft.errors import DataFormatError
+from promptgraft.project import load_project
+from promptgraft.project.project import check_project
+
+CODE = """
+from pathlib import Path
+
+class Stored:
+    def __init__(self, name):
+        self.path = Path(__file__).with_name(name)
+
+    def read(self):
+        return self.path.read_text()
+
+    async def write(self, text):
+        self.path.write_text(text)
+
+SOURCE = Stored("stored.txt")
+SEVERAL = {"router": SOURCE, "writer": SOURCE}
+TWICE = {"system": SOURCE}
+NUMBER = 5
+TEXTS = {"system": "System."}
+HALF = {"router": 5}
+DOWN = Stored("none.txt")
+NAMED = {"Router": SOURCE}
+
+def call(query, call):
+    found = " ".join(call.texts.values())
+    return "four" if "letters" in found else query
+"""
+FILES = "{system: prompts/system.md, skill: {path: .claude/s/SKILL.md, frozen: front_matter}}"
+FILE = f"""version: 1
+prompts:
+  desk:
+    files: {FILES}
+    callbacks: store.py:SOURCE
+agent: {{python: store.py:call}}
+dataset: {{path: cases.jsonl}}
+metrics: [{{name: exact}}]
+models: {{reflection: {{provider: offline}}}}
+"""
+
+Written = Callable[..., Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """Write a project with changes of its file, and return the file."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    for name, text in {
+        "store.py": CODE,
+        "stored.txt": "Stored.",
+        "prompts/system.md": "System.\n",
+        ".claude/s/SKILL.md": "---\nname: s\n---\nSkill.",
+        "../outside.md": "Outside.",
+        "cases.jsonl": "\n".join(
+            json.dumps({"id": f"c{n}", "input": f"q{n}", "expected": "four"}) for n in range(20)
+        ),
+    }.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text, "utf-8")
+
+    def write(*changes: tuple[str, str], more: str = "") -> Path:
+        text = FILE
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        Path("promptgraft.yaml").write_text(text + more, "utf-8")
+        return Path("promptgraft.yaml")
+
+    return write
+
+
+def test_texts_of_files_and_callbacks_are_one_prompt(written: Written) -> None:
+    found = load_project(written()).prompt()
+    assert [section.text for section in found.prompt.render().sections] == [
+        "System.",
+        "Skill.",
+        "Stored.",
+    ]
+    assert found.prompt.descriptor.key == "desk"
+    assert [section.path for section in found.prompt.descriptor.sections] == [
+        ("system",),
+        ("skill",),
+        ("source",),
+    ]
+    assert check_project(written()).faults == ()
+
+
+def test_callbacks_may_be_several_by_name_and_files_be_left_out(written: Written) -> None:
+    path = written((f"files: {FILES}", "placeholders: [Stored]"), ("SOURCE", "SEVERAL"))
+    prompt = load_project(path).prompt().prompt
+    assert [section.path for section in prompt.descriptor.sections] == [("router",), ("writer",)]
+
+
+@pytest.mark.parametrize(
+    ("delivery", "kind"),
+    [
+        ("argument", type(None)),
+        ("request", InCall),
+        ("folder", FolderCopy),
+        ("{folder: .}", FolderCopy),
+        ("live", LiveFiles),
+    ],
+)
+def test_texts_are_delivered_as_the_file_says(written: Written, delivery: str, kind: type) -> None:
+    asking = load_project(written(more=f"delivery: {delivery}\n")).asking
+    assert asking is not None
+    assert isinstance(asking.delivery, kind)
+
+
+def prompt(files: str = "", callbacks: str = "") -> tuple[tuple[str, str], ...]:
+    given = [f"files: {files}"] if files else []
+    given += [f"callbacks: {callbacks}"] if callbacks else []
+    return ((f"files: {FILES}\n    callbacks: store.py:SOURCE", "\n    ".join(given) or "{}"),)
+
+
+WRONG: list[tuple[tuple[tuple[str, str], ...], str]] = [
+    (prompt(), ""),
+    (prompt("[a.md]"), ""),
+    (prompt("{}"), ""),
+    (prompt("{system: 5}"), ""),
+    (prompt("{System: prompts/system.md}"), ""),
+    (prompt("{system: prompts/none.md}"), ""),
+    (prompt("{system: prompts}"), ""),
+    (prompt("{system: ../outside.md}"), ""),
+    (prompt("{a: prompts/system.md, b: ./prompts/../prompts/system.md}"), ""),
+    (prompt("{system: {path: prompts/system.md, frozen: front_matter}}"), ""),
+    (prompt("{system: {path: prompts/system.md, frozen: title}}"), ""),
+    (prompt("{system: {file: prompts/system.md}}"), ""),
+    (prompt("", "store.py"), ""),
+    (prompt("", "none.py:SOURCE"), ""),
+    (prompt("", "store.py:SOURSE"), ""),
+    (prompt("", "store.py:NUMBER"), ""),
+    (prompt("", "store.py:HALF"), ""),
+    (prompt("", "store.py:DOWN"), ""),
+    (prompt("", "store.py:NAMED"), ""),
+    (prompt("{system: prompts/system.md}", "store.py:TWICE"), ""),
+    (prompt("{system: prompts/system.md}"), "delivery: folders\n"),
+    ((), "delivery: {path: .}\n"),
+    ((), "delivery: {folder: none}\n"),
+    ((), "delivery: {folder: prompts}\n"),
+    (prompt("", "store.py:SOURCE"), "delivery: folder\n"),
+    (
+        ((f"desk:\n    files: {FILES}\n    callbacks: store.py:SOURCE", "desk: store.py:TEXTS"),),
+        "delivery: live\n",
+    ),
+    (
+        (
+            ("agent: {python: store.py:call}\n", ""),
+            ("models: {", "models: {task: {provider: offline}, "),
+        ),
+        "delivery: live\n",
+    ),
+    ((), "apply: source\n"),
+]
+LINES = Path(__file__).with_name("source_mistakes.txt").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("at", range(len(WRONG)))
+def test_what_is_wrong_is_a_line(written: Written, tmp_path: Path, at: int) -> None:
+    changes, more = WRONG[at]
+    faults = check_project(written(*changes, more=more)).faults
+    told = [fault.removeprefix("promptgraft.yaml:") for fault in faults]
+    assert " | ".join(told).replace(str(tmp_path), "TMP") == LINES[at]
+
+
+def test_a_project_outside_reads_its_texts_from_its_own_folder(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(("prompts/system.md", "prompts/none.md"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataFormatError) as raised:
+        load_project("project/promptgraft.yaml")
+    assert str(raised.value) == (
+        "project/promptgraft.yaml:4: prompts.desk.files.system: project/prompts/none.md: cannot be "
+        "read: No such file or directory"
+    )
