@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.agents.agent import ARGUMENT
-from promptgraft.agents.call import Delivery
 from promptgraft.errors import ConfigError
+from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.project.sources import delivery_of
 from promptgraft.prompt.texts import takes_cases
 
 _MISFITS = {
@@ -29,18 +30,24 @@ def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surround
 
 
 def asking(
-    config: AgentConfig,
+    project: ProjectConfig,
     prompt: ProjectPrompt,
     around: Surroundings,
     *,
     user: ProviderAdapter | None = None,
-    delivery: Delivery | None = None,
 ) -> AgentAdapter:
     """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
 
     Raises:
+        ConfigError: the project names no agent.
         DataFormatError: the agent cannot be made, or the texts do not reach it.
     """
+    config = project.agent
+    if config is None:
+        raise ConfigError("agent: expected one, found none")
+    delivery = delivery_of(
+        project.delivery, prompt, around, leave_out=[around.folder / project.runs]
+    )
     names = tuple(section.key for section in prompt.prompt.template.sections)
     try:
         agent = config.made(around.python)

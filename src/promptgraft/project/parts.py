@@ -24,6 +24,7 @@ from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.files import is_file
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
+from promptgraft.project.format_sources import TextsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt
@@ -103,9 +104,13 @@ def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
     return made
 
 
-def load_prompt(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    """Return a prompt out of Markdown or Python; the error names every fault of it."""
+def load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> ProjectPrompt:
+    """Return a prompt out of Markdown, Python or sources; the error names every fault of it."""
     path = ("prompts", name)
+    if isinstance(spec, TextsConfig):
+        from promptgraft.project.sources import load_texts
+
+        return load_texts(name, spec, around)
     if spec.endswith(".md"):
         place = around.existing(path, spec)
         from promptgraft.project.markdown import load_markdown_prompt

@@ -31,7 +31,6 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
-from promptgraft.project.sources import delivery_of, load_texts
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, RunPlan
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
@@ -96,11 +95,7 @@ class Project:
         chosen = self._name(name)
         if chosen not in self._prompts:
             spec = self.config.prompts[chosen]
-            found = (
-                load_prompt(chosen, spec, self.surroundings)
-                if isinstance(spec, str)
-                else load_texts(chosen, spec, self.surroundings)
-            )
+            found = load_prompt(chosen, spec, self.surroundings)
             check_fits(found, self.config.agent, self.surroundings)
             self._prompts[chosen] = found
         return self._prompts[chosen]
@@ -161,15 +156,12 @@ class Project:
         Raises:
             DataFormatError: the agent cannot be made, or the texts do not reach it.
         """
-        config, user = self.config.agent, self.config.models.user
-        around = self.surroundings
-        if config is None:
+        if self.config.agent is None:
             return None
+        user = self.config.models.user
         place = ("models", "user")
         model = None if user is None else LateAdapter(user, partial(self._made, place, user))
-        prompt, kept = self.prompt(), (self.runs_folder,)
-        delivery = delivery_of(self.config.delivery, prompt, around, leave_out=kept)
-        return asking(config, prompt, around, user=model, delivery=delivery)
+        return asking(self.config, self.prompt(), self.surroundings, user=model)
 
     def store(self) -> LocalPromptOverridesStore:
         """Return the store that winners go to.
