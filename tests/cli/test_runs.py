@@ -164,10 +164,11 @@ def test_runs_are_listed_for_people_and_for_machines(console: Console, demo: Pat
     ended = console("runs")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("1 run in runs\n")
-    assert re.search(rf"(?m)^ended +0\.\d+ +0\.\d+ .* +{folder.id}$", ended.out)
-
     listed = json.loads(console("runs", "--json").out)
     [summary] = listed["runs"]
+    row = rf"(?m)^ended +0\.\d+ +0\.\d+ .*  {summary['verdict']}  +\d+ .* +{folder.id}$"
+    assert re.search(row, ended.out)
+    assert "  verdict  " in ended.out.splitlines()[1]
     assert (summary["id"], summary["state"], summary["budget"]) == (folder.id, "ended", None)
     assert summary["folder"] == str(folder.path)
     assert summary["stop_reason"] == "budget"

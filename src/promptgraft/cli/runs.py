@@ -139,7 +139,8 @@ def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None
 
 
 def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
-    head = ("state", "base", "best", "gain", "held out (95 %)", "rollouts", "dollars", "run")
+    gains = "base", "best", "gain", "held out (95 %)"
+    head = ("state", *gains, "verdict", "rollouts", "dollars", "run")
     table = [head, *(_row(one) for one in found)]
     if not any(one.held_out for one in found):
         table = [(*row[:4], *row[5:]) for row in table]
@@ -154,6 +155,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
         f"{run.state}",
         *means_row(run.baseline_mean, run.best_mean, estimated=run.estimated),
         run.held_out.short if run.held_out else "",
+        run.verdict or "",
         f"{run.rollouts}{of}",
         "unknown" if run.cost is None else f"{run.cost:.4f}",
         run.id,
