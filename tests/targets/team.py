@@ -127,11 +127,8 @@ def settings(**changes: Any) -> GepaConfig:
 
 
 def context(**changes: Any) -> OptimizationContext:
-    return OptimizationContext(
-        Agent(),
-        reflection_adapter=ScriptedAdapter(propose, identity="writer"),
-        **changes,
-    )
+    given = {"reflection_adapter": ScriptedAdapter(propose, identity="writer"), **changes}
+    return OptimizationContext(Agent(), **given)
 
 
 def job(**changes: Any) -> OptimizationJob:

@@ -17,13 +17,17 @@ from promptgraft import (
     FileJournal,
     GepaOptimizer,
     GepaResult,
+    Guards,
     LocalPromptOverridesStore,
     Prompt,
+    ScriptedAdapter,
+    Session,
 )
+from promptgraft.algorithms.gepa import GepaMutationRejected, GepaRolloutCompleted
 from promptgraft.errors import ConfigError, JournalMismatchError, PromptgraftError
 from promptgraft.overrides import SectionOverride
-from promptgraft.targets import Prompts, SectionModule
-from targets.team import DESKS, ROUTER, TEAM, WRITER, Draft, context, reply, settings
+from promptgraft.targets import Prompts, RejectionReason, SectionModule
+from targets.team import DESKS, ROUTER, TEAM, WRITER, Draft, Ticket, context, reply, settings
 
 BOTH = {"team/router", "team/writer"}
 
@@ -274,3 +278,39 @@ def test_an_exception_of_the_function_is_the_fault_of_the_texts_where_it_says_so
     untold = Prompts(TEAM.prompts, run=strict)
     with pytest.raises(PromptgraftError, match=r"on example `t\d` raised ValueError: no desk"):
         GepaOptimizer(context(), settings()).optimize(untold)
+
+
+def limited(chars: int, **changes: Any) -> tuple[GepaResult, Session]:
+    told = Session()
+    guarded = settings(guards=Guards(max_prompt_chars=chars))
+    return GepaOptimizer(context(**changes), guarded).optimize(TEAM, session=told), told
+
+
+def test_without_values_no_prompt_is_longer_than_it_may_be() -> None:
+    bare = len(ROUTER.with_placeholders().text)
+    with pytest.raises(ConfigError) as refused:
+        limited(bare - 1)
+    assert str(refused.value) == (
+        f"guards.max_prompt_chars: prompt `team/router` has {bare} characters; at most "
+        f"{bare - 1} are allowed, so shorten it by 1"
+    )
+    words = "Name a desk. " * 30
+    rambling = ScriptedAdapter(lambda _: f"```instruction\n{words}\n```", identity="writer")
+    result, told = limited(200, reflection_adapter=rambling)
+    refusals = {one.reason for one in told.select_all(GepaMutationRejected)}
+    assert (result.best_index, refusals) == (0, {RejectionReason.TOO_LONG})
+
+
+def test_with_its_values_no_prompt_is_longer_than_it_may_be() -> None:
+    bare = max(len(one.with_placeholders().text) for one in (ROUTER, WRITER))
+    with pytest.raises(ConfigError, match=r"max_prompt_chars: prompt `team/router` has \d+ char"):
+        limited(bare)
+    baseline = max(
+        *(len(ROUTER.bind(Ticket(f"my {desk} case")).render().text) for desk in DESKS),
+        *(len(WRITER.bind(Draft("nobody", f"my {one} case")).render().text) for one in DESKS),
+    )
+    result, told = limited(baseline)
+    faults = [one.record.fault for one in told.select_all(GepaRolloutCompleted)]
+    assert result.best_index == 0
+    assert any(f"characters; at most {baseline} are allowed" in fault for fault in faults)
+    assert limited(baseline + 40)[0].best_pareto_mean == 1

@@ -64,10 +64,14 @@ def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
         ConfigError: no section may change, or settings are for a single prompt.
     """
     if isinstance(subject, (PromptSet, Target)):
-        if config.names_targets or config.guards.max_prompt_chars is not None:
+        if config.names_targets:
             raise ConfigError(
                 f"settings: `{name_of(subject)}` is no single prompt and says itself what may "
-                "change; leave out the parts that they name, and guards.max_prompt_chars"
+                "change; leave out the parts that they name"
+            )
+        if isinstance(subject, Target) and config.guards.max_prompt_chars is not None:
+            raise ConfigError(
+                f"guards.max_prompt_chars: `{name_of(subject)}` is no prompt; leave it out"
             )
         return config
     if config.names_targets:
@@ -118,6 +122,7 @@ def target_for(
             scoring=config.scoring,
             watch=watch,
             max_step_chars=max_step_chars,
+            max_prompt_chars=config.guards.max_prompt_chars if flow is not None else None,
         ),
         modules=modules,
         max_task_examples=config.max_task_examples_per_section,

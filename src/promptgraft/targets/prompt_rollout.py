@@ -17,6 +17,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.errors import (
     CandidateError,
+    ConfigError,
     FeedbackError,
     LimitReachedError,
     PermanentProviderError,
@@ -142,6 +143,8 @@ class PromptRollout:
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
         max_step_chars: longest text of a step that a record keeps; 0 where there are none.
+        max_prompt_chars: how long each of several prompts may be when it is asked; None for no
+            limit. A baseline that is longer ends the run, the answer of another candidate scores 0.
     """
 
     prompts: Mapping[str, Prompt[object]]
@@ -151,6 +154,7 @@ class PromptRollout:
     scoring: Scoring
     watch: Watch = attrs.field(factory=Watch)
     max_step_chars: int = 0
+    max_prompt_chars: int | None = None
     _recent: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
 
     def __call__(
@@ -160,7 +164,7 @@ class PromptRollout:
         tags = {"scope": "rollout", "example": example.id}
         session = self.watch.session(tags=tags, deadline=deadline)
         try:
-            return self._try(self.prompts_of(candidate), example, session, deadline)
+            return self._try(candidate, example, session, deadline)
         except PromptgraftError as error:
             if spent := self._spent(session):
                 raise AbandonedRolloutError(error, spent) from error
@@ -168,11 +172,12 @@ class PromptRollout:
 
     def _try(
         self,
-        prompts: Mapping[str, Prompt[object]],
+        candidate: Candidate,
         example: GepaExample,
         session: Session,
         deadline: Deadline | None,
     ) -> RolloutRecord:
+        prompts = self.prompts_of(candidate)
         try:
             if self.flow is None:
                 [prompt] = prompts.values()
@@ -180,6 +185,7 @@ class PromptRollout:
                 response = evaluated(self.adapter, asked, session=session, deadline=deadline)
             else:
                 response = self.flow(prompts, example, session=session, deadline=deadline)
+                self._check_lengths(candidate, session)
             session.dispatch(FeedbackStarted())
             feedback = self._feedback(example, response, session)
         except CandidateError as error:
@@ -198,6 +204,16 @@ class PromptRollout:
                 example, _last_response(session), session, feedback=scored, fault=str(error)
             )
         return self._record(example, response, session, feedback=feedback)
+
+    def _check_lengths(self, candidate: Candidate, session: Session) -> None:
+        """Refuse an answer for which a prompt was asked that is too long with its values."""
+        for event in session.select_all(PromptRendered):
+            rendered = event.prompt
+            fault = too_long(rendered, self.max_prompt_chars)
+            if fault and f"{rendered.ns}/{rendered.key}" in self.prompts:
+                if candidate.parents:
+                    raise CandidateError(fault)
+                raise ConfigError(f"guards.max_prompt_chars: {fault}")
 
     def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
         """Return the prompts as ``candidate`` has them, by ``namespace/key``.
@@ -313,6 +329,17 @@ class PromptRollout:
         raise FeedbackError(
             f"example_formatter {on}: expected input and answer as two texts, found {shown(texts)}"
         )
+
+
+def too_long(rendered: RenderedPrompt[object], longest: int | None) -> str:
+    """Return by how much one of several prompts is too long; empty when it is not."""
+    length = len(rendered.text)
+    if longest is None or length <= longest:
+        return ""
+    return (
+        f"prompt `{rendered.ns}/{rendered.key}` has {length} characters; at most {longest} are "
+        f"allowed, so shorten it by {length - longest}"
+    )
 
 
 def _given(where: str, session: Session, call: Callable[[], object]) -> object:

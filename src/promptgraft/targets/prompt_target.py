@@ -24,7 +24,7 @@ from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
-from promptgraft.targets.prompt_rollout import PromptRollout
+from promptgraft.targets.prompt_rollout import PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -158,7 +158,7 @@ class PromptTarget:
         return estimated(prompt.template, rendered, examples, is_answer=is_answer)
 
     def check(self, examples: Sequence[GepaExample]) -> None:
-        """Render the baseline of the one prompt for every example.
+        """Render the baseline of the one prompt for every example; several without values.
 
         Raises:
             BindingError: naming the example, or a placeholder in the spelling of another syntax.
@@ -167,6 +167,8 @@ class PromptTarget:
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
+            if fault := self._too_long(self.baseline()):
+                raise ConfigError(f"guards.max_prompt_chars: {fault}")
             return
         for example in examples:
             try:
@@ -252,7 +254,10 @@ class PromptTarget:
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         if self.rollout.flow is not None:
-            return  # what prompts are bound to is known only when they are asked
+            # What prompts are bound to is known only when they are asked.
+            if fault := self._too_long(candidate):
+                raise InvalidProposalError(RejectionReason.TOO_LONG, fault)
+            return
         for example in self._telling(examples):
             try:
                 rendered = self._render(candidate, example)
@@ -268,6 +273,14 @@ class PromptTarget:
                     f"most {longest} are allowed, so shorten it by {length - longest}",
                 )
             self._rendered.add(example.id)
+
+    def _too_long(self, candidate: Candidate) -> str:
+        """Return which of several prompts is too long even without values; empty for none."""
+        if self.max_prompt_chars is None:
+            return ""
+        prompts = self.rollout.prompts_of(candidate).values()
+        shown = (prompt.with_placeholders() for prompt in prompts)
+        return next(filter(None, (too_long(one, self.max_prompt_chars) for one in shown)), "")
 
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
