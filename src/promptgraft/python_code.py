@@ -8,6 +8,7 @@ import dis
 import functools
 import linecache
 import sys
+import threading
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
@@ -20,6 +21,10 @@ Place = tuple[int, str]
 Import = ast.Import | ast.ImportFrom
 
 _BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With, ast.Match, ast.match_case)
+
+
+# `ast.parse` in two threads at once raises SystemError in Python 3.11 (python/cpython#106905).
+_PARSING = threading.Lock()
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +50,8 @@ def source_of(file: str) -> Source:
 def _parsed(file: str, text: str) -> Source:
     found = Source()
     try:
-        tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
+        with _PARSING:
+            tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return found
     for name, statement in _bindings(tree):
