@@ -16,7 +16,9 @@ from promptgraft.adapters.base import (
 from promptgraft.errors import (
     ConfigError,
 )
+from promptgraft.evals.trace import Step
 from promptgraft.functions import function_name
+from promptgraft.graphs.describing import Edge, GraphDescription, describe
 from promptgraft.graphs.flow import GraphFlow
 from promptgraft.graphs.plain import NotAsked, PlainFlow
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
@@ -35,8 +37,6 @@ from promptgraft.text import listed
 
 INSTRUCTION = "instruction"
 """How the one text of a node that may change is named, where it is a section."""
-
-Edge = tuple[str, str]
 
 
 def _as_prompt(given: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:
@@ -244,6 +244,14 @@ class Graph(PromptSet):
     def answered_by(self, adapter: ProviderAdapter) -> Graph:
         nodes = [attrs.evolve(one, adapter=one.adapter and adapter) for one in self.nodes]
         return attrs.evolve(self, nodes=nodes)
+
+    def describe(self, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
+        """Return nodes, edges and parts, as runs name them.
+
+        Args:
+            traces: steps of answers; where no edges are declared, the edges are those taken there.
+        """
+        return describe(self, traces)
 
     def answer(
         self,

@@ -1,0 +1,153 @@
+"""What a graph is made of: nodes, edges, and the parts of its prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptgraft.adapters.base import adapter_identity
+from promptgraft.evals.trace import Step
+from promptgraft.parts.descriptors import section_part
+from promptgraft.parts.entry import EffectiveParts
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.serde import Json, unstructure
+from promptgraft.targets.part import View, named_in
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompts import address_of
+
+if TYPE_CHECKING:
+    from promptgraft.graphs.graph import Graph, Node
+
+Edge = tuple[str, str]
+"""A pair of nodes, the second of which follows the first."""
+
+
+@attrs.frozen(kw_only=True)
+class PartDescription:
+    """A part of a node's prompt.
+
+    Attributes:
+        id: its name in runs, such as ``support/tickets/route#section rules``; ``#instruction``
+            where the prompt has only one section that may change.
+        chars: characters of its text in the source.
+        may_change: whether runs change it.
+    """
+
+    id: str
+    chars: int
+    may_change: bool
+
+
+@attrs.frozen(kw_only=True)
+class NodeDescription:
+    """A node of a graph.
+
+    Attributes:
+        id: the names of graph and node: ``support/tickets/route``.
+        kind: ``prompt``, or ``function`` for a node without a text.
+        prompt: ``namespace/key`` of its prompt; empty for a function.
+        model: what answers it; empty where the run says that.
+        parts: its parts that may change, in their turn, and then its other sections.
+    """
+
+    id: str
+    kind: str
+    prompt: str
+    model: str
+    parts: tuple[PartDescription, ...]
+
+
+@attrs.frozen(kw_only=True)
+class GraphDescription:
+    """What a graph is made of.
+
+    Attributes:
+        name: the graph.
+        nodes: its nodes, in their order.
+        edges: pairs of ids of nodes: the declared edges, or those that were taken.
+        declared: whether the edges are declared, so that no other one may be taken.
+    """
+
+    name: str
+    nodes: tuple[NodeDescription, ...]
+    edges: tuple[Edge, ...]
+    declared: bool
+
+    def as_json(self) -> Json:
+        """Return it as plain data."""
+        return unstructure(self)
+
+
+def describe(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
+    """Return what a graph is made of.
+
+    Args:
+        graph: the graph.
+        traces: steps of answers, such as those of records. Where no edges are declared, the edges
+            are those that were taken in them; nodes that only they know are named too.
+    """
+    edges = edges_of(traces) if graph.edges is None else graph.edges
+    unknown = [name for edge in edges for name in edge if name not in graph.node_names]
+    return GraphDescription(
+        name=graph.name,
+        nodes=(
+            *(_node(graph, node) for node in graph.nodes),
+            *(
+                NodeDescription(
+                    id=f"{graph.name}/{name}", kind="function", prompt="", model="", parts=()
+                )
+                for name in dict.fromkeys(unknown)
+            ),
+        ),
+        edges=tuple((f"{graph.name}/{start}", f"{graph.name}/{end}") for start, end in edges),
+        declared=graph.edges is not None,
+    )
+
+
+def edges_of(traces: Iterable[Sequence[Step]]) -> tuple[Edge, ...]:
+    """Return the edges that were taken, between names of nodes, each at its first place."""
+    found: dict[Edge, None] = {}
+    for steps in traces:
+        nodes = {step.id: step.node for step in steps}
+        found |= dict.fromkeys(
+            (nodes[before], step.node) for step in steps for before in step.after if before in nodes
+        )
+    return tuple(found)
+
+
+def _node(graph: Graph, node: Node) -> NodeDescription:
+    prompt = node.prompt
+    return NodeDescription(
+        id=f"{graph.name}/{node.name}",
+        kind="function" if prompt is None else "prompt",
+        prompt="" if prompt is None else address_of(prompt),
+        model="" if node.adapter is None else adapter_identity(node.adapter),
+        parts=() if prompt is None else tuple(_parts(graph, prompt)),
+    )
+
+
+def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
+    address, view = address_of(prompt), source_view(prompt.template)
+    own = [part for part in graph.parts if part.address == address]
+    for part in own:
+        text = "" if part.is_new else part.part.text(view)
+        yield PartDescription(id=part.name, chars=len(text), may_change=True)
+    changing = {part.part for part in own}
+    for section in prompt.descriptor.sections:
+        module = SectionModule(section.path)
+        if module not in changing and (text := module.text(view)):
+            name = named_in(address, section_part(section.path))
+            yield PartDescription(id=name, chars=len(text), may_change=False)
+
+
+def source_view(template: PromptTemplate[object]) -> View:
+    """Return a prompt as its source has it, to read its parts."""
+    return View(
+        template=template,
+        parts=EffectiveParts.of_source(template.descriptor),
+        max_part_chars=0,
+        max_shown_chars=0,
+        max_task_examples=0,
+    )
