@@ -17,6 +17,8 @@ FILES = sorted(BROKEN.glob("*.yaml"))
 # An editor cannot know these of a file: the reader can.
 SEEN_ONLY_BY_THE_READER = {
     "aggregation_weights.yaml",
+    "graph_named_like_a_prompt.yaml",
+    "metric_of_an_unknown_node.yaml",
     "model_plain_headers.yaml",
 }
 # The reader finds these when it makes the metrics.

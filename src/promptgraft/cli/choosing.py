@@ -17,6 +17,7 @@ from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierEr
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
+from promptgraft.text import listed
 
 # The libraries behind projects and runs take their time to load: imported when they are used.
 if TYPE_CHECKING:
@@ -119,7 +120,16 @@ def read_prompt(
 
     found = opened_project(project)
     with beside(found.folder):
-        descriptor = found.prompt(value).prompt.descriptor
+        chosen = found.prompt(value)
+    if chosen.graph is not None:
+        addresses = listed(chosen.graph.by_address)
+        raise click.BadParameter(
+            f"`{chosen.name}` is a graph; name one of its prompts: {addresses}",
+            context,
+            parameter,
+            param_hint="PROMPT",
+        )
+    descriptor = chosen.prompt.descriptor
     return options.PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
 
 
@@ -153,7 +163,9 @@ def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
 
     project = opened_project(name.file)
     with beside(project.folder):
-        templates = [project.prompt(one).prompt.template for one in project.names]
+        templates = [
+            prompt.template for one in project.names for prompt in project.prompt(one).prompts
+        ]
     named = (one for one in templates if (one.ns, one.key) == (name.ns, name.key))
     return next(named, None)
 

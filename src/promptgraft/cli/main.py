@@ -27,6 +27,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "plan": ("project", "Show what a run is expected to use, and at most."),
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
+    "describe": ("describe", "List the nodes, edges and parts of a graph."),
     "runs": ("runs", "List the runs."),
     "watch": ("runs", "Follow a run of another process."),
     "report": ("runs", "Write a run as one HTML file."),

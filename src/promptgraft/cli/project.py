@@ -34,19 +34,21 @@ _COMMON = (
 TEMPLATES: Mapping[str, Sequence[str]] = {
     "classify": (*_COMMON, "prompts/triage.md"),
     "agent": (*_COMMON, "prompts/repairs.md", "prompts/tools.yaml", "agent.py", "data/fleet.json"),
+    "graph": (*_COMMON, "agent.py"),
 }
 """The files of each template."""
 
 
-@command("init", "init demo", "init --template agent my_agent")
+@command("init", "init demo", "init --template agent my_agent", "init --graph my_graph")
 @click.argument("folder", metavar="[DIR]", default=".")
 @click.option(
     "--template",
     type=click.Choice(list(TEMPLATES)),
     default="classify",
     show_default=True,
-    help="A prompt that sorts texts, or an agent with a tool.",
+    help="A prompt that sorts texts, an agent with a tool, or a graph of prompts.",
 )
+@click.option("--graph", "template", flag_value="graph", help="The same as `--template graph`.")
 @json_option
 def init_command(folder: str, *, template: str, as_json: bool) -> None:
     """Create a project that runs at once, without a key or a network.
@@ -56,9 +58,11 @@ def init_command(folder: str, *, template: str, as_json: bool) -> None:
     to change for your own prompt and a real model.
     """
     target, names = Path(folder), sorted(TEMPLATES[template])
-    source = shipped(f"examples/projects/{template}")
+    source, first = shipped(f"examples/projects/{template}"), shipped("examples/projects/classify")
     # Under its own name it would be obeyed where the template stands.
     stored = [source / name.replace(".gitignore", "_gitignore") for name in names]
+    # Templates may share the cases of the first.
+    stored = [file if file.exists() else first / file.relative_to(source) for file in stored]
     _refuse_to_overwrite(target, names)
     for name, file in zip(names, stored, strict=True):
         _write(target / name, file.read_bytes())

@@ -253,7 +253,7 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
             found = project.prompt(origin.name)
             yield Target(
                 name=origin.name,
-                prompts=(found.prompt,),
+                prompts=found.prompts,
                 store=opened or project.store(),
                 tag=_run_tag(run, origin),
                 source=found.source,

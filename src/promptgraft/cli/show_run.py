@@ -11,6 +11,7 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
+from promptgraft.evals.trace import step_to_json
 from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_of
@@ -281,6 +282,12 @@ def _print_rollout(screen: Screen, one: Transcript) -> None:
         if text:
             screen.line(f"  {name}:")
             screen.body(text, wrapped=True)
+    for step in record.steps:
+        after = f", after {', '.join(step.after)}" if step.after else ""
+        screen.line(f"  step {step.id}: {step.node}{after}")
+        for text in (step.input, f"-> {step.output}", step.error and f"failed: {step.error}"):
+            if text:
+                screen.body(text, wrapped=True)
 
 
 def _rollout(one: Transcript) -> Json:
@@ -296,4 +303,5 @@ def _rollout(one: Transcript) -> Json:
         "trace": one.record.tool_trace_repr,
         "feedback": one.record.feedback.feedback if one.record.feedback else None,
         "fault": one.record.fault,
+        **({"steps": list(map(step_to_json, one.record.steps))} if one.record.steps else {}),
     }

@@ -11,7 +11,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import ends_case, is_required
+from promptgraft.evals.metrics.base import ends_case, is_required, node_of
 from promptgraft.evals.metrics.checking import check_metrics
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
@@ -118,7 +118,8 @@ def metrics_identity(
     """Return names, and a digest of metrics, options, aggregation and, if ``code``, functions."""
     whole = (tuple(metrics), aggregation)
     told = described(whole) if code else without_address(repr(whole))
-    names = ",".join(metric.name for metric in metrics)
+    named = [(metric.name, node_of(metric)) for metric in metrics]
+    names = ",".join(f"{name}@{node}" if node else name for name, node in named)
     return f"metrics {names} {digest_text(told)[:_DIGITS]}"
 
 

@@ -40,7 +40,7 @@ from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
@@ -98,6 +98,8 @@ def params_of_fitting(
 def _maker_of(prompt: Prompt[object]) -> ParamsOf:
     if takes_cases(prompt):
         return lambda case: case
+    if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
+        return lambda case: case.input
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     return lambda case: _by_name(case, open_names, hints)
 

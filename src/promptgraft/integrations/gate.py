@@ -8,11 +8,11 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.gate.report import Subject
 from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
-from promptgraft.overrides import InMemoryPromptOverridesStore, OverrideAddress
+from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
-from promptgraft.project import Project
-from promptgraft.project.applying.winner import check_source, choose, winner_of
+from promptgraft.project import Project, ProjectPrompt
+from promptgraft.project.applying.winner import check_source, choose, winners_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
@@ -87,9 +87,9 @@ def tried_prompt(project: Project, choice: Choice) -> Tried:
     """
     if choice.run is not None:
         return _of_run(project, choice.prompt, choice.run, choice.candidate)
-    prompt = project.prompt(choice.prompt).prompt
+    prompt = project.prompt(choice.prompt)
     return (
-        Tried(prompt=prompt, name="the source")
+        Tried(prompt=prompt.prompt, name="the source")
         if choice.source
         else _tagged(project, prompt, choice.tag)
     )
@@ -109,53 +109,55 @@ def subject_of(project: Project, choice: Choice) -> Subject:
         split=choice.split,
         cases=chosen_cases(project.splits, choice.split),
         metrics=project.metrics,
-        adapter=project.adapter("task"),
+        adapter=project.prompt(choice.prompt).answered_by(project.adapter("task")),
         aggregation=project.aggregation,
         params=project.params,
         notes=tried.notes,
     )
 
 
-def _tagged(project: Project, prompt: Prompt[object], chosen: str | None) -> Tried:
+def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Tried:
     """Return the prompt as a tag has it, with a note on what of the tag is not applied."""
-    store, tag, descriptor = project.store(), chosen or project.tag, prompt.descriptor
-    name = f"{descriptor.ns}/{descriptor.key}"
-    override = store.resolve(descriptor, tag)
-    if override is None or not override.entries():
+    store, tag = project.store(), chosen or project.tag
+    found = [(one.descriptor, store.resolve(one.descriptor, tag)) for one in prompt.prompts]
+    held = [(of, override) for of, override in found if override and override.entries()]
+    if not held:
         if chosen is not None:
             raise ConfigError(
-                f"tag `{tag}` holds nothing for `{name}` in {store.root_path}; `promptgraft show` "
-                "lists what there is, `promptgraft apply --tag` writes it, and the source is "
-                "tried with `--source` (`source=True` in tests)"
+                f"tag `{tag}` holds nothing for `{prompt.address}` in {store.root_path}; "
+                "`promptgraft show` lists what there is, `promptgraft apply --tag` writes it, and "
+                "the source is tried with `--source` (`source=True` in tests)"
             )
-        return Tried(prompt=prompt, name=f"the source (tag `{tag}` holds nothing)")
-    revision = store.current(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
-    number = "" if revision is None else f", revision {shown_hash(revision.id)}"
-    held = attrs.evolve(
-        prompt, overrides_store=InMemoryPromptOverridesStore([override]), overrides_tag=tag
-    )
-    skipped = [found.part for found in resolve_override(descriptor, override).skipped]
+        return Tried(prompt=prompt.prompt, name=f"the source (tag `{tag}` holds nothing)")
+    numbers = []
+    for of, _ in held:
+        revision = store.current(ns=of.ns, prompt_key=of.key, tag=tag)
+        numbers += [] if revision is None else [shown_hash(revision.id)]
+    number = f", revision {' '.join(dict.fromkeys(numbers))}" if numbers else ""
+    skipped = [one.part for of, override in held for one in resolve_override(of, override).skipped]
     more = f" and {len(skipped) - _SHOWN_PARTS} more" if len(skipped) > _SHOWN_PARTS else ""
     note = (
         f"tag `{tag}` holds overrides that do not apply to today's source: "
         f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
-    return Tried(prompt=held, name=f"tag `{tag}`{number}", notes=(note,) if skipped else ())
+    return Tried(
+        prompt=prompt.held_in([override for _, override in held]),
+        name=f"tag `{tag}`{number}",
+        notes=(note,) if skipped else (),
+    )
 
 
 def _of_run(project: Project, name: str | None, run: str, candidate: int | None) -> Tried:
     record = read_run(find_run(project.runs_folder, run))
     number = _number(record, candidate)
-    prompt = project.prompt(name or _name_of(project, record)).prompt
-    descriptor = prompt.descriptor
-    address = OverrideAddress(descriptor.ns, descriptor.key, project.tag)
-    whole = winner_of(record, number, address).whole
-    if stale := check_source(prompt, whole).stale:
-        raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
-    held = attrs.evolve(
-        prompt, overrides_store=InMemoryPromptOverridesStore([whole]), overrides_tag=whole.tag
-    )
-    return Tried(prompt=held, name=f"run {record.id}, candidate {number}")
+    prompt = project.prompt(name or _name_of(project, record))
+    described = [one.descriptor for one in prompt.prompts]
+    addresses = [OverrideAddress(one.ns, one.key, project.tag) for one in described]
+    wholes = [winner.whole for winner in winners_of(record, number, addresses)]
+    for one, whole in zip(prompt.prompts, wholes, strict=True):
+        if stale := check_source(one, whole).stale:
+            raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
+    return Tried(prompt=prompt.held_in(wholes), name=f"run {record.id}, candidate {number}")
 
 
 def _number(record: RunRecord, candidate: int | None) -> int:
@@ -175,6 +177,5 @@ def _number(record: RunRecord, candidate: int | None) -> int:
 
 
 def _name_of(project: Project, record: RunRecord) -> str | None:
-    descriptors = {name: project.prompt(name).prompt.descriptor for name in project.names}
-    named = (name for name, d in descriptors.items() if f"{d.ns}/{d.key}" == record.prompt)
+    named = (name for name in project.names if project.prompt(name).address == record.prompt)
     return next(named, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -41,6 +41,8 @@ from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
 from promptgraft.strict.nodes import Source
+
+T = TypeVar("T")
 
 VERSION = 1
 DEFAULT_WORKERS = 4
@@ -108,6 +110,7 @@ class ProjectConfig:
         prompts: By name: a Markdown file, `file.py:NAME` or `module:NAME` in Python, or the
             texts of an agent.
         agent: What answers in place of a model: a function, a service or a command.
+        graphs: By name: `file.py:NAME` or `module:NAME`, a Graph in Python.
         delivery: How the agent gets the texts of a candidate; by default in the call.
         apply: `to-source` writes a winner into its source at the end of a run, if held-out
             examples show that it is better.
@@ -120,7 +123,8 @@ class ProjectConfig:
     """
 
     version: int
-    prompts: Mapping[str, str | TextsConfig]
+    prompts: Mapping[str, str | TextsConfig] = attrs.field(factory=dict)
+    graphs: Mapping[str, str] = attrs.field(factory=dict)
     dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
     splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
     metrics: str | list[Json]
@@ -198,17 +202,21 @@ _VERSION = check(
     lambda value: VERSION if value == VERSION and type(value) is int else None,
     {"const": VERSION},
 )
+
+
+def _by_name(what: str, kind: Kind[T]) -> Kind[dict[str, T]]:
+    return named(
+        kind,
+        f"an object with at least one {what}",
+        least=1,
+        check=functools.partial(check_key, what=f"name of a {what}"),
+        pattern=NAME,
+    )
+
+
 _PROMPT: Kind[str] = checked(TEXT, _check_prompt)
-_PROMPTS: Kind[dict[str, str | TextsConfig]] = named(
-    either(
-        "a prompt, or an object with `files` and `callbacks`",
-        (str, _PROMPT),
-        (dict, TEXTS),
-    ),
-    "an object with at least one prompt",
-    least=1,
-    check=functools.partial(check_key, what="name of a prompt"),
-    pattern=NAME,
+_PROMPT_OR_TEXTS: Kind[str | TextsConfig] = either(
+    "a prompt, or an object with `files` and `callbacks`", (str, _PROMPT), (dict, TEXTS)
 )
 _DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
@@ -263,8 +271,19 @@ _AGGREGATION: Kind[Aggregation] = record(
 )
 
 
+def _check_names(config: ProjectConfig) -> None:
+    if not config.prompts and not config.graphs:
+        raise ConfigError("expected `prompts` or `graphs`, found neither")
+    for name in config.graphs:
+        if name in config.prompts:
+            raise ConfigError(f"graphs: `{name}` is the name of a prompt too; give it another one")
+    if config.agent is not None and config.graphs:
+        raise ConfigError("graphs: an agent answers a prompt of its own; leave one of both out")
+
+
 def _project(**given: Any) -> ProjectConfig:
     config = ProjectConfig(**given)
+    _check_names(config)
     if config.agent is None:
         if config.models.user is not None:
             raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
@@ -290,13 +309,15 @@ PROJECT: Kind[ProjectConfig] = record_of(
     ProjectConfig,
     make=_project,
     rules={
+        "anyOf": [{"required": ["prompts"]}, {"required": ["graphs"]}],
         "if": {"required": ["agent"]},
         "then": {"properties": {"models": {"required": ["reflection"]}}},
         "else": {"properties": {"models": {"required": ["task"]}}},
     },
     special={
         "version": _VERSION,
-        "prompts": _PROMPTS,
+        "prompts": _by_name("prompt", _PROMPT_OR_TEXTS),
+        "graphs": _by_name("graph", REFERENCE),
         "dataset": _DATASET,
         "splits": _SPLITS,
         "metrics": _METRICS,

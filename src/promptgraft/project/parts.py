@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,10 @@ from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.files import is_file
+from promptgraft.graphs.evaluating import GraphAdapter, GraphPrompt
+from promptgraft.graphs.graph import Graph
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
 from promptgraft.project.format_sources import TextsConfig
@@ -32,6 +36,7 @@ from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
+from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
 from promptgraft.yaml_text import YamlPath
 
@@ -42,17 +47,48 @@ _OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 
 @attrs.frozen(kw_only=True)
 class ProjectPrompt:
-    """A prompt of a project.
+    """A prompt of a project, or a graph of prompts.
 
     Attributes:
         name: how the project file calls it.
-        prompt: the source, without a store.
+        prompt: the source, without a store; of a graph what stands for its prompts.
         source: the files that can take a winner back; None for a prompt in Python.
+        graph: the graph; None for a prompt.
     """
 
     name: str
     prompt: Prompt[object]
     source: PromptSource | None = None
+    graph: Graph | None = None
+
+    @property
+    def place(self) -> YamlPath:
+        """Where the project file names it."""
+        return ("prompts" if self.graph is None else "graphs", self.name)
+
+    @property
+    def subject(self) -> Prompt[object] | Graph:
+        """What a run improves."""
+        return self.graph or self.prompt
+
+    @property
+    def prompts(self) -> tuple[Prompt[object], ...]:
+        """The prompts whose parts may change, in the order of their addresses."""
+        return tuple(prompts_of(self.subject).values())
+
+    @property
+    def address(self) -> str:
+        """How runs name it: ``namespace/key`` of a prompt."""
+        return name_of(self.subject)
+
+    def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
+        """Return what answers :attr:`prompt`, where a model does the work."""
+        return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
+
+    def held_in(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
+        """Return :attr:`prompt` with these overrides, which have one tag."""
+        store = InMemoryPromptOverridesStore(overrides)
+        return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=overrides[0].tag)
 
 
 @attrs.frozen
@@ -126,6 +162,18 @@ def load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> Pro
     read = functools.partial(_as_prompt, name)
     wanted = Wanted(what=spelled(path), expected=expected, plural="prompts", read=read)
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
+
+
+def load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
+    """Return a graph out of Python; the error names every fault of it."""
+    wanted = Wanted(
+        what=spelled(("graphs", name)),
+        expected="a Graph",
+        plural="graphs",
+        read=lambda value: value if isinstance(value, Graph) else None,
+    )
+    graph = around.loaded(("graphs", name), spec, wanted)
+    return ProjectPrompt(name=name, prompt=GraphPrompt.standing_for(graph), graph=graph)
 
 
 def _as_prompt(name: str, value: object) -> Prompt[object] | None:

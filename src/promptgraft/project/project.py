@@ -25,6 +25,7 @@ from promptgraft.project.parts import (
     ProjectPrompt,
     Surroundings,
     guarded,
+    load_graph,
     load_project_metrics,
     load_prompt,
     load_splits,
@@ -67,8 +68,8 @@ class Project:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the prompts, in the order of the file."""
-        return tuple(self.config.prompts)
+        """The names of the prompts and then of the graphs, in the order of the file."""
+        return (*self.config.prompts, *self.config.graphs)
 
     @property
     def runs_folder(self) -> Path:
@@ -86,7 +87,7 @@ class Project:
         return self.config.workers
 
     def prompt(self, name: str | None = None) -> ProjectPrompt:
-        """Return a prompt, without a store; the only one when no name is given.
+        """Return a prompt or graph, without a store; the only one when no name is given.
 
         Raises:
             ConfigError: there is no such prompt, or there are several and none is named.
@@ -94,9 +95,12 @@ class Project:
         """
         chosen = self._name(name)
         if chosen not in self._prompts:
-            spec = self.config.prompts[chosen]
-            found = load_prompt(chosen, spec, self.surroundings)
-            check_fits(found, self.config.agent, self.surroundings)
+            prompts, graphs, around = self.config.prompts, self.config.graphs, self.surroundings
+            if chosen in graphs:
+                found = load_graph(chosen, graphs[chosen], around)
+            else:
+                found = load_prompt(chosen, prompts[chosen], around)
+                check_fits(found, self.config.agent, around)
             self._prompts[chosen] = found
         return self._prompts[chosen]
 
@@ -212,7 +216,7 @@ class Project:
             overrides_store=self.store(),
             overrides_tag=self.tag,
         )
-        return OptimizationJob(self.prompt(name).prompt, context, config)
+        return OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
         """Return the project with some settings of its search replaced, by their names in the file.
@@ -293,7 +297,7 @@ class Project:
         yield from self._twins()
         targets = self.config.optimizer.targets
         if targets is not None:
-            descriptors = [self.prompt(name).prompt.descriptor for name in self.names]
+            descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
             if missing := target_faults(targets, descriptors, self.surroundings):
                 yield from missing
                 return
@@ -303,11 +307,10 @@ class Project:
     def _twins(self) -> Iterator[str]:
         seen: dict[str, str] = {}
         for name in self.names:
-            descriptor = self.prompt(name).prompt.descriptor
-            key = f"{descriptor.ns}/{descriptor.key}"
+            key = self.prompt(name).address
             if seen.setdefault(key, name) != name:
                 yield self.surroundings.file.line(
-                    ("prompts", name),
+                    self.prompt(name).place,
                     f"expected another prompt than `{seen[key]}`, both are `{key}`; "
                     "give one of them another key",
                 )
@@ -318,7 +321,7 @@ class Project:
             raise ConfigError(f"{self.path} has several prompts; name one of {known}")
         if name is None:
             return self.names[0]
-        if name not in self.config.prompts:
+        if name not in self.names:
             near = did_you_mean(name, list(self.names))
             raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {known}")
         return name

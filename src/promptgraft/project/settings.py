@@ -39,6 +39,7 @@ from promptgraft.search.settings import (
     groups_of,
 )
 from promptgraft.search.stopping import StopFile
+from promptgraft.search.targets import check_nodes
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from
 
@@ -94,7 +95,11 @@ def run_config(
         lines = tuple(_case_faults(prompt, judging, around))
         if lines:
             raise DataFormatError.of(lines) from error
-        raise around.refusal(("prompts", prompt.name), error) from error
+        raise around.refusal(prompt.place, error) from error
+    try:
+        check_nodes(prompt.subject, judging.metrics)
+    except ConfigError as error:
+        raise around.refusal(("metrics",), error) from error
     kind = algorithm(optimizer.algorithm)
     make: Callable[..., RunConfig] = kind
     settings = {"rollout_budget": _BUDGET, **optimizer.settings}
@@ -136,7 +141,7 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
         by_turn=takes_cases(source),
     )
     params_of_fitting(prompt.prompt, cases, judging.params, unbound)
-    for path, faults in ((("metrics",), unjudged), (("prompts", prompt.name), unbound)):
+    for path, faults in ((("metrics",), unjudged), (prompt.place, unbound)):
         yield from (around.file.line(path, line) for line in faults.lines)
         if faults.more:
             yield f"{around.file.name}: and {faults.more:,} more"
@@ -151,6 +156,8 @@ def targets_of(
     prompt: ProjectPrompt, targets: TargetsConfig | None, around: Surroundings
 ) -> Mapping[str, object]:
     """Return what may change in a prompt, as settings of a run."""
+    if prompt.graph is not None:
+        return {}  # it says itself what may change
     descriptor = prompt.prompt.descriptor
     if targets is None:
         # A heading without a text of its own only holds others.

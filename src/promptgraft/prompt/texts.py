@@ -30,9 +30,11 @@ class TextsPrompt(Prompt[object]):
 
     Attributes:
         takes_cases: whether its one parameter is the case itself.
+        takes_inputs: whether it is the input of the case.
     """
 
     takes_cases: bool = attrs.field(default=False, kw_only=True)
+    takes_inputs: bool = attrs.field(default=False, kw_only=True)
 
     @classmethod
     def of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 import attrs
@@ -11,7 +11,7 @@ from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.metrics.base import node_of
-from promptgraft.evals.types import Case
+from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import described, function_identity, without_address
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
@@ -104,7 +104,8 @@ def target_for(
     prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
     adapter, flow = _answering(subject, context), None
     modules: tuple[Module, ...]
-    _check_nodes(subject, config)
+    judging = config.feedback_fn
+    check_nodes(subject, judging.metrics if isinstance(judging, MetricFeedback) else ())
     max_step_chars, details = 0, dict[str, Json]()
     if isinstance(subject, PromptSet):
         flow, modules = subject.flow_on(context.adapter), subject.parts
@@ -138,11 +139,14 @@ def target_for(
     )
 
 
-def _check_nodes(subject: Improvable, config: RunConfig) -> None:
-    """Refuse metrics that judge the output of a node which there is not."""
+def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
+    """Refuse metrics that judge the output of a node which there is not.
+
+    Raises:
+        ConfigError: naming metric and node.
+    """
     known = subject.node_names if isinstance(subject, PromptSet) else ()
-    judging = config.feedback_fn
-    for metric in judging.metrics if isinstance(judging, MetricFeedback) else ():
+    for metric in metrics:
         node = node_of(metric)
         if node and node not in known:
             raise ConfigError(

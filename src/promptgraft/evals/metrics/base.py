@@ -172,7 +172,8 @@ class BaseMetric(ABC):
     name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
-    node: str = attrs.field(default="", validator=STRING)
+    # Not in the `repr`, so that metrics without one are identified as they always were.
+    node: str = attrs.field(default="", validator=STRING, repr=False)
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
         """Refuse a case that cannot be judged with a ``ConfigError``, before the first call."""

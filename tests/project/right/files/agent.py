@@ -22,6 +22,7 @@ from promptgraft import (
     ToolExample,
 )
 from promptgraft.evals.types import Case
+from promptgraft.graphs import Graph, Node, Run
 
 
 class Queue(Enum):
@@ -132,3 +133,12 @@ def answer_folder(query: str, call: AgentCall) -> str:
     """Answer from the files of the candidate."""
     assert call.folder is not None
     return f"{query} {(call.folder / 'rules.md').read_text()}"
+
+
+def twice(run: Run, ticket: str) -> str:
+    """Have a ticket read twice."""
+    run.ask("first", {"text": ticket})
+    return str(run.ask("second", {"text": ticket}))
+
+
+DESK = Graph("right/desk", flow=twice, nodes=[Node("first", TRIAGE), Node("second", TRIAGE)])
