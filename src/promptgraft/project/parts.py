@@ -27,7 +27,7 @@ from promptgraft.graphs.graph import Graph
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
-from promptgraft.project.format import DatasetConfig, SplitsConfig
+from promptgraft.project.format import DatasetConfig, ProjectConfig, SplitsConfig
 from promptgraft.project.format_sources import TextsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -140,8 +140,14 @@ def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
     return made
 
 
-def load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> ProjectPrompt:
-    """Return a prompt out of Markdown, Python or sources; the error names every fault of it."""
+def load_named(name: str, config: ProjectConfig, around: Surroundings) -> ProjectPrompt:
+    """Return the prompt or graph of a name; the error names every fault of it."""
+    if name in config.graphs:
+        return _load_graph(name, config.graphs[name], around)
+    return _load_prompt(name, config.prompts[name], around)
+
+
+def _load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> ProjectPrompt:
     path = ("prompts", name)
     if isinstance(spec, TextsConfig):
         from promptgraft.project.sources import load_texts
@@ -164,8 +170,7 @@ def load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> Pro
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
 
 
-def load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    """Return a graph out of Python; the error names every fault of it."""
+def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
     wanted = Wanted(
         what=spelled(("graphs", name)),
         expected="a Graph",

@@ -25,9 +25,8 @@ from promptgraft.project.parts import (
     ProjectPrompt,
     Surroundings,
     guarded,
-    load_graph,
+    load_named,
     load_project_metrics,
-    load_prompt,
     load_splits,
 )
 from promptgraft.project.python_source import PythonSource
@@ -95,12 +94,8 @@ class Project:
         """
         chosen = self._name(name)
         if chosen not in self._prompts:
-            prompts, graphs, around = self.config.prompts, self.config.graphs, self.surroundings
-            if chosen in graphs:
-                found = load_graph(chosen, graphs[chosen], around)
-            else:
-                found = load_prompt(chosen, prompts[chosen], around)
-                check_fits(found, self.config.agent, around)
+            found = load_named(chosen, self.config, self.surroundings)
+            check_fits(found, self.config.agent, self.surroundings)
             self._prompts[chosen] = found
         return self._prompts[chosen]
 
