@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -20,7 +20,7 @@ class Report:
     text: str
 
 
-def template(node: str, task: str, rules: str, answer: object) -> PromptTemplate[object]:
+def template(node: str, task: str, rules: str, answer: Any) -> PromptTemplate[Any]:
     """Return the prompt of a node; only its rules may change."""
     return PromptTemplate(
         ns="fernhill/reports",
