@@ -263,9 +263,11 @@ def test_the_winner_of_a_job_goes_where_the_job_keeps_its_overrides(
     assert json.loads(ended.out)["outcome"] == "applied"
     assert "made" in ended.err
     assert set(world.held()) == {PART}
-    refused = console("apply", "--runs", "kept", "--keep-anyway", "--to-source")
-    assert (refused.code, refused.err.count("\n")) == (2, 2)
-    assert "only Markdown prompts of a project can be written back" in refused.err
+    # The project around the job has its prompt in files.
+    written = console("apply", "--runs", "kept", "--keep-anyway", "--to-source")
+    [entry] = world.held().values()
+    assert (written.code, "prompts/triage.md" in written.out) == (0, True)
+    assert entry.show() in world.texts["prompts/triage.md"]
 
 
 def test_of_a_candidate_that_was_applied_before_nothing_stays_beside_another(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -224,6 +225,110 @@ def test_a_winner_of_several_prompts_is_not_written_into_files(
 ) -> None:
     call("optimize", "jobs.py:unstored", "--quiet", code=1)
     assert "written in Python" in call("apply", "--keep-anyway", "--to-source", code=2).err
+
+
+MARKDOWN = """---
+ns: team
+key: {key}
+---
+
+# Rules
+
+{rules}
+
+# Ask {{#ask .frozen}}
+
+{ask}
+"""
+TEXTS = {
+    "router.md": MARKDOWN.format(key="router", rules="Name a desk.", ask="$text"),
+    "writer.md": MARKDOWN.format(key="writer", rules="Answer.", ask="$desk: $text"),
+}
+IN_FILES = """
+from targets.team import context, reply, settings
+from promptgraft import LocalPromptOverridesStore, OptimizationJob
+from promptgraft.project import open_project
+from promptgraft.targets import Prompts
+
+def made():
+    project = open_project("promptgraft.yaml")
+    prompts = {name: project.prompt(name).prompt for name in project.names}
+    team = Prompts(prompts, run=reply, name="team/support")
+    kept = context(overrides_store=LocalPromptOverridesStore())
+    return OptimizationJob(team, kept, settings(persist=False))
+"""
+
+
+@pytest.fixture
+def in_files(folder: Path, call: Callable[..., Ended]) -> Path:
+    """A job of two prompts of a project, and a run of it."""
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, "utf-8")
+    project = {
+        "version": 1,
+        "prompts": {"router": "router.md", "writer": "writer.md"},
+        "dataset": {"path": "cases.jsonl"},
+        "splits": {"ratio": {"train": 0.5, "validation": 0.5}},
+        "metrics": [{"name": "exact"}],
+        "models": {"task": {"provider": "offline"}},
+    }
+    (folder / "promptgraft.yaml").write_text(json.dumps(project), "utf-8")
+    (folder / "jobs.py").write_text(IN_FILES, "utf-8")
+    call("optimize", "jobs.py:made", "--quiet", "--runs", "runs", code=1)
+    return folder
+
+
+def texts_in(folder: Path) -> dict[str, str]:
+    return {name: (folder / name).read_text("utf-8") for name in TEXTS}
+
+
+APPLY = ("apply", "--keep-anyway", "--runs", "runs")
+
+
+def test_a_winner_of_several_prompts_is_written_into_the_files_of_all_of_them(
+    in_files: Path, call: Callable[..., Ended]
+) -> None:
+    patch = call(*APPLY, "--patch").out
+    call(*APPLY, "--to-source", "--dry-run")
+    assert texts_in(in_files) == TEXTS
+    done = json.loads(call(*APPLY, "--to-source", "--json").out)
+    assert done["files"] == ["router.md", "writer.md"]
+    assert [part["part"] for part in done["parts"]] == [
+        "team/router#section rules",
+        "team/writer#section rules",
+    ]
+    written = texts_in(in_files)
+    assert "Answer. politely" in written["writer.md"]
+    assert all(desk in written["router.md"] for desk in DESKS)
+    assert "already applied" in call(*APPLY, "--to-source").out
+
+    for name, text in TEXTS.items():
+        (in_files / name).write_text(text, "utf-8")
+    subprocess.run(["git", "apply", "-"], input=patch.encode(), cwd=in_files, check=True)
+    assert texts_in(in_files) == written
+
+
+def test_a_file_that_has_changed_keeps_a_winner_out_of_all_of_them(
+    in_files: Path, call: Callable[..., Ended]
+) -> None:
+    changed = TEXTS["writer.md"].replace("Answer.", "Answer soon.")
+    (in_files / "writer.md").write_text(changed, "utf-8")
+    refused = call(*APPLY, "--to-source", code=2)
+    assert refused.err.startswith("promptgraft: team/writer#section rules: stale: the winner was ")
+    assert texts_in(in_files) == {**TEXTS, "writer.md": changed}
+
+
+def test_a_half_written_winner_of_several_prompts_is_completed(
+    in_files: Path, call: Callable[..., Ended]
+) -> None:
+    call(*APPLY, "--to-source")
+    written = texts_in(in_files)
+    [record] = (in_files / "runs").glob("*/apply.json")
+    record.write_text(record.read_text().replace('"done": true', '"done": false'))
+    (in_files / "writer.md").write_text(TEXTS["writer.md"], "utf-8")
+    assert "complete that first" in call(*APPLY, code=2).err
+    assert "is completed now" in call(*APPLY, "--to-source").out
+    assert texts_in(in_files) == written
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.cli.runnable import Target, found_target, project_of
+from promptgraft.cli.runnable import Target, files_folder, found_target, project_of
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import PromptOverride, diff_override
+from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import (
@@ -35,7 +35,6 @@ from promptgraft.project.applying.winner import (
     Winner,
     choose,
     fresh_entries,
-    winner_of,
     winners_of,
 )
 from promptgraft.project.files import FileChange
@@ -121,9 +120,10 @@ def apply_command(
 
 
 def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str | None) -> Answer:
-    if project is not None:
+    folder = files_folder(asked.run, project)
+    if folder is not None:
         # Before the prompt is read: half written, its files may not fit together.
-        intent = _unfinished(asked.run.folder.path, project.folder)
+        intent = _unfinished(asked.run.folder.path, folder)
         if intent is not None:
             if way is not _write_to_source or intent.candidate != asked.candidate:
                 raise ConfigError(
@@ -131,8 +131,9 @@ def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str 
                     "files of the prompt; complete that first: promptgraft apply "
                     f"{asked.run.id} --candidate {intent.candidate} --to-source"
                 )
-            return _complete(asked, intent, project.folder)
-    with found_target(asked.run, project, store) as target:
+            return _complete(asked, intent, folder)
+    to_files = way is not _apply_to_store
+    with found_target(asked.run, project, store, to_files=to_files) as target:
         return way(asked, target)
 
 
@@ -257,10 +258,10 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
 
 
 def _write_to_source(asked: _Asked, target: Target) -> Answer:
-    """Write the candidate into the files of its prompt, all or none."""
-    winner, override, changes = _rewritten(asked, target)
-    files = planned(target.folder, changes)
-    parts, stale = diff_override(target.prompt, override), _left_behind(target, override)
+    """Write the candidate into the files of its prompts, all or none."""
+    found = _Rewritten.of(asked, target)
+    files, parts = planned(target.folder, found.changes), found.parts
+    stale = found.left_behind(target)
     if files and not asked.dry:
         intent = Intent(run=asked.run.id, candidate=asked.candidate, done=False, files=files)
         replace_files(target.folder, asked.run.folder.path, intent)
@@ -284,18 +285,11 @@ def _write_to_source(asked: _Asked, target: Target) -> Answer:
         "source",
         _APPLIED[bool(paths)],
         show,
-        winner=winner,
+        winner=found.winner,
         files=paths,
         parts=parts_json(parts, checked=True),
         stale_overrides={"tag": target.tag, "parts": stale},
     )
-
-
-def _left_behind(target: Target, override: PromptOverride) -> list[str]:
-    """Return the parts that the tag overrides and that now stand in the source."""
-    held = stored.current_of(target.store, target.address)
-    kept = held.override if held else target.address.empty()
-    return [entry.part for entry in override.entries() if kept.find(entry) is not None]
 
 
 def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
@@ -307,7 +301,8 @@ def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
 
 def _make_patch(asked: _Asked, target: Target) -> Answer:
     """Make a patch that makes the files say what the candidate says; writes nothing."""
-    winner, _, changes = _rewritten(asked, target)
+    found = _Rewritten.of(asked, target)
+    winner, changes = found.winner, found.changes
     root = patch_root(target.folder)
     planned(root, changes)  # refuses files outside of what the patch is for
     patch = patch_of(changes, root=root)
@@ -328,18 +323,50 @@ def _print_patch(patch: str) -> None:
         click.echo(patch.encode(), nl=False)
 
 
-def _rewritten(
-    asked: _Asked, target: Target
-) -> tuple[Winner, PromptOverride, tuple[FileChange, ...]]:
-    if target.source is None:
-        raise ConfigError(
-            f"prompt `{asked.run.prompt}` is written in Python: only Markdown prompts of a project "
-            "can be written back; leave --to-source and --patch out to use the store"
-        )
-    winner = winner_of(asked.run, asked.candidate, target.address)
-    entries = fresh_entries(winner, target.prompt, target.tag)
-    override = winner.base.holding(entries)
-    return winner, override, target.source.rewritten(override) if entries else ()
+@attrs.frozen(kw_only=True)
+class _Rewritten:
+    """A candidate as changes of files; ``entries`` has what its parts are named after."""
+
+    winner: Winner
+    entries: Sequence[tuple[PromptLike, PromptOverride, str]]
+    changes: Sequence[FileChange]
+
+    @classmethod
+    def of(cls, asked: _Asked, target: Target) -> _Rewritten:
+        winners = winners_of(asked.run, asked.candidate, target.addresses)
+        entries: list[tuple[PromptLike, PromptOverride, str]] = []
+        changes: list[FileChange] = []
+        for winner, found in zip(winners, target.files, strict=True):
+            if found.source is None and winner.changes:
+                raise ConfigError(
+                    f"prompt `{winner.of}` is written in Python: only Markdown prompts of a "
+                    "project can be written back; leave --to-source and --patch out to use the "
+                    "store"
+                )
+            of = f"{winner.of}#" if len(winners) > 1 else ""
+            override = winner.base.holding(fresh_entries(winner, found.prompt, target.tag, of=of))
+            entries.append((found.prompt, override, of))
+            if found.source is not None and override:
+                changes += found.source.rewritten(override)
+        return cls(winner=winners[0], entries=entries, changes=changes)
+
+    @property
+    def parts(self) -> list[PartDiff]:
+        """How the parts differ from the files."""
+        return [
+            attrs.evolve(diff, part=f"{of}{diff.part}")
+            for prompt, override, of in self.entries
+            for diff in diff_override(prompt, override)
+        ]
+
+    def left_behind(self, target: Target) -> list[str]:
+        """Return the parts that the tag overrides and that now stand in the source."""
+        parts = []
+        for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
+            held = stored.current_of(target.store, address)
+            kept = held.override if held else address.empty()
+            parts += [f"{of}{entry.part}" for entry in override.entries() if kept.find(entry)]
+        return parts
 
 
 def _unfinished(run_folder: Path, folder: Path) -> Intent | None:

@@ -14,7 +14,8 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project import Project
-from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
+from promptgraft.project.files import DEFAULT_RUNS, runs_folder_of
+from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -23,12 +24,14 @@ from promptgraft.project.python_source import (
     call_maker,
     place_of,
 )
+from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.documents import described_job
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING
+from promptgraft.targets.prompts import address_of
 
 
 @contextlib.contextmanager
@@ -126,12 +129,8 @@ class Origin:
             )
 
     def _around(self) -> Path | None:
-        try:
-            path = project_path(None)
-        except ConfigError:
-            return None
-        kept_in = self._folder.path.resolve().parent
-        return path if runs_folder_of(path).resolve() == kept_in else None
+        path, kept_in = project_around(), self._folder.path.resolve().parent
+        return path if path and runs_folder_of(path).resolve() == kept_in else None
 
 
 @attrs.frozen(kw_only=True)
@@ -200,35 +199,22 @@ class Target:
     Attributes:
         prompts: the sources.
         tag: the tag that the run began with.
-        source: the files that the prompt is written in; None for a prompt in Python.
-        folder: the project's folder; for a job the one that it was run in.
+        files: the prompts with the files that they are written in, where these are wanted.
+        folder: the folder of the project that holds these files.
     """
 
     name: str
     prompts: tuple[PromptLike, ...]
     store: LocalPromptOverridesStore
     tag: str
-    source: PromptSource | None
+    files: tuple[ProjectPrompt, ...]
     folder: Path
-
-    @property
-    def address(self) -> OverrideAddress:
-        """The one prompt and the tag that the run began with."""
-        descriptor = self.prompt.descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.tag)
 
     @property
     def addresses(self) -> tuple[OverrideAddress, ...]:
         """The prompts and the tag that the run began with."""
         described = [prompt.descriptor for prompt in self.prompts]
         return tuple(OverrideAddress(one.ns, one.key, self.tag) for one in described)
-
-    @property
-    def prompt(self) -> PromptLike:
-        """The one source; a ConfigError when there are several, or none."""
-        if len(self.prompts) != 1:
-            raise ConfigError(f"expected a run of one prompt, found one of `{self.name}`")
-        return self.prompts[0]
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
@@ -240,11 +226,44 @@ def project_of(run: RunRecord, file: str | None) -> Project | None:
     return None
 
 
+def project_around() -> Path | None:
+    """Return the file of the project around the current folder; None when there is none."""
+    with contextlib.suppress(ConfigError):
+        return project_path(None)
+    return None
+
+
+def files_folder(run: RunRecord, project: Project | None) -> Path | None:
+    """Return the folder of the project that holds the files of a run's prompts, if one does."""
+    if project is not None:
+        return project.folder
+    with contextlib.chdir(Origin(run.folder, run.config).job_folder()):
+        path = project_around()
+    return None if path is None else path.absolute().parent
+
+
+def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...]:
+    """Return the prompts of a job as the project around it has them; others are in Python."""
+    known: dict[str, ProjectPrompt] = {}
+    if path := project_around():
+        project = opened_project(str(path))
+        with beside(project.folder):
+            held = map(project.prompt, project.names)
+            known.update((address_of(one.prompt), one) for one in held)
+    return tuple(
+        known.get(address, ProjectPrompt(name=address, prompt=prompt))
+        for address, prompt in prompts.items()
+    )
+
+
 @contextlib.contextmanager
-def found_target(run: RunRecord, project: Project | None, store: str | None) -> Iterator[Target]:
+def found_target(
+    run: RunRecord, project: Project | None, store: str | None, *, to_files: bool
+) -> Iterator[Target]:
     """Give what the run was made from; inside, its code can import its neighbours.
 
-    No model is made for a prompt of a project, so no secret is needed.
+    No model is made for a prompt of a project, so no secret is needed. ``to_files``: the files of
+    the prompts are wanted.
     """
     origin = Origin(run.folder, run.config)
     opened = None if store is None else open_store(store)
@@ -256,12 +275,11 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
                 prompts=found.prompts,
                 store=opened or project.store(),
                 tag=_run_tag(run, origin),
-                source=found.source,
+                files=(found,),
                 folder=project.folder,
             )
         return
-    folder = origin.job_folder()
-    with contextlib.chdir(folder), loaded_job(origin.name) as job:
+    with contextlib.chdir(origin.job_folder()), loaded_job(origin.name) as job:
         kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
         if not isinstance(kept, LocalPromptOverridesStore):
             raise ConfigError(
@@ -277,8 +295,8 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
             prompts=tuple(job.prompts.values()),
             store=kept,
             tag=_run_tag(run, origin),
-            source=None,
-            folder=folder,
+            files=_in_files(job.prompts) if to_files else (),
+            folder=files_folder(run, None) or Path.cwd(),
         )
 
 

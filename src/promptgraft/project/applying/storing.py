@@ -28,7 +28,6 @@ from promptgraft.parts.entry import Entry
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries
 from promptgraft.serde import digest
-from promptgraft.targets.part import named_in
 
 
 def check_tag_contents(
@@ -132,12 +131,8 @@ class _Write:
         self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
         self._winner = winner
         self._prompt = prompt
-        name = f"{self.address.ns}/{self.address.prompt_key}"
-        self._of = named_in(name, "") if of_several else ""
-        try:
-            self._entries = fresh_entries(winner, prompt, tag)
-        except StaleWinnerError as error:
-            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in error.faults)) from None
+        self._of = f"{winner.of}#" if of_several else ""
+        self._entries = fresh_entries(winner, prompt, tag, of=self._of)
         self.told: list[PartDiff] = []
 
     def change(self, present: PromptOverride) -> PromptOverride:

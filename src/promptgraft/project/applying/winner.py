@@ -45,6 +45,11 @@ class Winner:
     provenance: Provenance
 
     @property
+    def of(self) -> str:
+        """The prompt: ``namespace/key``."""
+        return f"{self.base.ns}/{self.base.prompt_key}"
+
+    @property
     def whole(self) -> PromptOverride:
         """What was tried on the examples: the base and the changes."""
         return self.base.merged_with(self.changes)
@@ -245,18 +250,21 @@ class StaleWinnerError(HashMismatchError):
         return type(self), (self.faults,)
 
 
-def fresh_entries(winner: Winner, prompt: PromptLike, tag: str) -> tuple[Entry, ...]:
+def fresh_entries(
+    winner: Winner, prompt: PromptLike, tag: str, *, of: str = ""
+) -> tuple[Entry, ...]:
     """Return what of a winner is to be written under a tag.
 
     What the source says itself by now is not. Under a tag that the run did not begin with, what
-    the winner was tried with belongs to it: what of the base applies.
+    the winner was tried with belongs to it: what of the base applies. ``of`` begins each line about
+    a part of one of several prompts.
 
     Raises:
         StaleWinnerError: the source has changed in a part that the winner changes.
     """
     found = check_source(prompt, winner.touched)
     if found.stale:
-        raise StaleWinnerError(found.stale)
+        raise StaleWinnerError(tuple(f"{of}{fault}" for fault in found.stale))
     if tag == winner.base.tag:
         return found.fresh
     return (*found.fresh, *check_source(prompt, winner.untouched).fresh)
