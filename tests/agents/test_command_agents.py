@@ -22,6 +22,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 
+TESTS = str(Path(__file__).resolve().parents[1])
 SHOW = 'printf "%s|" "$@"'
 
 
@@ -173,8 +174,8 @@ with ThreadPoolExecutor(4) as executor:
 
 def test_nothing_is_left_when_the_process_itself_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    tests = str(Path(__file__).parents[1])
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(pids), tests]) as process:
+    env = {**os.environ, "PYTHONPATH": TESTS}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(pids)], env=env) as process:
         begun(pids, 4)
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -71,6 +71,10 @@ class AgentAdapter:
         """Whether the agent says which tools it called."""
         return self.agent.reports_tools
 
+    def most_turns(self, case: Case) -> int:
+        """Return how many turns a case has at most."""
+        return self.max_turns if case.scenario is not None else max(1, len(case.turns))
+
     def check_case(self, case: Case) -> None:
         """Refuse a case that cannot be played with a ``ConfigError``."""
         if case.scenario is not None and self.user is None:

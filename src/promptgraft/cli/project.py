@@ -222,6 +222,9 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
         together = "together", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
         screen.line()
         screen.table([head, *rows, together])
+    if plan.first_call:
+        screen.line()
+        screen.line(plan.first_call)
     for warning in plan.warnings:
         screen.line()
         screen.line(f"warning: {warning}", color="yellow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 import attrs
@@ -293,10 +293,25 @@ class RunConfig(Settings, ABC):
     @property
     def objectives_asked_for(self) -> tuple[str, ...]:
         """Objectives that the baseline must show to exist."""
-        stoppers = self.limits.stoppers
-        stopping = (one.thresholds for one in stoppers if isinstance(one, RequiredObjectives))
-        asked = (self.objectives.required, self.objectives.pick, *stopping)
-        return tuple(name for names in asked for name in names)
+        by_setting = self.objectives_by_setting
+        return tuple(
+            name
+            for setting, names in by_setting.items()
+            if setting != "objectives.weights"
+            for name in names
+        )
+
+    @property
+    def objectives_by_setting(self) -> Mapping[str, Iterable[str]]:
+        """The objectives that settings name, by setting."""
+        named: dict[str, Iterable[str]] = {
+            f"objectives.{name}": getattr(self.objectives, name)
+            for name in ("required", "pick", "weights")
+        }
+        for place, one in enumerate(self.limits.stoppers):
+            if isinstance(one, RequiredObjectives):
+                named[f"limits.stoppers[{place}].thresholds"] = one.thresholds
+        return named
 
     @property
     def split(self) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:

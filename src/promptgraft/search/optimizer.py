@@ -43,6 +43,7 @@ from promptgraft.search.context import (
 from promptgraft.search.course import build_result
 from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
+from promptgraft.search.first_calls import check_metrics, rehearsed
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
 from promptgraft.search.passing import Passing
@@ -150,6 +151,7 @@ class _Run:
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
+        check_metrics(config, context.adapter)
         self._check_prices()
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
@@ -238,6 +240,18 @@ class _Run:
             return rollout
         thresholds = Passing.of(self._config.feedback_fn).thresholds
         return Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
+
+    def rehearse(self) -> None:
+        """Have an agent asked once, so that one that always fails is found."""
+        rehearsed(
+            self._target,
+            self._config,
+            self._context.adapter,
+            answers=self._answers,
+            ledger=self._ledger,
+            watch=self._watch,
+            deadline=self._deadline,
+        )
 
     def _announce(self, plan: RunPlan) -> None:
         self._emit(plan.event)

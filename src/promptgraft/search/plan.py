@@ -103,6 +103,7 @@ class RunPlan(Shown):
         max_tokens: tokens at which it is stopped; None for no such limit.
         warnings: what makes the plan a bad one, a line each.
         max_seconds: wall time after which it is stopped; None for no such limit.
+        first_call: what is called before the baseline, in words; empty for nothing.
     """
 
     rollouts: int
@@ -116,6 +117,7 @@ class RunPlan(Shown):
     expected_rollouts: int
     answer_tokens: int
     answer_from: str
+    first_call: str = ""
 
     @property
     def tokens(self) -> int | None:
@@ -209,6 +211,7 @@ class RunPlan(Shown):
             "max_tokens": self.max_tokens,
             "max_cost": money(self.max_cost),
             "max_seconds": self.max_seconds,
+            "first_call": self.first_call,
             "roles": [role.as_json() for role in self.roles],
             "warnings": list(self.warnings),
         }

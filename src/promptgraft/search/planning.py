@@ -18,17 +18,20 @@ from promptgraft.adapters.base import (
     Usage,
     adapter_identity,
 )
+from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import least_cases
+from promptgraft.evals.turns import turn_cases
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
+from promptgraft.search.first_calls import cases_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.stopping import MaxProposals
@@ -102,6 +105,7 @@ def plan_run(
         max_tokens=limits.max_tokens,
         warnings=(*_warnings(config), *_outdated(questions)),
         max_seconds=limits.timeout,
+        first_call=planned_call(task),
         expected_rollouts=outlook.rollouts,
         answer_tokens=_tokens(estimate.answer_chars),
         answer_from=estimate.answer_from,
@@ -155,6 +159,8 @@ class _Outlook:
     def task(self, adapter: ProviderAdapter | None) -> RolePlan:
         """Return what rollouts use; at most with all that the parts can grow by."""
         found = self.estimate
+        if isinstance(adapter, AgentAdapter):
+            return self._agent(adapter)
         if adapter is None or found.chars is None or found.mean_chars is None:
             return RolePlan(role=Role.TASK, model=self.target.identity.model)
         turns = 1 + found.rounds
@@ -168,6 +174,16 @@ class _Outlook:
             received=(found.answer_chars + found.rounds * _CALL) / turns,
         )
 
+    def _agent(self, adapter: AgentAdapter) -> RolePlan:
+        """Return what an agent is asked; what that takes it does not say before."""
+        turns = [adapter.most_turns(case) for case in cases_of(self.config)] or [1]
+        return RolePlan(
+            role=Role.TASK,
+            model=adapter.identity,
+            calls=self.config.budget * max(turns) * self.runs,
+            expected=Use(calls=round(self.rollouts * fmean(turns) * self.runs)),
+        )
+
     def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
         """Yield what each judge is asked, as far as that is known beforehand."""
         feedback, examples = self.config.feedback_fn, self.config.training_examples
@@ -177,9 +193,12 @@ class _Outlook:
         cases.sort(key=lambda case: len(str(case.input)), reverse=True)
         # The longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
+        takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         asked: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
-        for case in sample:
+        turns = [list(turn_cases(case)) if takes_cases else [] for case in sample]
+        judged = [one for case, own in zip(sample, turns, strict=True) for one in own or [case]]
+        for case in judged:
             for judge, prompt in _questions(feedback.metrics, case, answer):
                 asked.setdefault(adapter_identity(judge), []).append((judge, prompt.render()))
         for rows in asked.values():

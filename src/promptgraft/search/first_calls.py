@@ -1,0 +1,82 @@
+"""What is found out before a run begins: names of objectives, and whether its agent answers."""
+
+from __future__ import annotations
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.rehearsal import MOST_CALLS, rehearse
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.checking import check_asked
+from promptgraft.evals.spending import spent_from_json, spent_to_json
+from promptgraft.evals.types import Case
+from promptgraft.journal.records import Record
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Watch
+from promptgraft.search.answers import Answers
+from promptgraft.search.config import RunConfig
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.scores import AMOUNTS, SCORE
+from promptgraft.serde import did_you_mean, digest
+from promptgraft.targets.base import Target
+from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.text import listed
+
+_KEY = "rehearsal"
+"""The key of the journal's record of the call before the run."""
+
+
+def cases_of(config: RunConfig) -> list[Case]:
+    """Return the cases that a run learns from and is steered by; none where examples are others."""
+    return [one.label for one in config.training_examples if isinstance(one.label, Case)]
+
+
+def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
+    """Refuse with a ``ConfigError`` what metrics can never say, as far as metrics judge."""
+    feedback = config.feedback_fn
+    if not isinstance(feedback, MetricFeedback):
+        return
+    check_asked(adapter, cases_of(config), feedback.metrics)
+    names = [metric.name for metric in feedback.metrics]
+    known = [*names, SCORE, *AMOUNTS]
+    for where, asked in config.objectives_by_setting.items():
+        for name in asked:
+            if name not in known:
+                raise ConfigError(
+                    f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "
+                    f"{listed(names)}"
+                )
+
+
+def planned_call(adapter: ProviderAdapter | None) -> str:
+    """Return what is called before a run, in words; empty for nothing."""
+    if not isinstance(adapter, AgentAdapter):
+        return ""
+    return (
+        f"agent `{adapter.agent.name}` is asked the first turn of one case before the run, of "
+        f"{MOST_CALLS} if it fails"
+    )
+
+
+def rehearsed(
+    target: Target,
+    config: RunConfig,
+    adapter: ProviderAdapter | None,
+    *,
+    answers: Answers,
+    ledger: Ledger,
+    watch: Watch,
+    deadline: Deadline | None,
+) -> None:
+    """Have an agent asked before the run, unless that is recorded; see :func:`rehearse`."""
+    if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
+        return
+    question = digest([target.identity.digest])
+    recorded = answers.recall(_KEY, question)
+    if recorded is not None:
+        ledger.replay(spent_from_json(recorded, _KEY))
+        return
+    [prompt] = target.rollout.prompts_of(target.baseline()).values()
+    spent = rehearse(adapter, prompt, cases_of(config), watch=watch, deadline=deadline)
+    ledger.count(spent)
+    answers.record([Record(_KEY, question, _KEY, spent_to_json(spent))])

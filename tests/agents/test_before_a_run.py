@@ -1,0 +1,180 @@
+"""What is found out before the baseline of a run with an agent, and when it is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.asking import TEXTS, cases
+from optimizers.worlds import propose
+from promptgraft import (
+    AgentCall,
+    BlackBox,
+    Case,
+    FileJournal,
+    GepaConfig,
+    GepaOptimizer,
+    GepaResult,
+    Limits,
+    Objectives,
+    OptimizationContext,
+    RequiredObjectives,
+    ScriptedAdapter,
+    examples_from,
+    feedback_from,
+)
+from promptgraft.agents.python import PythonAgent
+from promptgraft.errors import (
+    CallerError,
+    ConfigError,
+    JournalMismatchError,
+    TransientProviderError,
+)
+from promptgraft.evals import metrics
+from promptgraft.evals.types import ToolUse, Turn
+from promptgraft.search.plan import RunPlan
+
+EXACT = metrics.exact()
+
+
+def optimizer(
+    agent: Any,
+    found: list[Case] | None = None,
+    *,
+    judges: Any = (EXACT,),
+    journal: FileJournal | None = None,
+    on_agent_error: Any = "zero",
+    **settings: Any,
+) -> tuple[GepaOptimizer, BlackBox]:
+    box = BlackBox(TEXTS, agent=agent, on_agent_error=on_agent_error)
+    config = GepaConfig(
+        training_examples=examples_from(box.prompt, found or cases(8), judges),
+        pareto_set_size=4,
+        feedback_fn=feedback_from(judges),
+        rollout_budget=20,
+        minibatch_size=2,
+        **settings,
+    )
+    writer = ScriptedAdapter(propose, identity="writer")
+    return GepaOptimizer(OptimizationContext(writer, journal=journal), config), box
+
+
+def run(agent: Any, **given: Any) -> GepaResult:
+    made, box = optimizer(agent, **given)
+    return made.optimize(box)
+
+
+def planned(agent: Any, **given: Any) -> RunPlan:
+    made, box = optimizer(agent, **given)
+    return made.plan(box)
+
+
+class Agent:
+    """Fails as long as ``fails`` says so, and counts what it is asked."""
+
+    def __init__(self, fails: Callable[[int], BaseException | None] = lambda _: None) -> None:
+        self.asked: list[str] = []
+        self._fails = fails
+
+    def __call__(self, query: str, call: AgentCall) -> str:
+        self.asked.append(query)
+        error = self._fails(len(self.asked))
+        if error is not None:
+            raise error
+        return query
+
+
+def test_the_plan_names_the_call_and_counts_turns() -> None:
+    turns = (Turn(user="a", expected="a"), Turn(user="b", expected="b"))
+    found = [Case(id=f"c{n}", input="b", expected="b", turns=turns) for n in range(8)]
+    agent = Agent()
+    plan = planned(agent, found=found)
+    assert plan.first_call == (
+        "agent `test_before_a_run.Agent` is asked the first turn of one case before the run, of 3 "
+        "if it fails"
+    )
+    assert plan.roles[0].calls == 40
+    assert not agent.asked
+
+
+def test_an_agent_that_always_fails_ends_the_run_before_anything_is_paid_for() -> None:
+    agent = Agent(lambda _: ValueError("no key"))
+    with pytest.raises(CallerError) as raised:
+        run(agent, on_agent_error="unscored")
+    assert str(raised.value).startswith(
+        "agent `test_before_a_run.Agent` fails on each case that it was tried on before the run, "
+        "at last on `c2`: the agent raised ValueError: no key ("
+    )
+    assert "test_before_a_run.py:" in str(raised.value)
+    assert len(agent.asked) == 3
+
+
+def test_one_call_is_enough_for_an_agent_that_answers() -> None:
+    agent = Agent()
+    result = run(agent)
+    assert len(agent.asked) == result.total_rollouts + 1
+
+
+def test_an_agent_that_fails_on_some_cases_only_is_scored_there() -> None:
+    agent = Agent(lambda count: ValueError("no") if count < 3 else None)
+    assert run(agent).total_rollouts > 0
+
+
+def test_an_agent_that_cannot_be_reached_is_no_fault_of_the_user() -> None:
+    with pytest.raises(TransientProviderError, match="ConnectionRefusedError"):
+        run(Agent(lambda _: ConnectionRefusedError("down")))
+
+
+def test_a_resumed_run_does_not_repeat_the_call_and_notices_another_agent(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    agent = Agent()
+    with FileJournal(path) as journal:
+        first = run(PythonAgent(function=agent, version="1"), journal=journal)
+    again = Agent()
+    with FileJournal(path) as journal:
+        assert run(PythonAgent(function=again, version="1"), journal=journal) == first
+    assert not again.asked
+    with FileJournal(path) as journal, pytest.raises(JournalMismatchError, match="agent"):
+        run(PythonAgent(function=again, version="2"), journal=journal)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            {"objectives": Objectives(weights={"score": 1, "exakt": 1})},
+            "objectives.weights: no metric is called `exakt` (did you mean `exact`?)",
+        ),
+        (
+            {"objectives": Objectives(required={"tone": 0.5})},
+            "objectives.required: no metric is called `tone`; metrics: `exact`",
+        ),
+        (
+            {"objectives": Objectives(pick={"tone": 0.5})},
+            "objectives.pick: no metric is called `tone`",
+        ),
+        (
+            {"limits": Limits(stoppers=[RequiredObjectives({"tone": 1.0})])},
+            "limits.stoppers[0].thresholds: no metric is called `tone`",
+        ),
+    ],
+)
+def test_objectives_that_no_metric_has_are_refused_before_the_first_call(
+    settings: dict[str, Any], line: str
+) -> None:
+    agent = Agent()
+    with pytest.raises(ConfigError) as raised:
+        run(agent, **settings)
+    assert line in str(raised.value)
+    assert not agent.asked
+
+
+def test_a_metric_of_tools_is_refused_before_the_first_call() -> None:
+    agent = Agent()
+    found = [Case(id=f"c{n}", input="x", tools=(ToolUse(name="a"),)) for n in range(8)]
+    with pytest.raises(ConfigError, match="metric `tool_trajectory` judges tools"):
+        run(agent, found=found, judges=(metrics.tool_trajectory(),))
+    assert not agent.asked
