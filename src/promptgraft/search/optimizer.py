@@ -110,6 +110,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             )
         run = _Run(self._context, self._config, prompt, session)
         with opened(self._context.around(prompt).adapter):
+            run.rehearse()
             return run.complete()
 
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
