@@ -22,7 +22,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.agent import BlackBox
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
-from promptgraft.algorithms.gepa import GepaConfig
+from promptgraft.algorithms import algorithm
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.dataset import Dataset
@@ -46,9 +46,9 @@ from promptgraft.runs.recorder import recorded
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.event_loop import awaited, beside
 from promptgraft.runtime.session import EventBus
-from promptgraft.search import OptimizationContext, OptimizationJob, events
+from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
 from promptgraft.search.settings import Data, Limits
-from promptgraft.search.stopping import RunState, StopFile, Stopper
+from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
 from promptgraft.serde import Json
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source as Written
@@ -243,7 +243,11 @@ class _Given:
                     if found.result is None:
                         raise
                     error = str(found)
-        return self._concluded(folder, error, sources)
+        limits = job.config.limits
+        requires = any(isinstance(one, RequiredObjectives) for one in limits.stoppers)
+        result = result_of(read_run(folder), requires=requires, error=error)
+        self._conclude(folder, result, sources)
+        return result
 
     def _job(
         self, imported: Imported, sources: Sources, context: OptimizationContext
@@ -251,8 +255,9 @@ class _Given:
         subject = BlackBox(sources.texts, agent=self.agent, delivery=LiveFiles(sources))
         train, validation = (Dataset.load(path) for path in self.data)
         judging = Judging(splits=Splits(train, validation), metrics=self._metrics(imported))
+        optimizer = _read(OPTIMIZER, imported.optimizer)
         settings = {
-            **_read(OPTIMIZER, imported.optimizer).settings,
+            **optimizer.settings,
             **data_settings(subject.prompt, judging),
             "data": Data(held_out=()),
             "persist": False,
@@ -262,7 +267,7 @@ class _Given:
         by_file = StopFile(self.output / "optimize.stop")
         stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *self._stoppers())
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
-        make: Callable[..., GepaConfig] = GepaConfig
+        make: Callable[..., RunConfig] = algorithm(optimizer.algorithm)
         return OptimizationJob(subject, context, make(**settings))
 
     def _metrics(self, imported: Imported) -> tuple[Metric, ...]:
@@ -296,10 +301,9 @@ class _Given:
                 held.callback(bus.subscribe(events.MutationRejected, _say_rejected))
             yield
 
-    def _concluded(self, folder: RunFolder, error: str, sources: Sources) -> OptimizeResult:
+    def _conclude(self, folder: RunFolder, result: OptimizeResult, sources: Sources) -> None:
         """Write what the output folder keeps, and the sources if that is asked for."""
-        result, output = result_of(read_run(folder), error=error), self.output
-        succeeded = result.status == "SUCCEEDED"
+        output, succeeded = self.output, result.status == "SUCCEEDED"
         if self.writes and succeeded:
             sources.write(result.best_prompts, by=f"run {folder.id}")
         summary = result.format_summary(output_dir=output, update_source=self.writes)
@@ -319,7 +323,6 @@ class _Given:
         )
         if self.verbose:
             sys.stderr.write(summary)
-        return result
 
 
 def _read(kind: Kind[Any], value: Json) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -82,7 +82,7 @@ class OptimizeResult:
     started_at: str
     finished_at: str
     schema_version: str = "v1"
-    extras: dict[str, Json] = attrs.field(factory=dict)
+    extras: dict[str, Any] = attrs.field(factory=dict)
 
     def dump_to(self, path: str | Path) -> None:
         """Write it as JSON, in one step."""
@@ -129,11 +129,17 @@ def _snake(value: Json) -> Json:
     return {snake_case(k): v for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def result_of(record: RunRecord, *, error: str = "", update_failed: str = "") -> OptimizeResult:
-    """Return what a run that has ended, or failed, came to."""
+def result_of(record: RunRecord, *, requires: bool, error: str = "") -> OptimizeResult:
+    """Return what a run that has ended, or failed, came to.
+
+    Args:
+        record: the run.
+        requires: whether it ends when metrics reach their thresholds.
+        error: what ended it; empty when nothing did.
+    """
     ended, baseline = record.ended, record.candidates[0]
     reason = StopReason(ended.stop_reason) if ended is not None else StopReason.FAILED
-    failed = reason in _FAILED or bool(error or update_failed)
+    failed = reason in _FAILED or bool(error)
     best = record.candidates[ended.best] if ended is not None and not failed else baseline
     rates = [one.figures.pass_rate or 0.0 for one in (baseline, best)]
     finish: FinishReason = "completed" if best is not baseline else "no_improvement"
@@ -146,8 +152,8 @@ def result_of(record: RunRecord, *, error: str = "", update_failed: str = "") ->
     return OptimizeResult(
         status="FAILED" if failed else _ENDED.get(reason, "SUCCEEDED"),
         finish_reason="error" if failed else finish,
-        stop_reason=None if failed else _STOPPED.get(reason, "completed"),
-        error_message=error or update_failed or (ended.stop_detail if failed and ended else ""),
+        stop_reason=None if failed else _stopped(reason, requires=requires),
+        error_message=error or (ended.stop_detail if failed and ended else ""),
         baseline_pass_rate=rates[0],
         best_pass_rate=rates[1],
         pass_rate_improvement=rates[1] - rates[0],
@@ -165,6 +171,12 @@ def result_of(record: RunRecord, *, error: str = "", update_failed: str = "") ->
         started_at=known[0].isoformat(),
         finished_at=known[-1].isoformat(),
     )
+
+
+def _stopped(reason: StopReason, *, requires: bool) -> str:
+    # What is perfect has all that is required.
+    reason = StopReason.OBJECTIVES if requires and reason is StopReason.PERFECT else reason
+    return _STOPPED.get(reason, "completed")
 
 
 def _leaders(candidates: Sequence[CandidateAdded]) -> dict[str, list[int]]:

@@ -77,7 +77,7 @@ class RoundRecord:
     round_token_usage: dict[str, int] = attrs.field(factory=dict)
     budget_used: int | None = None
     budget_total: int | None = None
-    extras: dict[str, Json] = attrs.field(factory=dict)
+    extras: dict[str, Any] = attrs.field(factory=dict)
 
     def dump_to(self, path: str | Path) -> None:
         """Write it as JSON with keys in camelCase, in one step."""

@@ -199,6 +199,7 @@ class _Reader:
         cases = search.get("eval_case_parallelism")
         workers = _WORKERS if cases is None else COUNT.read(cases)
         evaluate, runs = self._evaluate(top["evaluate"])
+        self._source.raise_all()
         metrics = self._metrics(Node(evaluate, top["evaluate"].path, self._source))
         thresholds = {one.name: one.threshold for one in metrics}
         required = self._required(search.get("stop"), thresholds)

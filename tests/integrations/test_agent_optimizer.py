@@ -1,0 +1,260 @@
+"""A program for another optimizer runs with its import changed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+import pytest
+
+from integrations.quickstart import TAUGHT, serving, variables, write_program
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.integrations.agent_optimizer import (
+    AgentOptimizer,
+    OptimizeResult,
+    RoundRecord,
+    TargetPrompt,
+)
+from promptgraft.runs import find_run, read_run
+
+FIELDS = (
+    "status finish_reason stop_reason error_message algorithm baseline_pass_rate best_pass_rate "
+    "pass_rate_improvement baseline_metric_breakdown best_metric_breakdown metric_thresholds "
+    "per_metric_best_candidates baseline_prompts best_prompts total_rounds rounds "
+    "total_reflection_lm_calls total_token_usage duration_seconds started_at finished_at "
+    "schema_version extras"
+)
+OF_ROUND = (
+    "round kind started_at duration_seconds optimized_field_names candidate_prompts accepted "
+    "acceptance_reason per_field_diagnosis validation_pass_rate metric_breakdown failed_case_ids "
+    "failed_cases_truncated train_minibatch_size train_subsample_parent_score "
+    "train_subsample_candidate_score skip_reason error_message reflection_lm_calls "
+    "round_token_usage budget_used budget_total extras"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A program, with a server for its models and judges."""
+    monkeypatch.chdir(tmp_path)
+    with serving() as server:
+        for name, value in variables(server).items():
+            monkeypatch.setenv(name, value)
+        yield write_program(tmp_path)
+
+
+def program(folder: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("program", folder / "run_optimization.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(folder: Path, **options: Any) -> OptimizeResult:
+    result = asyncio.run(program(folder).main(**options))
+    assert isinstance(result, OptimizeResult)
+    return result
+
+
+def texts(folder: Path) -> dict[str, str]:
+    prompts = folder / "agent" / "prompts"
+    return {
+        "system_prompt": (prompts / "system.md").read_text(),
+        "skill": (prompts / "skill.md").read_text(),
+    }
+
+
+def test_the_program_runs_unchanged_and_leaves_its_files_as_they_were(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = texts(folder)
+    result = run(folder)
+    assert texts(folder) == before
+    assert (result.status, result.finish_reason) == ("SUCCEEDED", "perfect_pass_rate")
+    assert result.stop_reason == "required_metrics_passing"
+    assert (result.baseline_pass_rate, result.best_pass_rate) == (0.0, 1.0)
+    assert result.pass_rate_improvement == 1.0
+    assert result.metric_thresholds == {
+        "final_response_avg_score": 1.0,
+        "llm_rubric_response": 0.66,
+    }
+    assert result.baseline_metric_breakdown["llm_rubric_response"] == pytest.approx(1 / 3)
+    assert result.best_metric_breakdown == {
+        "final_response_avg_score": 1.0,
+        "llm_rubric_response": 1.0,
+    }
+    assert all(TAUGHT[name] in text for name, text in result.best_prompts.items())
+    assert {name: f"{text}\n" for name, text in result.baseline_prompts.items()} == before
+    assert result.per_metric_best_candidates == {name: [2] for name in result.metric_thresholds}
+    printed = capsys.readouterr().err
+    assert printed.splitlines()[0] == "baseline: 0.167 on the validation set, pass rate 0.000"
+    assert "pass_rate     : 0.000 -> 1.000 (+1.000), improved\n" in printed
+
+
+def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -> None:
+    result = run(folder, verbose=0)
+    assert set(attrs.fields_dict(OptimizeResult)) == set(FIELDS.split())
+    assert set(attrs.fields_dict(RoundRecord)) == set(OF_ROUND.split())
+    path = folder / "again.json"
+    result.dump_to(path)
+    assert OptimizeResult.from_file(path) == result
+    plain = json.loads(path.read_text())
+    assert plain["bestPassRate"] == 1.0
+    assert plain["bestPrompts"]["system_prompt"] == result.best_prompts["system_prompt"]
+    assert plain["rounds"][0]["optimizedFieldNames"] == ["system_prompt"]
+
+
+def test_rounds_say_what_was_changed_and_what_came_of_it(folder: Path) -> None:
+    first, second = run(folder, verbose=0).rounds
+    assert [one.round for one in (first, second)] == [1, 2]
+    assert (first.optimized_field_names, second.optimized_field_names) == (
+        ["system_prompt"],
+        ["skill"],
+    )
+    assert first.accepted
+    assert first.acceptance_reason.startswith("better on the minibatch: 0.167 -> 0.333")
+    assert TAUGHT["system_prompt"] in first.candidate_prompts["system_prompt"]
+    assert first.metric_breakdown["llm_rubric_response"] == pytest.approx(2 / 3)
+    assert sorted(first.failed_case_ids) == ["val-11", "val-12", "val-13"]
+    assert (second.validation_pass_rate, second.failed_case_ids) == (1.0, [])
+    assert first.train_minibatch_size == 3
+    assert first.reflection_lm_calls == 1
+    assert first.round_token_usage["total"] > 0
+    assert (first.budget_total, second.budget_used) == (60, 21)
+
+
+def test_the_output_folder_has_their_files_and_the_whole_run(folder: Path) -> None:
+    result = run(folder, timestamp="t1", verbose=0)
+    out = folder / "runs" / "t1"
+    assert OptimizeResult.from_file(out / "result.json") == result
+    assert (out / "config.snapshot.json").read_text() == (folder / "optimizer.json").read_text()
+    assert "status=SUCCEEDED" in (out / "run.log").read_text()
+    assert "1.000 (+1.000)" in (out / "summary.txt").read_text()
+    for name, text in result.best_prompts.items():
+        assert (out / "best_prompts" / f"{name}.md").read_text() == text
+        assert (out / "baseline_prompts" / f"{name}.md").read_text() == (
+            result.baseline_prompts[name]
+        )
+    assert sorted(path.name for path in (out / "rounds").iterdir()) == [
+        "round_001.json",
+        "round_002.json",
+    ]
+    record = read_run(find_run(out))
+    assert len(record.candidates) == 3
+
+
+def test_the_best_texts_are_written_back_where_that_is_asked_for(folder: Path) -> None:
+    result = run(folder, update_source=True, verbose=0)
+    assert texts(folder) == {name: f"{text}\n" for name, text in result.best_prompts.items()}
+
+
+def test_stoppers_and_listeners_of_the_user_take_part(folder: Path) -> None:
+    heard: list[str] = []
+
+    class Listener:
+        def on_candidate_accepted(self, event: object) -> None:
+            heard.append(type(event).__name__)
+
+        async def on_optimization_end(self, event: object) -> None:
+            heard.append(type(event).__name__)
+
+    result = run(
+        folder,
+        verbose=0,
+        extra_stop_callbacks=[lambda state=None: state.candidates > 1],
+        extra_gepa_callbacks=[Listener()],
+    )
+    assert (result.stop_reason, result.total_rounds) == ("completed", 1)
+    assert heard == ["MutationAccepted", "RunEnded"]
+
+
+def test_a_file_ends_the_run(folder: Path) -> None:
+    def touch(state: object = None) -> bool:
+        (folder / "runs" / "now" / "optimize.stop").touch()
+        return False
+
+    result = run(folder, verbose=0, extra_stop_callbacks=[touch])
+    assert (result.status, result.stop_reason) == ("SUCCEEDED", "user_requested_stop")
+
+
+def test_an_agent_that_always_fails_scores_nothing_and_changes_nothing(folder: Path) -> None:
+    module, before = program(folder), texts(folder)
+
+    async def broken(query: str) -> str:
+        raise RuntimeError(f"no idea: {query}")
+
+    module.call_agent = broken  # type: ignore[attr-defined]
+    result = asyncio.run(module.main(verbose=0, update_source=True))
+    assert texts(folder) == before
+    assert (result.best_pass_rate, result.best_prompts) == (0.0, result.baseline_prompts)
+    assert result.finish_reason == "no_improvement"
+
+
+def test_mixed_sources_are_read_and_written_all_or_none(tmp_path: Path) -> None:
+    kept = {"rule": "Be kind."}
+    (tmp_path / "system.md").write_text("Hello.\n")
+
+    async def read() -> str:
+        return kept["rule"]
+
+    async def write(text: str) -> None:
+        if "refuse" in text:
+            raise RuntimeError("no")
+        kept["rule"] = text
+
+    target = TargetPrompt().add_path("system", tmp_path / "system.md")
+    target.add_callback("rule", read=read, write=write)
+    assert target.names() == ["system", "rule"]
+    assert target.describe_source("rule") == "<callback>"
+    assert target.describe_source("system") == str(tmp_path / "system.md")
+    assert asyncio.run(target.read_all()) == {"system": "Hello.", "rule": "Be kind."}
+    asyncio.run(target.write_all({"system": "Hi.", "rule": "Be brief."}))
+    assert ((tmp_path / "system.md").read_text(), kept["rule"]) == ("Hi.\n", "Be brief.")
+    with pytest.raises(ConfigError, match="every text is as it was"):
+        asyncio.run(target.write_all({"system": "Ho.", "rule": "refuse"}))
+    assert ((tmp_path / "system.md").read_text(), kept["rule"]) == ("Hi.\n", "Be brief.")
+    with pytest.raises(ConfigError, match="expected the texts system, rule, found rule"):
+        asyncio.run(target.write_all({"rule": "x"}))
+    with pytest.raises(KeyError):
+        target.describe_source("none")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"output_dir": ""}, "output_dir: expected a folder"),
+        ({"target_prompt": TargetPrompt()}, "target_prompt: expected at least one text"),
+        ({"validation_dataset_path": "train.evalset.json"}, "are the same file"),
+        ({"callbacks": object()}, "callbacks: expected None"),
+        ({"config_path": "none.json"}, "none.json: cannot be read"),
+        ({"call_agent": 3}, "agent: expected a function or an agent, found 3"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_first_call(
+    folder: Path, change: dict[str, Any], said: str
+) -> None:
+    given = {
+        "config_path": "optimizer.json",
+        "call_agent": program(folder).call_agent,
+        "target_prompt": program(folder).target,
+        "train_dataset_path": "train.evalset.json",
+        "validation_dataset_path": "val.evalset.json",
+        "output_dir": "runs/x",
+        **change,
+    }
+    with pytest.raises((ConfigError, DataFormatError), match=said):
+        asyncio.run(AgentOptimizer.optimize(**given))
+    assert not (folder / "runs").exists()
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ConfigError, match="text `a` is there already"):
+        TargetPrompt().add_path("a", "x.md").add_path("a", "y.md")
