@@ -12,22 +12,36 @@ import pytest
 
 from graphs.tickets import GRAPH, WANTED, Ticket, context, judge, prompt, settings, template, work
 from promptgraft import (
+    Dataset,
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    Limits,
     LocalPromptOverridesStore,
+    OfflineAdapter,
+    OptimizationJob,
     ScriptedAdapter,
+    Splits,
+    optimize,
 )
 from promptgraft.adapters.base import answered
-from promptgraft.errors import ConfigError, FlowError, JournalMismatchError, TransientProviderError
+from promptgraft.errors import (
+    ConfigError,
+    FlowError,
+    JournalMismatchError,
+    PermanentProviderError,
+    TransientProviderError,
+)
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer, Case
 from promptgraft.graphs import Graph, Node, Run, Step
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import EventBus
 from promptgraft.runtime.session import CallsInFlight
+from promptgraft.search.events import RolloutCompleted
 from promptgraft.search.notices import Working
 from promptgraft.search.recorded import record_from_json
+from promptgraft.search.stopping import StopReason
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.types import RolloutRecord
 
@@ -231,3 +245,107 @@ def test_a_metric_that_names_an_unknown_node_is_refused_before_the_first_call() 
     )
     with pytest.raises(ConfigError, match="has no node 'tonne'; nodes: none"):
         GepaOptimizer(context(), settings(feedback_fn=judged)).optimize(prompt("writer"))
+
+
+class Failing(ScriptedAdapter):
+    """Does not answer one node."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(work, identity="worker")
+        self._error = error
+
+    def evaluate(self, prompt: Any, *, session: Any, deadline: Any = None) -> Any:
+        if prompt.descriptor.key == "tone":
+            raise self._error
+        return super().evaluate(prompt, session=session, deadline=deadline)
+
+
+def test_an_answer_that_a_provider_fails_in_any_step_is_unscored() -> None:
+    seen, bus = list[RolloutCompleted](), EventBus()
+    bus.subscribe(RolloutCompleted, seen.append)
+    failing = Failing(TransientProviderError("overloaded"))
+    result = GepaOptimizer(context(failing, event_bus=bus), settings()).optimize(GRAPH)
+    assert result.stop_reason is StopReason.PROVIDER_FAILED
+    assert result.unscored_rollouts == result.total_rollouts > 0
+    failed = seen[0].record
+    assert (failed.score, failed.fault) == (None, "overloaded")
+    assert [(step.node, step.error) for step in failed.steps] == [
+        ("router", ""),
+        ("facts", ""),
+        ("tone", "overloaded"),
+    ]
+
+
+def test_an_answer_that_a_provider_refuses_is_asked_for_again_when_the_run_is_resumed() -> None:
+    journal = MemoryJournal()
+    refusing = Failing(PermanentProviderError("no quota"))
+    stopped = GepaOptimizer(context(refusing, journal=journal), settings()).optimize(GRAPH)
+    assert stopped.stop_reason is StopReason.PROVIDER_FAILED
+    assert {one.kind for one in journal.records()} == {"base", "spent"}
+    again = GepaOptimizer(context(journal=journal), settings()).optimize(GRAPH)
+    assert again.unscored_rollouts == 0
+    assert again.best_pareto_mean == 1
+
+
+def test_a_flow_that_does_not_end_scores_zero_and_its_reason_is_the_feedback() -> None:
+    def forever(run: Run, ticket: Ticket) -> str:
+        while True:
+            run.ask("router", ticket)
+
+    journal = MemoryJournal()
+    graph = attrs.evolve(GRAPH, flow=forever, max_steps=2)
+    result = GepaOptimizer(context(journal=journal), settings(rollout_budget=12)).optimize(graph)
+    assert result.best_pareto_mean == 0
+    first, *_ = records_of(journal)
+    assert first.feedback is not None
+    assert first.feedback.feedback == (
+        "The answer could not be used: the flow did not end within 2 steps; the next one was "
+        "`router`"
+    )
+    assert [step.id for step in first.steps] == ["1", "2"]
+
+
+def test_nodes_are_answered_by_their_own_adapters_and_paid_by_their_names() -> None:
+    strong = ScriptedAdapter(work, identity="strong")
+    nodes = [attrs.evolve(one, adapter=strong) for one in GRAPH.nodes[:1]]
+    graph = attrs.evolve(GRAPH, nodes=(*nodes, *GRAPH.nodes[1:]))
+    result = GepaOptimizer(context(), settings(rollout_budget=12)).optimize(graph)
+    calls = {entry.model: entry.calls for entry in result.ledger}
+    assert calls["worker"] == 3 * calls["strong"] == 3 * result.total_rollouts
+    dry = OptimizationJob(graph, context(), settings()).dry()
+    assert isinstance(dry.subject, Graph)
+    assert [type(one) for one in dry.subject.adapters.values()] == [OfflineAdapter]
+
+
+def test_a_limit_of_money_needs_the_prices_of_all_nodes() -> None:
+    class Metered:
+        identity = "dear"
+        longest_answer = None
+
+        def evaluate(self, prompt: Any, *, session: Any, deadline: Any = None) -> Any:
+            raise AssertionError("asked")
+
+        def price_of(self, usage: object) -> None:
+            return None
+
+    nodes = [attrs.evolve(one, adapter=Metered()) for one in GRAPH.nodes]
+    with pytest.raises(ConfigError, match=r"limits\.max_cost: the price of `dear` is not known"):
+        GepaOptimizer(context(), settings(limits=Limits(max_cost=1))).optimize(
+            attrs.evolve(GRAPH, nodes=nodes)
+        )
+
+
+def test_a_graph_is_optimized_on_cases_in_one_call() -> None:
+    def read(run: Run, text: str) -> str:
+        return str(run.ask("writer", Ticket(text)))
+
+    graph = Graph("support/tickets", flow=read, nodes=[Node("writer", template("writer"))])
+    cases = Dataset(tuple(Case(id=f"c{number}", input=f"x{number}") for number in range(9)))
+    result = optimize(
+        graph,
+        Splits.by_ratio(cases, train=0.5, validation=0.5, test=0),
+        [metrics.Contains(texts=("please",))],
+        model=ScriptedAdapter(work),
+        reflection_model=ScriptedAdapter(lambda rendered: "```instruction\nSay please now\n```"),
+    )
+    assert (result.baseline_pareto_mean, result.best_pareto_mean) == (0, 1)

@@ -13,6 +13,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics import check_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.graphs.evaluating import GraphPrompt
+from promptgraft.graphs.graph import Graph
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.descriptors import SectionPath
@@ -59,7 +61,7 @@ class OptimizeOptions(TypedDict, total=False):
 
 
 def optimize(
-    prompt: Prompt[object] | PromptTemplate[object],
+    prompt: Prompt[object] | PromptTemplate[object] | Graph,
     splits: Splits,
     metrics: Sequence[Metric],
     *,
@@ -73,9 +75,9 @@ def optimize(
     every further setting.
 
     Args:
-        prompt: the source, with whatever is bound for every case.
+        prompt: the source, with whatever is bound for every case; or a graph.
         splits: the cases. A text goes to the one placeholder that is open, an object to the
-            placeholders of its names.
+            placeholders of its names; the flow of a graph is called with the input as it is.
         metrics: what is asked of an answer; the score is their mean.
         model: answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL`` or an adapter.
         options: see :class:`OptimizeOptions`.
@@ -89,7 +91,7 @@ def optimize(
 
 
 async def aoptimize(
-    prompt: Prompt[object] | PromptTemplate[object],
+    prompt: Prompt[object] | PromptTemplate[object] | Graph,
     splits: Splits,
     metrics: Sequence[Metric],
     *,
@@ -103,13 +105,13 @@ async def aoptimize(
 
 @contextlib.contextmanager
 def _prepared(
-    prompt: Prompt[object] | PromptTemplate[object],
+    prompt: Prompt[object] | PromptTemplate[object] | Graph,
     splits: Splits,
     metrics: Sequence[Metric],
     *,
     model: str | ProviderAdapter,
     options: OptimizeOptions,
-) -> Iterator[tuple[Optimizer, Prompt[object]]]:
+) -> Iterator[tuple[Optimizer, Prompt[object] | Graph]]:
     known = list(OptimizeOptions.__annotations__)
     for name in options:
         if name not in known:
@@ -123,10 +125,11 @@ def _prepared(
             f"splits: expected Splits, found {shown(given)}; Splits.by_ratio(dataset) makes them"
         )
     check_metrics(metrics)
-    subject = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
+    subject = Prompt(prompt) if isinstance(prompt, PromptTemplate) else prompt
+    asked = GraphPrompt.standing_for(subject) if isinstance(subject, Graph) else subject
     make: Callable[..., RunConfig] = algorithm()
     config = make(
-        **data_settings(subject, Judging(splits=splits, metrics=tuple(metrics))),
+        **data_settings(asked, Judging(splits=splits, metrics=tuple(metrics))),
         rollout_budget=options.get("rollout_budget", "light"),
         target_section_paths=options.get("target_section_paths", ()),
         limits=options.get("limits", Limits()),

@@ -57,7 +57,7 @@ from promptgraft.search.targets import example_digest, fingerprint_of, target_fo
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.prompts import Improvable
+from promptgraft.targets.prompts import Improvable, PromptSet
 from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
@@ -136,6 +136,7 @@ class _Run:
         self._context = context = context.around(subject)
         self._config = config = targeted(config, subject).with_own_examples()
         limits = config.limits
+        self._own = subject.adapters if isinstance(subject, PromptSet) else {}
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
@@ -293,7 +294,8 @@ class _Run:
             return
         task, feedback = self._context.adapter, self._config.feedback_fn
         metrics = feedback.metrics if isinstance(feedback, MetricFeedback) else ()
-        asked = [("", one) for one in (task, self._context.proposing_adapter) if one is not None]
+        models = (task, self._context.proposing_adapter, *self._own.values())
+        asked = [("", one) for one in models if one is not None]
         for what, adapter in (*asked, *(("the judge ", judge) for judge in judges_of(metrics))):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
@@ -302,7 +304,7 @@ class _Run:
                 )
 
     def _warn_of_nameless(self) -> None:
-        asked = [self._context.adapter, self._context.proposing_adapter]
+        asked = [self._context.adapter, self._context.proposing_adapter, *self._own.values()]
         for name in {type(one).__name__ for one in asked if one and is_nameless(one)}:
             _logger.warning(
                 "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
