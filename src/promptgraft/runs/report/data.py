@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
+from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
@@ -22,6 +24,7 @@ from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.passing import NO_SIDES, PassingSides
 from promptgraft.search.place import Phase
+from promptgraft.search.round_events import StepBlamed
 from promptgraft.strict import structure
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
@@ -61,6 +64,7 @@ class ReportData:
         perfect: the score that no answer can better.
         answers: the rollouts of baseline and winner on the validation set.
         unseen: those on the held-out cases.
+        blame: how often models blamed each part, by its name.
     """
 
     run_id: str
@@ -88,6 +92,7 @@ class ReportData:
     perfect: float = 1.0
     answers: Answers = attrs.field(factory=dict)
     unseen: Answers = attrs.field(factory=dict)
+    blame: Counter[str] = attrs.field(factory=Counter)
 
     @property
     def cost(self) -> Decimal | None:
@@ -162,7 +167,12 @@ def gather(folder: RunFolder) -> ReportData:
     perfect = (fingerprint_of(record) or {}).get("objectives.perfect_score")
     if isinstance(perfect, int | float):
         data = attrs.evolve(data, perfect=float(perfect))
-    return attrs.evolve(data, answers=answers, unseen=unseen)
+    blame = Counter[str]()
+    if any(answer.steps for answer in answers.values()):
+        told = (event for _, event in read_lines(record.folder.events))
+        blamed = (event.blamed for event in told if isinstance(event, StepBlamed))
+        blame.update(one.to for found in blamed for one in found)
+    return attrs.evolve(data, answers=answers, unseen=unseen, blame=blame)
 
 
 @attrs.frozen

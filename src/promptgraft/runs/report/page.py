@@ -28,6 +28,7 @@ from promptgraft.runs.records import RunRecord, RunSummary
 from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
+from promptgraft.runs.report.graph import graph_view
 from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
 from promptgraft.search.fresh import RunVerdict
@@ -88,6 +89,7 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
         spending=spending_chart(data),
         steps=tuple(steps_of(data.candidates, data.winner))[:200],
         tree=family_tree(data),
+        graph=graph_view(data),
         objectives=_objectives(data),
         frontier=frontier_rows(data),
         heat=heat_map(data),

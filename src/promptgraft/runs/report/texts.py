@@ -23,6 +23,7 @@ _LINE_BYTES = 400
 _DETAIL_BYTES = 2_000
 _CASE_BYTES = 900
 _LONGEST_ANSWER = 12_000
+_LONGEST_STEP, _STEP_BYTES = 1_000, 200
 _LONGEST_JSON = 4_000
 # Held-out cases that are open at once.
 _OPEN = 6
@@ -197,6 +198,8 @@ class CaseView:
         for _, answer in self.answers:
             found += size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
             found += size(answer.feedback.feedback) if answer.feedback else 0
+            for step in answer.steps:
+                found += size(step.input) + size(step.output) + size(step.error) + _STEP_BYTES
         return found
 
 
@@ -282,6 +285,7 @@ def _shortened(answer: RolloutRecord) -> RolloutRecord:
         tool_trace_repr=cropped(answer.tool_trace_repr, _LONGEST_ANSWER),
         fault=cropped(answer.fault, _LONGEST_ANSWER),
         feedback=feedback,
+        steps=tuple(step.clipped(_LONGEST_STEP) for step in answer.steps),
     )
 
 
