@@ -13,7 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
 
 # From the top; imports go down only, and packages of one row do not import each other.
 ROWS = (
-    {"cli", "server"},
+    {"cli"},
+    {"server"},
     {"integrations"},
     {"jobs"},
     {"project"},
@@ -63,6 +64,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
             "prompt/sandbox.py",
             "evals/metrics/expressions.py",
             "runs/report/page.py",
+            "server/pages.py",
         ),
         True,
     ),
@@ -72,9 +74,12 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "rapidfuzz": ("evals/metrics/", True),
     "regex": ("evals/metrics/patterns.py", True),
     "numpy": ("evals/statistics.py", True),
+    "prometheus_client": ("server/", False),
     "rich": ("cli/", False),
     "scipy": ("evals/statistics.py", True),
-    "sqlalchemy": (("database/", "jobs/"), False),
+    "starlette": ("server/", False),
+    "uvicorn": ("server/", False),
+    "sqlalchemy": (("database/", "jobs/", "server/access.py"), False),
 }
 # Import a heavy library and are themselves imported only when they are needed.
 LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "database", "jobs", "server"))

@@ -80,4 +80,4 @@ def kept_lines(database: Database, job: Job) -> list[bytes]:
         return sorted(JobRows(database).lines(connection, job.number, 0))
 
 
-KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "3"))
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))

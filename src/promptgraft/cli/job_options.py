@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptgraft.database import Database
     from promptgraft.jobs import JobManager
 
-_EXTRA = 'run `pip install "promptgraft[server]"`'
+EXTRA = 'run `pip install "promptgraft[server]"`'
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 jobs_option = click.option(
@@ -46,7 +46,7 @@ def opened(url: str | None) -> Database:
     try:
         from promptgraft.database import Database
     except ModuleNotFoundError as error:
-        raise ConfigError(f"jobs need {error.name}; {_EXTRA}") from None
+        raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
     return Database(url)
 
 

@@ -45,6 +45,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "meta": ("meta", "Change the questions that the reflection model is asked."),
     "jobs": ("jobs", "Submit optimization jobs to a database, and look after them."),
     "worker": ("worker", "Carry out the jobs of a project."),
+    "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
+    "tokens": ("serve", "Make, list and revoke the tokens of a server."),
     "docs": ("project", "Print a page of the documentation."),
 }
 """The commands with the module that has them and a summary, in the order of the help."""

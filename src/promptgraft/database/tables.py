@@ -58,6 +58,7 @@ class Tables:
         attempts: each time that a worker took a job, and how that ended.
         answers: the lines of a job's journal, by position.
         events: the lines of a job's events, by a number that only grows.
+        tokens: who may use a server, by the SHA-256 of their tokens.
     """
 
     metadata: MetaData
@@ -68,6 +69,7 @@ class Tables:
     attempts: Table
     answers: Table
     events: Table
+    tokens: Table
 
     @classmethod
     def of(cls, prefix: str) -> Tables:
@@ -110,15 +112,7 @@ class Tables:
                 ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
             ),
             jobs=jobs,
-            attempts=of_job(
-                "attempts",
-                "number",
-                _named("worker", 200),
-                Column("started", Double, nullable=False),
-                Column("ended", Double),
-                Column("answers", Integer, nullable=False),
-                Column("error", _document(), nullable=False),
-            ),
+            attempts=of_job("attempts", "number", *_attempt()),
             answers=of_job(
                 "answers",
                 "position",
@@ -127,7 +121,28 @@ class Tables:
                 UniqueConstraint("job", "key_digest"),
             ),
             events=of_job("events", "number", Column("line", _document(), nullable=False)),
+            tokens=table("tokens", *_token(), UniqueConstraint("name")),
         )
+
+
+def _attempt() -> list[SchemaItem]:
+    return [
+        _named("worker", 200),
+        Column("started", Double, nullable=False),
+        Column("ended", Double),
+        Column("answers", Integer, nullable=False),
+        Column("error", _document(), nullable=False),
+    ]
+
+
+def _token() -> list[SchemaItem]:
+    return [
+        Column("digest", _name(_DIGEST), primary_key=True),
+        _named("name", 64),
+        _named("scopes", 200),
+        Column("projects", _document(), nullable=False),
+        Column("created", Double, nullable=False),
+    ]
 
 
 def _address() -> list[Column[str]]:

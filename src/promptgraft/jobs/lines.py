@@ -55,6 +55,12 @@ class JobLines:
         )
         return [(row.number, row.line) for row in rows]
 
+    def last_event(self, connection: Connection, number: int) -> int:
+        """Return the number of the latest line of a job's events; 0 for none."""
+        return (
+            connection.scalar(select(self._jobs.c.events).where(self._jobs.c.number == number)) or 0
+        )
+
     def forget_events(self, connection: Connection, number: int, which: Iterable[int]) -> None:
         """Remove some lines of the events of a job."""
         events = self._database.tables.events
@@ -80,13 +86,16 @@ class JobLines:
             for row in rows
         ]
 
-    def lines(self, connection: Connection, number: int, start: int) -> list[bytes]:
+    def lines(
+        self, connection: Connection, number: int, start: int, *, limit: int | None = None
+    ) -> list[bytes]:
         """Return the lines of a job's journal from a position on."""
         answers = self._database.tables.answers
         rows = connection.execute(
             select(answers.c.line)
             .where(answers.c.job == number, answers.c.position >= start)
             .order_by(answers.c.position)
+            .limit(limit)
         )
         return [row.line for row in rows]
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from promptgraft.database import Database
-from promptgraft.errors import ConfigError, DeadlineExceededError
-from promptgraft.jobs.mirror import mirror
+from promptgraft.errors import ConfigError
 from promptgraft.jobs.preparing import (
-    checked_tag,
     merged_changes,
+    planned,
     read_changes,
     submitted_digest,
 )
-from promptgraft.jobs.rows import JobRows, encoded_changes
+from promptgraft.jobs.reading import JobReader
+from promptgraft.jobs.rows import encoded_changes
 from promptgraft.jobs.types import (
-    Attempt,
     Job,
     JobChanges,
     JobConflictError,
@@ -31,9 +29,7 @@ from promptgraft.jobs.types import (
     check_allowed,
 )
 from promptgraft.project import Project, load_project
-from promptgraft.runs.event_file import decoded
-from promptgraft.search.notices import Event
-from promptgraft.serde import Json, did_you_mean, parse_json
+from promptgraft.serde import did_you_mean
 
 T = TypeVar("T")
 
@@ -52,7 +48,7 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _MOST_KEY_CHARS = 200
 
 
-class JobManager:
+class JobManager(JobReader):
     """Optimization jobs in a database; safe to share between threads.
 
     Workers carry them out: see :class:`promptgraft.jobs.Worker`. A job changes values of a project
@@ -61,6 +57,7 @@ class JobManager:
     Args:
         database: where, or its URL.
         projects: project files or projects by the names that jobs have for them.
+        by: who asks, for the events of jobs.
 
     Raises:
         ConfigError: the URL or a name is not what it must be.
@@ -72,13 +69,20 @@ class JobManager:
         database: Database | str,
         *,
         projects: Mapping[str, Project | str | Path] | None = None,
+        by: str = "",
     ) -> None:
-        self.database = database if isinstance(database, Database) else Database(database)
-        self.projects = {
-            name: one if isinstance(one, Project) else load_project(one)
-            for name, one in (projects or {}).items()
-        }
-        self._rows = JobRows(self.database)
+        super().__init__(
+            database if isinstance(database, Database) else Database(database),
+            {
+                name: one if isinstance(one, Project) else load_project(one)
+                for name, one in (projects or {}).items()
+            },
+        )
+        self._by = by
+
+    def acting_for(self, name: str) -> JobManager:
+        """Return the same jobs; what is asked of them from there is told with this name."""
+        return JobManager(self.database, projects=self.projects, by=name)
 
     def create(
         self,
@@ -117,7 +121,8 @@ class JobManager:
             raise ConfigError(
                 f"key: expected 1 to {_MOST_KEY_CHARS} ASCII characters, found {len(key)}"
             )
-        tag, digest = checked_tag(found, name, wanted), submitted_digest(found, name)
+        planned(found, name, wanted)
+        tag, digest = wanted.tag or found.tag, submitted_digest(found, name)
         request = encoded_changes(wanted)
 
         def insert(connection: Connection) -> Submitted:
@@ -138,50 +143,6 @@ class JobManager:
 
         return self.database.write(insert)
 
-    def get(self, job: str) -> Job:
-        """Return a job by its id, or by at least 4 digits that only its id begins with.
-
-        Raises:
-            JobNotFoundError: there is none, or several.
-        """
-        with self.database.reading() as connection:
-            return self._rows.find(connection, job)
-
-    def list(
-        self,
-        *,
-        state: JobState | str | None = None,
-        project: str | None = None,
-        prompt: str | None = None,
-        tag: str | None = None,
-        since: float | None = None,
-        text: str | None = None,
-        before: int | None = None,
-        limit: int = 20,
-    ) -> Sequence[Job]:
-        """Return jobs, the newest first.
-
-        Args:
-            state: only those in this state.
-            project: only those of this project.
-            prompt: only those of this prompt.
-            tag: only those with this tag.
-            since: only those created then or later, in seconds since 1970.
-            text: only those with this in id, project, prompt or tag.
-            before: only those with a smaller ``number``: that of the last job of the page before.
-            limit: how many, 1 to 100.
-        """
-        if not 1 <= limit <= _LARGEST_PAGE:
-            raise ConfigError(f"limit: expected an integer from 1 to 100, found {limit}")
-        given = {"project": project, "prompt": prompt, "tag": tag}
-        equal = {name: value for name, value in given.items() if value is not None}
-        if state is not None:
-            equal["state"] = _state(state)
-        with self.database.reading() as connection:
-            return self._rows.page(
-                connection, equal=equal, since=since, text=text, before=before, limit=limit
-            )
-
     def pause(self, job: str) -> Job:
         """Ask a running job to pause after its step; asking again changes nothing.
 
@@ -195,7 +156,7 @@ class JobManager:
                 check_allowed(found, "pause")
                 self._rows.put(connection, found.number, wish=Wish.PAUSE)
 
-        return self._changed(job, wish)
+        return self._changed(job, "pause", wish)
 
     def resume(self, job: str) -> Job:
         """Let a paused job continue, or take back the wish that it pauses.
@@ -215,7 +176,7 @@ class JobManager:
                 )
                 self._rows.tell(connection, found.number, "job_queued")
 
-        return self._changed(job, queue)
+        return self._changed(job, "resume", queue)
 
     def cancel(self, job: str) -> Job:
         """End a job for good; what is in flight is dropped.
@@ -236,7 +197,7 @@ class JobManager:
             self._rows.put(connection, found.number, state=JobState.CANCELLED, ended=now)
             self._rows.tell(connection, found.number, "job_cancelled")
 
-        return self._changed(job, end)
+        return self._changed(job, "cancel", end)
 
     def change(self, job: str, changes: Changes) -> Job:
         """Change what a job asks for; a running one takes it up when it is resumed.
@@ -256,7 +217,7 @@ class JobManager:
             whole = self._merged(found, given)
             self._rows.put(connection, found.number, **_columns(whole))
 
-        return self._changed(job, put)
+        return self._changed(job, "change", put)
 
     def fork(self, job: str, changes: Changes = None) -> Job:
         """Submit a job that begins with the answers of one that has ended or is paused.
@@ -295,70 +256,20 @@ class JobManager:
 
         self.database.write(remove)
 
-    def attempts(self, job: str) -> Sequence[Attempt]:
-        """Return each time that a worker took a job, the oldest first."""
-        with self.database.reading() as connection:
-            return self._rows.attempts(connection, self._rows.find(connection, job).number)
-
-    def events(
-        self, job: str, *, after: int = 0, limit: int = _EVENTS_AT_ONCE
-    ) -> Sequence[tuple[int, Event, bytes]]:
-        """Return events of a job behind a number: their numbers, themselves, and their lines."""
-        with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-            rows = self._rows.events(connection, found.number, after=after, limit=limit)
-        where = f"job {found.id}, event"
-        return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
-
-    def result(self, job: str) -> dict[str, Json] | None:
-        """Return what came of a job, as ``result.json`` has it; None while there is nothing."""
-        with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-            document = self._rows.document(connection, found.number, "result")
-        plain = None if document is None else parse_json(document, where=f"job {found.id}: result")
-        return plain if isinstance(plain, dict) else None
-
-    def mirror(self, job: str, folder: Path) -> Path:
-        """Write a job as a run directory, or bring it up to date; see :func:`mirror`.
-
-        Returns:
-            The run directory, a folder in ``folder`` that is named after the job.
-        """
-        with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-        project = self.projects.get(found.project)
-        return mirror(self.database, found, folder, project=project)
-
-    def wait(self, job: str, *, timeout: float | None = None) -> Job:
-        """Wait until a job is paused or has ended, and return it.
-
-        Raises:
-            DeadlineExceededError: ``timeout`` seconds have passed.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self.get(job)
-            if found.has_ended or found.state is JobState.PAUSED:
-                return found
-            if until is not None and time.monotonic() >= until:
-                raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-    def close(self) -> None:
-        """Close the connections of the database."""
-        self.database.close()
-
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
         id_ = uuid.uuid4().hex
         return self._rows.insert(
-            connection, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
+            connection, self._by, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
         )
 
-    def _changed(self, job: str, change: Change) -> Job:
+    def _changed(self, job: str, what: str, change: Change) -> Job:
         def apply(connection: Connection) -> Job:
             found = self._rows.find(connection, job, locked=True)
             change(connection, found)
-            return self._rows.at(connection, found.number)
+            changed = self._rows.at(connection, found.number)
+            if changed != found:
+                self._rows.tell(connection, found.number, "job_asked", what=what, by=self._by)
+            return changed
 
         return self.database.write(apply)
 
@@ -372,7 +283,7 @@ class JobManager:
     def _merged(self, job: Job, given: JobChanges) -> JobChanges:
         whole = merged_changes(job.changes, given)
         if job.project in self.projects:
-            checked_tag(self.projects[job.project], job.prompt, whole)
+            planned(self.projects[job.project], job.prompt, whole)
         return whole
 
 
@@ -382,11 +293,3 @@ def _columns(changes: JobChanges) -> dict[str, object]:
         "priority": changes.priority,
         "not_before": changes.not_before,
     }
-
-
-def _state(given: JobState | str) -> str:
-    try:
-        return JobState(given).value
-    except ValueError:
-        known = ", ".join(JobState)
-        raise ConfigError(f"state: expected one of {known}, found {given!r}") from None

@@ -14,6 +14,7 @@ from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.plan import RunPlan
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
 from promptgraft.serde import Json, did_you_mean, digest_json, shown
 from promptgraft.strict.nodes import Source
@@ -92,17 +93,15 @@ def merged_changes(before: JobChanges, given: JobChanges) -> JobChanges:
     return attrs.evolve(before, **said)
 
 
-def checked_tag(project: Project, name: str, changes: JobChanges) -> str:
-    """Find out without a call that a job can be run, and return the tag that it has.
+def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
+    """Find out without a call that a job can be run, and return what it could use.
 
     Raises:
         ConfigError, DataFormatError: it cannot.
     """
     with beside(project.folder):
         project.stand_in()
-        job = prepared(project, name, changes)
-        job.plan()
-        return job.context.overrides_tag
+        return prepared(project, name, changes).plan()
 
 
 def submitted_digest(project: Project, name: str) -> str:

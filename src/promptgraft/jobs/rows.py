@@ -72,14 +72,14 @@ class JobRows(JobLines):
         super().__init__(database)
         self._columns = [one for one in self._jobs.c if one.name not in _LARGE]
 
-    def insert(self, connection: Connection, **values: object) -> Job:
-        """Insert a job and return it."""
+    def insert(self, connection: Connection, by: str, **values: object) -> Job:
+        """Insert a job that somebody asks for, and return it."""
         made = connection.execute(
             insert(self._jobs).values(created=self._database.seconds, **values)
         )
         assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
         number = int(made.inserted_primary_key[0])
-        self.tell(connection, number, "job_queued")
+        self.tell(connection, number, "job_queued", by=by)
         return self.at(connection, number)
 
     def at(self, connection: Connection, number: int, *, locked: bool = False) -> Job:
@@ -125,12 +125,15 @@ class JobRows(JobLines):
         text: str | None,
         before: int | None,
         limit: int,
+        projects: Collection[str] | None = None,
     ) -> list[Job]:
         """Return jobs, the newest first."""
         jobs = self._jobs
         wanted: list[ColumnElement[bool]] = [jobs.c[name] == one for name, one in equal.items()]
         if since is not None:
             wanted.append(jobs.c.created >= since)
+        if projects is not None:
+            wanted.append(jobs.c.project.in_(sorted(projects)))
         if before is not None:
             wanted.append(jobs.c.number < before)
         if text:
@@ -322,6 +325,12 @@ class JobRows(JobLines):
         for table in (tables.events, tables.answers, tables.attempts):
             connection.execute(delete(table).where(table.c.job == number))
         connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
+
+    def counts(self, connection: Connection) -> dict[str, int]:
+        """Return how many jobs are in each state."""
+        state = self._jobs.c.state
+        rows = connection.execute(select(state, func.count()).group_by(state)).all()
+        return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
 
     def waiting(self, connection: Connection) -> int:
         """Return how many jobs wait for a worker."""

@@ -70,12 +70,12 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
 
 def filled(template: str, **values: object) -> str:
     """Return a page: a template with its values, style and script."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("report.js")
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
         f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    found = _environment().get_template(template)
+    found = make_environment().get_template(template)
     return found.render(version=__version__, style=style, script=script, policy=policy, **values)
 
 
@@ -137,12 +137,17 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the report: its style or its script."""
     return (_TEMPLATES / name).read_text("utf-8")
 
 
 @cache
-def _environment() -> Environment:
+def make_environment(*folders: Path) -> Environment:
+    """Return what fills templates: those of reports, and of ``folders``, which come first.
+
+    Every text is escaped and spelled out.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -151,7 +156,7 @@ def _environment() -> Environment:
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        loader=FileSystemLoader([*folders, _TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=shown,

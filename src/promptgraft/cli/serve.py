@@ -1,0 +1,219 @@
+"""``promptgraft serve`` and ``tokens``: jobs over HTTP, and who may use them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+
+from promptgraft.cli import options
+from promptgraft.cli.job_options import (
+    EXTRA,
+    jobs_option,
+    managed,
+    named_projects,
+    projects_option,
+)
+from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.errors import ConfigError
+
+_SECONDS_FOR_WORKERS = 35
+
+
+@options.command("serve", "serve --demo", "serve --jobs sqlite:///jobs.db --workers 2")
+@click.option("--host", default="127.0.0.1", help="The address to listen at.")
+@click.option(
+    "--port", type=options.at_least(0), default="8400", help="The port; 0 for a free one."
+)
+@click.option("--workers", type=options.at_least(0), default="0", help="Workers to run beside it.")
+@click.option("--demo", is_flag=True, help="Show a job that improves an example prompt, offline.")
+@click.option(
+    "--behind-proxy",
+    metavar="HOST",
+    help="The name under which a proxy with TLS hands requests on.",
+)
+@click.option("--certificate", metavar="FILE", help="A certificate for TLS, with its chain.")
+@click.option("--key", metavar="FILE", help="The private key of the certificate.")
+@projects_option
+@jobs_option
+def serve_command(
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    demo: bool,
+    behind_proxy: str | None,
+    certificate: str | None,
+    key: str | None,
+    projects: tuple[str, ...],
+    url: str | None,
+) -> None:
+    """Serve jobs over HTTP, with a dashboard.
+
+    On this machine alone it prints a link that lets one browser in. Any other address needs tokens
+    (`promptgraft tokens create`) and TLS, or a proxy that has it.
+    """
+    _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
+    with ExitStack() as held:
+        if demo:
+            url, projects, workers = held.enter_context(_demo())
+        named = named_projects(projects)
+        manager = held.enter_context(managed(url, named))
+        if demo:
+            for seed in range(3):
+                manager.create("demo", None, {"seed": seed, "note": f"demo, seed {seed}"})
+        try:
+            from promptgraft.server import Access, TokenStore, make_app
+            from promptgraft.server.running import bound, serve
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
+        socket = held.enter_context(bound(host, port))
+        found = socket.getsockname()[1]
+        names = [behind_proxy] if behind_proxy else [f"{host}:{found}", f"localhost:{found}"]
+        access = Access(TokenStore(manager.database), hosts=names)
+        mirrors = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-")))
+        held.enter_context(_workers(workers, manager.database.secret_url, projects))
+        scheme = "https" if certificate or behind_proxy else "http"
+        if _is_local(host) and not behind_proxy:
+            echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
+        else:
+            echo(f"serving {scheme}://{names[0]}")
+        sys.stdout.flush()
+        app = make_app(manager, access=access, mirrors=mirrors)
+        serve(app, socket, certificate=certificate, key=key)
+
+
+def _check_safe(
+    host: str, *, behind_proxy: str | None, certificate: str | None, key: str | None
+) -> None:
+    if (certificate is None) != (key is None):
+        raise ConfigError("--certificate and --key: give both, or none")
+    for name, file in (("--certificate", certificate), ("--key", key)):
+        if file is not None and not Path(file).is_file():
+            raise ConfigError(f"{name}: there is no file {file}")
+    if not (_is_local(host) or behind_proxy or certificate):
+        raise ConfigError(
+            f"--host {host}: others could read tokens on the way; give --certificate and --key, or "
+            "--behind-proxy with the name that the proxy serves"
+        )
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Give database, project and workers of the demo, which are gone at the end."""
+    from promptgraft.cli.main import run
+
+    folder = Path(tempfile.mkdtemp(prefix="promptgraft-demo-"))
+    try:
+        project = folder / "demo"
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
+            kept, sys.stdout = sys.stdout, nowhere
+            try:
+                run(["init", str(project)])
+            finally:
+                sys.stdout = kept
+        yield f"sqlite:///{folder}/jobs.db", (f"demo={project}/promptgraft.yaml",), 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
+    """Run workers beside the server, and end them with it."""
+    named = [part for one in projects for part in ("--project", one)]
+    environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
+    command = [sys.executable, "-m", "promptgraft", "worker", *named]
+    # This program, with files that its user has named.
+    started = [subprocess.Popen(command, env=environment) for _ in range(count)]  # noqa: S603
+    try:
+        yield
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(_SECONDS_FOR_WORKERS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@click.group(
+    "tokens",
+    epilog=options.examples("tokens create ci --scope submit --scope read", "tokens list"),
+)
+def tokens_command() -> None:
+    """Make, list and revoke the tokens of a server."""
+
+
+@tokens_command.command("create", epilog=options.examples("tokens create ci --scope read"))
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    help="read, submit, promote or admin; may be given several times.",
+)
+@click.option(
+    "--for", "only", metavar="PROJECT", multiple=True, help="A project that it is for; all else."
+)
+@jobs_option
+def create_command(
+    name: str, *, scopes: tuple[str, ...], only: tuple[str, ...], url: str | None
+) -> None:
+    """Make a token and print it, once."""
+    with managed(url) as manager:
+        from promptgraft.server.access import TokenStore
+
+        token = TokenStore(manager.database).create(name, scopes, only)
+    echo(token)
+
+
+@tokens_command.command("list", epilog=options.examples("tokens list --json"))
+@jobs_option
+@options.json_option
+def list_command(*, url: str | None, as_json: bool) -> None:
+    """List who has a token, and for what."""
+    with managed(url) as manager:
+        from promptgraft.server.access import TokenStore
+
+        found = TokenStore(manager.database).list()
+    rows = [
+        (one.name, ", ".join(sorted(one.scopes)), ", ".join(sorted(one.projects or ())) or "all")
+        for one in found
+    ]
+    if as_json:
+        names = ("name", "scopes", "projects")
+        print_json({"tokens": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    screen = Screen()
+    screen.table([("name", "scopes", "projects"), *rows])
+
+
+@tokens_command.command("revoke", epilog=options.examples("tokens revoke ci"))
+@click.argument("name")
+@jobs_option
+def revoke_command(name: str, *, url: str | None) -> None:
+    """Revoke a token, at once."""
+    with managed(url) as manager:
+        from promptgraft.server.access import TokenStore
+
+        TokenStore(manager.database).revoke(name)
+    echo(f"revoked the token of {name}")

@@ -1,0 +1,315 @@
+"""The API: one table of routes, and what each of them does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from promptgraft.errors import DeadlineExceededError
+from promptgraft.jobs import Job, JobState
+from promptgraft.jobs.preparing import planned, written_changes
+from promptgraft.jobs.types import JOB_CHANGES, JobChanges
+from promptgraft.serde import Json
+from promptgraft.server.access import Scope
+from promptgraft.server.api_results import (
+    list_candidates,
+    list_rollouts,
+    show_archive,
+    show_candidate,
+    show_report,
+    show_result,
+)
+from promptgraft.server.api_stores import (
+    PROMOTION,
+    ROLLBACK,
+    list_tags,
+    promote,
+    prompt_of,
+    roll_back,
+    show_history,
+    show_tag,
+)
+from promptgraft.server.calls import Call, Reply, Route, reply
+from promptgraft.server.problems import Problem
+from promptgraft.strict.checks import TEXT, Kind
+from promptgraft.strict.kinds import Key, record
+
+_LONGEST_WAIT = 60
+_SMALL: Mapping[str, Json] = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+_DETAIL: Mapping[str, Json] = {"enum": ["all", "short"], "default": "all"}
+
+
+@attrs.frozen(kw_only=True)
+class _Submission:
+    project: str
+    prompt: str | None = None
+    changes: JobChanges = attrs.field(factory=JobChanges)
+
+
+_SUBMISSION: Kind[_Submission] = record(
+    _Submission,
+    {
+        "project": Key(TEXT, "The project, as `projects` lists it.", required=True),
+        "prompt": Key(TEXT, "The prompt; the only one of the project when it is left out."),
+        "changes": Key(JOB_CHANGES, "What the job changes of the project."),
+    },
+)
+
+# Projects and plans
+
+
+def list_projects(call: Call) -> Reply:
+    """Return the projects that the caller sees, with their prompts."""
+    return reply(
+        {
+            "projects": [
+                {"name": name, "prompts": list(project.names)}
+                for name, project in call.manager.projects.items()
+                if call.caller.sees(name)
+            ]
+        }
+    )
+
+
+def show_structure(call: Call) -> Reply:
+    """Return the parts of a prompt: sections, tools, fields of the answer."""
+    descriptor = prompt_of(call).descriptor
+    sections: list[Json] = [
+        {
+            "path": list(section.path),
+            "overridable": section.overridable,
+            "hash": section.content_hash,
+        }
+        for section in descriptor.sections
+    ]
+    return reply(
+        {
+            "prompt": f"{descriptor.ns}/{descriptor.key}",
+            "sections": sections,
+            "tools": [tool.name for tool in descriptor.tools],
+            "output_fields": [field.name for field in descriptor.output_fields],
+        }
+    )
+
+
+def make_plan(call: Call) -> Reply:
+    """Return what a job could use, without a call and without a job."""
+    asked = call.read(_SUBMISSION)
+    name = call.project(asked.project)
+    if name not in call.manager.projects:
+        raise Problem(404, f"there is no project `{name}`")
+    project = call.manager.projects[name]
+    plan = planned(project, project.prompt(asked.prompt).name, asked.changes)
+    return reply({"line": plan.line, **plan.as_json()})
+
+
+# Jobs
+
+
+def create_job(call: Call) -> Reply:
+    """Submit a job; with an idempotency key that was used before, return that one."""
+    asked = call.read(_SUBMISSION)
+    made = call.manager.submit(
+        call.project(asked.project),
+        asked.prompt,
+        asked.changes,
+        key=call.headers.get("idempotency-key"),
+    )
+    job = made.job
+    if wait := _preference(call):
+        with contextlib.suppress(DeadlineExceededError):
+            call.manager.wait(job.id, timeout=wait)
+        job = call.manager.get(job.id)
+    location = f"/api/v1/jobs/{job.id}"
+    return reply(job_json(job), 201 if made.is_new else 200, Location=location)
+
+
+def _preference(call: Call) -> float:
+    name, _, value = call.headers.get("prefer", "").partition("=")
+    if name.strip() != "wait":
+        return 0.0
+    return min(_LONGEST_WAIT, int(value)) if value.isascii() and value.isdigit() else 0.0
+
+
+def list_jobs(call: Call) -> Reply:
+    """Return jobs, the newest first, and the cursor of the next page."""
+    query = call.query
+    limit = call.integer("limit", 20, least=1, most=100)
+    project = query.get("project")
+    if project is not None:
+        call.project(project)
+    jobs = call.manager.list(
+        state=query.get("state"),
+        project=project,
+        prompt=query.get("prompt"),
+        tag=query.get("tag"),
+        since=call.integer("since", 0, least=0, most=10**11) or None,
+        text=query.get("text"),
+        before=call.integer("cursor", 0, least=0, most=10**11) or None,
+        limit=limit,
+        projects=call.caller.projects,
+    )
+    following = f"{jobs[-1].number}" if len(jobs) == limit else None
+    return reply({"jobs": [job_json(job) for job in jobs], "next": following})
+
+
+def show_job(call: Call) -> Reply:
+    """Return a job with its attempts."""
+    job = call.job
+    attempts: list[Json] = [attrs.asdict(one) for one in call.manager.attempts(job.id)]
+    return reply({**job_json(job), "tries": attempts})
+
+
+def change_job(call: Call) -> Reply:
+    """Change the limits of a job; a running one takes them up when it is resumed."""
+    changes = call.read(JOB_CHANGES)
+    return reply(job_json(call.manager.change(call.job.id, changes)))
+
+
+def delete_job(call: Call) -> Reply:
+    """Remove a job that has ended, with all that is kept of it."""
+    call.manager.delete(call.job.id)
+    return Reply(status=204)
+
+
+def pause_job(call: Call) -> Reply:
+    """Ask a running job to pause after its step."""
+    return reply(job_json(call.manager.pause(call.job.id)), 202)
+
+
+def resume_job(call: Call) -> Reply:
+    """Let a paused job continue."""
+    return reply(job_json(call.manager.resume(call.job.id)), 202)
+
+
+def cancel_job(call: Call) -> Reply:
+    """End a job for good."""
+    return reply(job_json(call.manager.cancel(call.job.id)), 202)
+
+
+def fork_job(call: Call) -> Reply:
+    """Submit a job that begins with the answers of this one."""
+    changes = call.read(JOB_CHANGES)
+    made = call.manager.fork(call.job.id, changes)
+    return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
+
+
+def list_events(call: Call) -> Reply:
+    """Return events of a job behind a number; as server-sent events where these are accepted."""
+    after = call.integer("after", 0, least=0, most=10**11)
+    limit = call.integer("limit", 100, least=1, most=500)
+    events = call.manager.events(call.job.id, after=after, limit=limit)
+    lines: list[Json] = [{"number": number, **json.loads(line)} for number, _, line in events]
+    return reply({"events": lines, "last": events[-1][0] if events else after})
+
+
+def job_json(job: Job) -> dict[str, Json]:
+    """Return a job as plain data."""
+    plain = attrs.asdict(job, recurse=False)
+    return {
+        **plain,
+        "state": str(job.state),
+        "wish": str(job.wish),
+        "changes": written_changes(job.changes),
+        "status": attrs.asdict(job.status),
+    }
+
+
+_STRING: Mapping[str, Json] = {"type": "string"}
+_AFTER: Mapping[str, Json] = {"type": "integer", "minimum": 0, "default": 0}
+_EVENTS: Mapping[str, Mapping[str, Json]] = {
+    "after": _AFTER,
+    "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 100},
+}
+_TAGS = "/projects/{project}/prompts/{prompt}/tags"
+
+R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+
+
+ROUTES: Sequence[Route] = (
+    Route(method="GET", path="/projects", scope=R, handler=list_projects),
+    Route(
+        method="GET",
+        path="/projects/{project}/prompts/{prompt}/structure",
+        scope=R,
+        handler=show_structure,
+    ),
+    Route(method="POST", path="/plans", scope=R, handler=make_plan, body=_SUBMISSION),
+    Route(
+        method="POST",
+        path="/jobs",
+        scope=S,
+        handler=create_job,
+        body=_SUBMISSION,
+        statuses=(200, 201),
+    ),
+    Route(
+        method="GET",
+        path="/jobs",
+        scope=R,
+        handler=list_jobs,
+        query={
+            "state": {"enum": [str(state) for state in JobState]},
+            **dict.fromkeys(("project", "prompt", "tag", "text"), _STRING),
+            "since": _AFTER,
+            "cursor": _AFTER,
+            "limit": _SMALL,
+        },
+    ),
+    Route(method="GET", path="/jobs/{job}", scope=R, handler=show_job),
+    Route(method="PATCH", path="/jobs/{job}", scope=S, handler=change_job, body=JOB_CHANGES),
+    Route(method="DELETE", path="/jobs/{job}", scope=S, handler=delete_job, statuses=(204,)),
+    Route(method="POST", path="/jobs/{job}/pause", scope=S, handler=pause_job, statuses=(202,)),
+    Route(method="POST", path="/jobs/{job}/resume", scope=S, handler=resume_job, statuses=(202,)),
+    Route(method="POST", path="/jobs/{job}/cancel", scope=S, handler=cancel_job, statuses=(202,)),
+    Route(
+        method="POST",
+        path="/jobs/{job}/fork",
+        scope=S,
+        handler=fork_job,
+        body=JOB_CHANGES,
+        statuses=(201,),
+    ),
+    Route(method="GET", path="/jobs/{job}/events", scope=R, handler=list_events, query=_EVENTS),
+    Route(
+        method="GET",
+        path="/jobs/{job}/result",
+        scope=R,
+        handler=show_result,
+        query={"detail": _DETAIL},
+    ),
+    Route(
+        method="GET",
+        path="/jobs/{job}/candidates",
+        scope=R,
+        handler=list_candidates,
+        query={"detail": _DETAIL},
+    ),
+    Route(method="GET", path="/jobs/{job}/candidates/{number}", scope=R, handler=show_candidate),
+    Route(
+        method="GET",
+        path="/jobs/{job}/rollouts",
+        scope=R,
+        handler=list_rollouts,
+        query={"after": _AFTER, "limit": _SMALL, "detail": _DETAIL},
+    ),
+    Route(method="GET", path="/jobs/{job}/report", scope=R, handler=show_report, media="text/html"),
+    Route(
+        method="GET",
+        path="/jobs/{job}/archive",
+        scope=R,
+        handler=show_archive,
+        media="application/gzip",
+    ),
+    Route(method="GET", path=_TAGS, scope=R, handler=list_tags),
+    Route(method="GET", path=f"{_TAGS}/{{tag}}", scope=R, handler=show_tag),
+    Route(method="GET", path=f"{_TAGS}/{{tag}}/history", scope=R, handler=show_history),
+    Route(method="POST", path=f"{_TAGS}/{{tag}}/promote", scope=P, handler=promote, body=PROMOTION),
+    Route(
+        method="POST", path=f"{_TAGS}/{{tag}}/rollback", scope=P, handler=roll_back, body=ROLLBACK
+    ),
+)
+"""Everything that the API does, below ``/api/v1``."""

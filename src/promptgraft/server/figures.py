@@ -1,0 +1,22 @@
+"""Figures of the server for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from promptgraft.server.access import Scope
+from promptgraft.server.calls import Call, Reply, Route
+
+
+def show_figures(call: Call) -> Reply:
+    """Return how many jobs there are in each state, and what they have used."""
+    registry = CollectorRegistry()
+    jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
+    for state, count in call.manager.counts().items():
+        jobs.labels(state).set(count)
+    return Reply(
+        content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
+    )
+
+
+figures = Route(method="GET", path="/metrics", scope=Scope.ADMIN, handler=show_figures)

@@ -1,0 +1,370 @@
+"""The dashboard: pages made on the server, which work without a script."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
+
+import attrs
+
+from promptgraft import __version__
+from promptgraft.errors import PromptgraftError
+from promptgraft.jobs import Job, JobState
+from promptgraft.jobs.preparing import planned, read_changes, written_changes
+from promptgraft.jobs.types import ALLOWED
+from promptgraft.overrides import Revision
+from promptgraft.overrides.resolution import diff_override
+from promptgraft.project import Project
+from promptgraft.project.python_source import beside
+from promptgraft.runs import RunFolder, read_run
+from promptgraft.runs.report.page import asset as report_asset
+from promptgraft.runs.report.page import comparison_page, make_environment
+from promptgraft.runs.report.texts import PartChange, changes_between
+from promptgraft.search.events import CandidateAdded
+from promptgraft.server import api_results, api_stores
+from promptgraft.server.access import Scope
+from promptgraft.server.calls import Call, Reply, Route
+from promptgraft.server.problems import Problem, problem_of
+from promptgraft.text import moment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
+_WIDTH, _HEIGHT = 640, 160
+_MOST_EVENTS = 60
+_NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = make_environment(_TEMPLATES)
+    environment.filters["moment"] = lambda seconds: (
+        "" if seconds is None else moment(datetime.fromtimestamp(seconds, UTC))
+    )
+    return environment
+
+
+def _page(name: str, status: int = 200, **values: object) -> Reply:
+    text = _environment().get_template(name).render(version=__version__, **values)
+    headers = {"Content-Security-Policy": POLICY}
+    return Reply(
+        status=status, content=text.encode(), media="text/html; charset=utf-8", headers=headers
+    )
+
+
+def _to(path: str) -> Reply:
+    return Reply(status=303, headers={"Location": path})
+
+
+def problem_page(problem: Problem) -> bytes:
+    """Return a problem as a page."""
+    return _page("problem.html", problem=problem).content
+
+
+def asset(call: Call) -> Reply:
+    """Return the style or the script of the pages."""
+    name = call.path["name"]
+    if name == "report.css":
+        return Reply(content=report_asset(name).encode(), media="text/css")
+    if name not in _ASSETS:
+        raise Problem(404, "there is nothing at this path")
+    return Reply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
+
+
+# Jobs
+
+
+def show_jobs(call: Call) -> Reply:
+    """List jobs."""
+    query = {
+        name: call.query[name] for name in ("state", "project", "text") if call.query.get(name)
+    }
+    cursor = call.integer("cursor", 0, least=0, most=10**11) or None
+    jobs = call.manager.list(
+        state=query.get("state"),
+        project=query.get("project"),
+        text=query.get("text"),
+        before=cursor,
+        limit=50,
+        projects=call.caller.projects,
+    )
+    following = f"?{urlencode({**query, 'cursor': jobs[-1].number})}" if len(jobs) == 50 else ""
+    name = "jobs_table.html" if call.path.get("part") else "jobs.html"
+    return _page(
+        name,
+        jobs=jobs,
+        query=query,
+        counts=call.manager.counts(),
+        states=list(JobState),
+        projects=_projects(call),
+        following=following,
+    )
+
+
+def _projects(call: Call) -> list[str]:
+    return [name for name in call.manager.projects if call.caller.sees(name)]
+
+
+def show_job(call: Call) -> Reply:
+    """Show a job, live."""
+    return _page("job.html", 200, **_job_values(call))
+
+
+def show_live(call: Call) -> Reply:
+    """Return the part of the page of a job that changes."""
+    return _page("job_live.html", 200, **_job_values(call))
+
+
+def _job_values(call: Call) -> dict[str, object]:
+    job = call.job
+    candidates = api_results.candidates_of(call)
+    last = call.manager.last_event(job.id)
+    events = call.manager.events(job.id, after=max(0, last - _MOST_EVENTS))
+    return {
+        "job": job,
+        "last": last,
+        "changes": written_changes(job.changes),
+        "allowed": ALLOWED[job.state],
+        "attempts": call.manager.attempts(job.id),
+        "candidates": candidates[::-1][:50],
+        "curve": curve_of(candidates),
+        "events": [(number, line.decode("ascii")[:400]) for number, _, line in events][::-1],
+        "may": {str(scope) for scope in call.caller.scopes},
+        "has_report": job.attempts > 0,
+    }
+
+
+@attrs.frozen
+class Curve:
+    """The best mean so far over rollouts, as a path of SVG."""
+
+    path: str
+    low: float
+    high: float
+    rollouts: int
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+def curve_of(candidates: Sequence[CandidateAdded]) -> Curve | None:
+    """Return the best mean on the whole validation set over rollouts.
+
+    Estimates, which rise and fall, are left out. None for less than two points.
+    """
+    points: list[tuple[int, float]] = []
+    for one in candidates:
+        if one.mean is not None and not one.estimated:
+            best = max(one.mean, points[-1][1]) if points else one.mean
+            points.append((one.rollouts, best))
+    if len(points) < 2:
+        return None
+    low, high = min(mean for _, mean in points), max(mean for _, mean in points)
+    first, last = points[0][0], points[-1][0]
+    reach, span = (high - low) or 1.0, (last - first) or 1
+    places = [
+        (
+            round(4 + (at - first) / span * (_WIDTH - 8), 1),
+            round(_HEIGHT - 4 - (mean - low) / reach * (_HEIGHT - 8), 1),
+        )
+        for at, mean in points
+    ]
+    path = f"M{places[0][0]} {places[0][1]}" + "".join(f"H{x}V{y}" for x, y in places[1:])
+    return Curve(path, low, high, last)
+
+
+def show_candidate(call: Call) -> Reply:
+    """Show one candidate beside its parent."""
+    job, candidates, given = call.job, api_results.candidates_of(call), call.path["number"]
+    if not (given.isascii() and given.isdigit() and int(given) < len(candidates)):
+        raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
+    one = candidates[int(given)]
+    parent = candidates[one.parents[0]] if one.parents else None
+    changes = list(changes_between(parent.texts, one.texts)) if parent else []
+    return _page("candidate.html", job=job, one=one, parent=parent, changes=changes)
+
+
+def show_report(call: Call) -> Reply:
+    """Show the whole report of a job."""
+    return attrs.evolve(api_results.show_report(call), headers={"X-Frame-Options": "DENY"})
+
+
+def compare(call: Call) -> Reply:
+    """Compare the winners of two jobs."""
+    records = []
+    for name in ("first", "second"):
+        one = attrs.evolve(call, path={"job": call.query.get(name, "")})
+        records.append(read_run(RunFolder(call.manager.mirror(one.job.id, call.mirrors))))
+    return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
+
+
+def ask(call: Call) -> Reply:
+    """Do what a button of the page of a job asks."""
+    form, job = _form(call), call.job
+    manager = call.manager
+    match form.get("what"):
+        case "pause":
+            manager.pause(job.id)
+        case "resume":
+            manager.resume(job.id)
+        case "cancel":
+            manager.cancel(job.id)
+        case "change":
+            manager.change(job.id, _changes(form))
+        case "fork":
+            return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
+        case _:
+            raise Problem(422, "what: expected pause, resume, cancel, change or fork")
+    return _to(f"/jobs/{job.id}")
+
+
+def show_new(call: Call) -> Reply:
+    """Show the form of a new job."""
+    prompts = {name: call.manager.projects[name].names for name in _projects(call)}
+    return _page("new.html", prompts=prompts, given={}, plan=None, fault="")
+
+
+def submit(call: Call) -> Reply:
+    """Submit the job of the form, or show its plan."""
+    form = _form(call)
+    project, _, prompt = form.get("prompt", "").partition("/")
+    prompts = {name: call.manager.projects[name].names for name in _projects(call)}
+    plan, fault = None, ""
+    try:
+        changes = read_changes(_changes(form))
+        if form.get("what") != "plan":
+            made = call.manager.create(call.project(project), prompt, changes)
+            return _to(f"/jobs/{made.id}")
+        if project in prompts:
+            plan = planned(call.manager.projects[project], prompt, changes)
+    except PromptgraftError as error:
+        fault = problem_of(error).detail
+    return _page(
+        "new.html", 422 if fault else 200, prompts=prompts, given=form, plan=plan, fault=fault
+    )
+
+
+def _form(call: Call) -> dict[str, str]:
+    media = call.headers.get("content-type", "").partition(";")[0]
+    if media != "application/x-www-form-urlencoded":
+        raise Problem(415, f"expected a form, found {media[:100]}")
+    found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+    return {name: values[-1].strip() for name, values in found.items()}
+
+
+def _changes(form: Mapping[str, str]) -> dict[str, object]:
+    """Return the fields of a form that are filled in, numbers as numbers."""
+    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score")
+    given = {name: form[name] for name in names if form.get(name)}
+    changes: dict[str, object] = dict(given)
+    for name in _NUMBERS & given.keys():
+        changes[name] = int(given[name]) if given[name].lstrip("-").isdigit() else given[name]
+    if "dry_run" in form:
+        changes["dry_run"] = True
+    return changes
+
+
+# Tags and workers
+
+
+@attrs.frozen(kw_only=True)
+class TagRow:
+    """A tag of a prompt as its page shows it."""
+
+    project: str
+    prompt: str
+    tag: str
+    current: Revision
+    history: Sequence[Revision]
+    stale: Sequence[str]
+    changes: Sequence[PartChange]
+
+
+def show_tags(call: Call) -> Reply:
+    """Show the tags of all prompts with their histories."""
+    rows = [
+        row
+        for project in _projects(call)
+        for prompt in call.manager.projects[project].names
+        for row in _tag_rows(call.manager.projects[project], project, prompt)
+    ]
+    return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
+
+
+def _tag_rows(project: Project, name: str, prompt_name: str) -> Iterator[TagRow]:
+    store = project.store()
+    with beside(project.folder):
+        prompt = project.prompt(prompt_name).prompt
+    for address in store.addresses():
+        if (address.ns, address.prompt_key) != (prompt.descriptor.ns, prompt.descriptor.key):
+            continue
+        at = {"ns": address.ns, "prompt_key": address.prompt_key, "tag": address.tag}
+        current = store.current(**at)
+        if current is None:
+            continue
+        parts = diff_override(prompt, current.override)
+        before, after = (
+            {part.part: getattr(part, side) or "" for part in parts} for side in ("before", "after")
+        )
+        yield TagRow(
+            project=name,
+            prompt=prompt_name,
+            tag=address.tag,
+            current=current,
+            history=store.history(**at)[::-1],
+            stale=[part.part for part in parts if part.state is not None],
+            changes=list(changes_between(before, after)),
+        )
+
+
+def move_tag(call: Call) -> Reply:
+    """Promote what a tag holds, or roll it back."""
+    form = _form(call)
+    path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
+    one = attrs.evolve(call, path=path)
+    if form.get("what") == "promote":
+        api_stores.promote_to(one, form.get("to", ""), form.get("expected"))
+    elif form.get("what") == "rollback":
+        api_stores.roll_back_to(one, form.get("revision") or None)
+    else:
+        raise Problem(422, "what: expected promote or rollback")
+    return _to("/tags")
+
+
+def show_workers(call: Call) -> Reply:
+    """Show who works on what."""
+    jobs = call.manager.list(state="running", limit=100, projects=call.caller.projects)
+    workers: dict[str, list[Job]] = {}
+    for job in jobs:
+        workers.setdefault(job.worker, []).append(job)
+    return _page("workers.html", workers=sorted(workers.items()), counts=call.manager.counts())
+
+
+R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
+
+ROUTES: Sequence[Route] = (
+    Route(method="GET", path="/", scope=R, handler=show_jobs),
+    Route(method="GET", path="/live/{part}", scope=R, handler=show_jobs),
+    Route(method="GET", path="/new", scope=S, handler=show_new),
+    Route(method="POST", path="/new", scope=S, handler=submit),
+    Route(method="GET", path="/jobs/{job}", scope=R, handler=show_job),
+    Route(method="POST", path="/jobs/{job}", scope=S, handler=ask),
+    Route(method="GET", path="/jobs/{job}/live", scope=R, handler=show_live),
+    Route(method="GET", path="/jobs/{job}/report", scope=R, handler=show_report),
+    Route(method="GET", path="/jobs/{job}/candidates/{number}", scope=R, handler=show_candidate),
+    Route(method="GET", path="/compare", scope=R, handler=compare),
+    Route(method="GET", path="/tags", scope=R, handler=show_tags),
+    Route(method="POST", path="/tags", scope=P, handler=move_tag),
+    Route(method="GET", path="/workers", scope=R, handler=show_workers),
+)
+"""The pages."""

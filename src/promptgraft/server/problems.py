@@ -1,0 +1,86 @@
+"""Errors as problem documents (RFC 9457): a status, and one line that a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from promptgraft.database import DatabaseError
+from promptgraft.errors import (
+    CallerError,
+    DataFormatError,
+    JournalLockedError,
+    OverrideConflictError,
+    PromptgraftError,
+    RevisionNotFoundError,
+)
+from promptgraft.jobs import JobConflictError, JobNotFoundError
+from promptgraft.serde import Json
+
+TITLES: Mapping[int, str] = {
+    400: "Bad request",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Does not fit",
+    429: "Too many requests",
+    500: "A fault in promptgraft",
+    503: "The database is away",
+}
+
+
+class Problem(Exception):  # noqa: N818 - the word of the RFC
+    """What a client is told in the place of an answer.
+
+    Attributes:
+        status: the HTTP status.
+        detail: one line: what, where, expected, found, how to mend it.
+        faults: further lines, where there are several.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        faults: tuple[str, ...] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.headers = dict(headers or {})
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the problem document."""
+        more: dict[str, Json] = {"faults": list(self.faults)} if self.faults else {}
+        return {
+            "type": "about:blank",
+            "title": TITLES[self.status],
+            "status": self.status,
+            "detail": self.detail,
+            **more,
+        }
+
+
+def problem_of(error: PromptgraftError) -> Problem:
+    """Return what a client is told of an error."""
+    said = str(error)
+    match error:
+        case JobNotFoundError() | RevisionNotFoundError():
+            return Problem(404, said)
+        case JobConflictError() | OverrideConflictError() | JournalLockedError():
+            return Problem(409, said)
+        case DatabaseError():
+            return Problem(503, said, headers={"Retry-After": "5"})
+        case DataFormatError():
+            first, *more = error.faults
+            return Problem(422, first, faults=tuple(more))
+        case CallerError():
+            return Problem(422, said)
+    return Problem(500, said)

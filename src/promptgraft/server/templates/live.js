@@ -1,0 +1,23 @@
+// Swaps parts of a page for what the server says now; without it pages are loaded by hand.
+"use strict";
+(() => {
+  const swap = async (part) => {
+    if (part.contains(document.activeElement)) return; // nothing moves under somebody's hands
+    const open = [...part.querySelectorAll("details")].map((one) => one.open);
+    const answer = await fetch(part.dataset.from, { credentials: "same-origin" });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    part.replaceChildren(...fresh.body.childNodes);
+    part.querySelectorAll("details").forEach((one, at) => { one.open = open[at] || false; });
+  };
+  document.querySelectorAll("[data-every]").forEach((part) => {
+    setInterval(() => { if (!document.hidden) swap(part); }, 1000 * Number(part.dataset.every));
+  });
+  document.querySelectorAll("[data-events]").forEach((part) => {
+    let due = 0;
+    const events = new EventSource(part.dataset.events);
+    events.onmessage = () => {
+      due = due || setTimeout(() => { due = 0; swap(part); }, 300);
+    };
+  });
+})();

@@ -1,0 +1,101 @@
+"""A real server on loopback, in a thread, and a client that says what it got."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import attrs
+import httpx
+import uvicorn
+
+from promptgraft.jobs import JobManager
+from promptgraft.serde import Json
+from promptgraft.server import Access, Scope, TokenStore, make_app
+from promptgraft.server.running import bound
+
+
+@attrs.frozen
+class Answer:
+    status: int
+    document: dict[str, Json]
+    headers: httpx.Headers
+    text: str
+
+    @property
+    def detail(self) -> str:
+        return str(self.document.get("detail", ""))
+
+
+@attrs.define
+class Client:
+    """Asks a server with a token."""
+
+    url: str
+    token: str
+    access: Access
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str | None = None,
+        **headers: str,
+    ) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        bearer = self.token if token is None else token
+        if bearer:
+            named.setdefault("Authorization", f"Bearer {bearer}")
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        if body is not None:
+            named.setdefault("Content-Type", "application/json")
+        found = httpx.request(
+            method,
+            f"{self.url}{path}",
+            content=None if body is None else content,
+            headers=named,
+            timeout=60,
+        )
+        is_json = "json" in found.headers.get("content-type", "")
+        return Answer(found.status_code, found.json() if is_json else {}, found.headers, found.text)
+
+    def get(self, path: str, **query: object) -> Answer:
+        return self.ask("GET", f"/api/v1{path}{'?' + urlencode(query) if query else ''}")
+
+    def post(self, path: str, body: object = None, **headers: str) -> Answer:
+        return self.ask("POST", f"/api/v1{path}", body, **headers)
+
+    def browser(self) -> httpx.Client:
+        """Return a browser that the link of the server has let in."""
+        client = httpx.Client(base_url=self.url, timeout=60)
+        entered = client.get("/login", params={"code": self.access.new_code()})
+        assert entered.status_code == 303
+        return client
+
+
+@contextmanager
+def served(manager: JobManager, mirrors: Path, *, now: object = None) -> Iterator[Client]:
+    """Serve jobs on a free port."""
+    tokens = TokenStore(manager.database)
+    with bound("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        more = {} if now is None else {"now": now}
+        access = Access(tokens, hosts=[f"127.0.0.1:{port}"], **more)  # type: ignore[arg-type]
+        app = make_app(manager, access=access, mirrors=mirrors)
+        config = uvicorn.Config(app, log_level="critical", lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            every = [Scope.READ, Scope.SUBMIT, Scope.PROMOTE, Scope.ADMIN]
+            token = tokens.create("tests", every)
+            yield Client(f"http://127.0.0.1:{port}", token, access)
+        finally:
+            server.should_exit = True
+            thread.join(30)

@@ -1,0 +1,378 @@
+"""The API over HTTP: what it does, what it refuses, and in which words."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+
+from jobs.job_world import FILE, work_off, write_project
+from promptgraft.jobs import JobManager, JobState, Worker
+from promptgraft.serde import Json
+from promptgraft.server import Scope, TokenStore
+from promptgraft.server.api import ROUTES
+from server.serving import Client, served
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[JobManager]:
+    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    path = write_project(tmp_path / "support", file=file)
+    made = JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(manager: JobManager, tmp_path: Path) -> Iterator[Client]:
+    with served(manager, tmp_path / "mirrors") as found:
+        yield found
+
+
+def submitted(client: Client, **changes: object) -> str:
+    body = {"project": "support", "prompt": "triage", "changes": changes}
+    answer = client.post("/jobs", body)
+    assert answer.status == 201, answer
+    return str(answer.document["id"])
+
+
+def test_a_job_from_submitting_to_its_report(client: Client, manager: JobManager) -> None:
+    body = {"project": "support", "prompt": "triage", "changes": {"budget": 120, "note": "n"}}
+    made = client.post("/jobs", body)
+    job = str(made.document["id"])
+    assert (made.status, made.headers["location"]) == (201, f"/api/v1/jobs/{job}")
+    assert client.get(f"/jobs/{job}/result").detail == (
+        f"job {job} is queued; there is no result yet"
+    )
+    assert client.get(f"/jobs/{job}/report").status == 409
+    work_off(manager)
+    shown = client.get(f"/jobs/{job[:6]}").document
+    assert (shown["state"], shown["progress"]) == ("completed", 100.0)
+    assert len(shown["tries"]) == 1  # type: ignore[arg-type]
+    result = client.get(f"/jobs/{job}/result").document
+    assert {"verdict", "parts", "ledger"} <= result.keys()
+    assert "parts" not in client.get(f"/jobs/{job}/result", detail="short").document
+    candidates = client.get(f"/jobs/{job}/candidates").document["candidates"]
+    assert isinstance(candidates, list)
+    one = client.get(f"/jobs/{job}/candidates/1").document
+    assert one == candidates[1]
+    assert "rules" in str(one["texts"])
+    short = client.get(f"/jobs/{job}/candidates", detail="short").document["candidates"]
+    assert "texts" not in json.dumps(short)
+    rollouts = client.get(f"/jobs/{job}/rollouts", limit=100).document
+    assert len(rollouts["rollouts"]) > 20  # type: ignore[arg-type]
+    assert "<!doctype html>" in client.get(f"/jobs/{job}/report").text.lower()
+    packed = httpx.get(
+        f"{client.url}/api/v1/jobs/{job}/archive",
+        headers={"Authorization": f"Bearer {client.token}"},
+    )
+    with tarfile.open(fileobj=io.BytesIO(packed.content)) as archive:
+        names = {Path(one).name for one in archive.getnames()}
+    assert {"journal.jsonl", "events.jsonl", "result.json", "report.html"} <= names
+
+
+def test_the_same_key_gives_the_same_job(client: Client) -> None:
+    body: Json = {"project": "support", "prompt": "triage"}
+    first = client.post("/jobs", body, Idempotency_Key="k1")
+    again = client.post("/jobs", body, Idempotency_Key="k1")
+    assert (first.status, again.status) == (201, 200)
+    assert first.document["id"] == again.document["id"]
+    other = {"project": "support", "prompt": "other"}
+    assert client.post("/jobs", other, Idempotency_Key="k1").status == 409
+
+
+def test_a_client_may_wait_for_the_end(client: Client, manager: JobManager) -> None:
+    stopping = threading.Event()
+
+    def work() -> None:
+        while not stopping.wait(0.05):
+            work_off(manager)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    body: Json = {"project": "support", "prompt": "triage", "changes": {"budget": 60}}
+    answer = client.post("/jobs", body, Prefer="wait=30")
+    stopping.set()
+    thread.join()
+    assert (answer.status, answer.document["state"]) == (201, "completed")
+
+
+def test_pausing_resuming_changing_forking(client: Client, manager: JobManager) -> None:
+    job = submitted(client, budget=90)
+    claim = Worker(manager).claim()
+    assert claim is not None
+    assert client.post(f"/jobs/{job}/pause").document["wish"] == "pause"
+    Worker(manager).run_here(claim)
+    assert client.get(f"/jobs/{job}").document["state"] == "paused"
+    changed = client.ask("PATCH", f"/api/v1/jobs/{job}", {"budget": 130})
+    assert changed.document["changes"]["budget"] == 130  # type: ignore[index, call-overload]
+    assert client.post(f"/jobs/{job}/resume").status == 202
+    work_off(manager)
+    refused = client.post(f"/jobs/{job}/pause")
+    assert (refused.status, refused.detail) == (
+        409,
+        f"job {job} is completed, which allows fork, delete; not pause",
+    )
+    fork = client.post(f"/jobs/{job}/fork", {"budget": 140})
+    assert (fork.status, fork.document["origin"]) == (201, job)
+    assert client.post(f"/jobs/{fork.document['id']}/cancel").document["state"] == "cancelled"
+    assert client.ask("DELETE", f"/api/v1/jobs/{job}").status == 204
+    assert client.get(f"/jobs/{job}").status == 404
+
+
+def test_who_asked_what_is_in_the_events(client: Client, manager: JobManager) -> None:
+    job = submitted(client)
+    client.post(f"/jobs/{job}/cancel")
+    lines = client.get(f"/jobs/{job}/events").document["events"]
+    assert isinstance(lines, list)
+    told = [(one["event"], one.get("by"), one.get("what")) for one in lines]  # type: ignore[union-attr, call-overload, index]
+    assert ("job_queued", "tests", None) in told
+    assert ("job_asked", "tests", "cancel") in told
+
+
+def test_pages_of_jobs_have_a_cursor(client: Client) -> None:
+    jobs = [submitted(client, note=f"{n}") for n in range(5)]
+    first = client.get("/jobs", limit=2).document
+    second = client.get("/jobs", limit=2, cursor=first["next"]).document
+    third = client.get("/jobs", limit=2, cursor=second["next"]).document
+    found = [one["id"] for page in (first, second, third) for one in page["jobs"]]  # type: ignore[union-attr, call-overload, index]
+    assert found == jobs[::-1]
+    assert third["next"] is None
+
+
+def test_projects_structures_and_plans(client: Client) -> None:
+    assert client.get("/projects").document == {
+        "projects": [{"name": "support", "prompts": ["triage", "other"]}]
+    }
+    structure = client.get("/projects/support/prompts/triage/structure").document
+    assert [one["path"] for one in structure["sections"]] == [["rules"], ["ticket"]]  # type: ignore[union-attr, call-overload, index]
+    plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
+    assert "150" in str(plan["line"])
+    assert plan["rollouts"]
+
+
+def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) -> None:
+    job = submitted(client, tag="night")
+    work_off(manager)
+    tags = "/projects/support/prompts/triage/tags"
+    night = client.get(f"{tags}/night")
+    assert night.status == 200
+    assert client.get(f"/jobs/{job}").document["status"]["revision"] == night.document["id"]  # type: ignore[index, call-overload]
+    assert client.get(f"{tags}/prod").detail == "tag `prod` of `support/triage` holds nothing"
+    moved = client.post(f"{tags}/night/promote", {"to": "prod"})
+    assert (moved.status, moved.document["number"]) == (200, 1)
+    wrong = client.post(f"{tags}/night/promote", {"to": "prod", "expected": "0000"})
+    assert wrong.status == 409
+    assert wrong.detail.startswith("expected revision 0000, found ")
+    history = client.get(f"{tags}/prod/history").document["revisions"]
+    assert [one["note"] for one in history] == ["promoted from night by tests"]  # type: ignore[union-attr, call-overload, index]
+    assert client.post(f"{tags}/prod/rollback", {}).document["id"] is None
+    listed = client.get(tags).document["tags"]
+    assert [one["tag"] for one in listed] == ["night"]  # type: ignore[union-attr, call-overload, index]
+
+
+# What is refused
+
+_JOB: dict[str, Json] = {"project": "support", "prompt": "triage"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "detail"),
+    [
+        ("GET", "/nothing", None, 404, "there is nothing at this path"),
+        ("PUT", "/jobs", None, 405, "Method Not Allowed"),
+        ("GET", "/jobs/abcd", None, 404, "no job has an id that begins with `abcd`"),
+        ("POST", "/jobs", b"{", 400, "body:1:2: Expecting property name"),
+        ("POST", "/jobs", b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", 400, "nested more than 32"),
+        ("POST", "/jobs", b" " * 300_000, 413, "body: expected at most 262,144 bytes"),
+        ("POST", "/jobs", [], 422, "expected an object"),
+        ("POST", "/jobs", {}, 422, "project"),
+        ("POST", "/jobs", {**_JOB, "x": 1}, 422, "x: unknown key"),
+        ("POST", "/jobs", {**_JOB, "project": 3}, 422, "project: expected a text, found 3"),
+        ("POST", "/jobs", {**_JOB, "project": "no"}, 422, "there is no project `no`"),
+        (
+            "POST",
+            "/jobs",
+            {**_JOB, "changes": {"budget": "x"}},
+            422,
+            "changes.budget: expected an integer of at least 1, found 'x'",
+        ),
+        ("POST", "/jobs", {**_JOB, "changes": {"budget": 2}}, 422, "rollout_budget"),
+        ("GET", "/jobs?limit=0", None, 422, "limit: expected an integer from 1 to 100, found '0'"),
+        ("GET", "/jobs?state=x", None, 422, "state: expected one of queued"),
+        ("GET", "/projects/no/prompts/x/structure", None, 404, "there is no project `no`"),
+        ("GET", "/projects/support/prompts/x/structure", None, 404, "has no prompt `x`"),
+        ("GET", "/projects/support/prompts/triage/tags/No!", None, 422, "tag: expected"),
+    ],
+)
+def test_mistakes_are_problem_documents(
+    client: Client, method: str, path: str, body: object, status: int, detail: str
+) -> None:
+    answer = client.ask(method, f"/api/v1{path}", body)
+    assert (answer.status, detail in answer.detail) == (status, True), answer
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.document["status"] == status
+    assert "\n" not in answer.detail
+
+
+def test_another_media_type_is_refused(client: Client) -> None:
+    answer = client.ask("POST", "/api/v1/jobs", b"a=b", Content_Type="text/plain")
+    assert (answer.status, answer.detail) == (415, "expected application/json, found text/plain")
+
+
+def test_a_database_that_is_away_is_said(
+    client: Client, manager: JobManager, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.db").rename(tmp_path / "away.db")
+    manager.close()
+    (tmp_path / "jobs.db").mkdir()
+    answer = client.get("/jobs")
+    assert (answer.status, answer.headers.get("retry-after")) == (503, "5")
+    assert client.ask("GET", "/readyz").status == 503
+    assert client.ask("GET", "/healthz").status == 200
+
+
+# Access
+
+
+def test_without_a_token_nothing_is_said(client: Client) -> None:
+    for token in ("", "wrong", client.token[:-1]):
+        answer = client.ask("GET", "/api/v1/jobs", token=token)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert client.ask("GET", "/", token="").status == 401
+    assert client.ask("GET", "/metrics", token="").status == 401
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda one: f"{one.method} {one.path}")
+def test_every_route_needs_its_scope(client: Client, manager: JobManager, route: object) -> None:
+    from promptgraft.server.calls import Route
+
+    assert isinstance(route, Route)
+    others = [scope for scope in Scope if scope is not route.scope]
+    token = TokenStore(manager.database).create("less", others)
+    path = route.path.replace("{job}", "abcd1234").replace("{number}", "0")
+    for name in ("project", "prompt", "tag"):
+        path = path.replace(f"{{{name}}}", "x")
+    answer = client.ask(route.method, f"/api/v1{path}", {} if route.body else None, token=token)
+    assert answer.status == 403
+    assert answer.detail.startswith(f"this needs the scope `{route.scope}`; the token has ")
+
+
+def test_a_token_sees_only_its_projects(client: Client, manager: JobManager) -> None:
+    job = submitted(client)
+    token = TokenStore(manager.database).create("narrow", list(Scope), ["elsewhere"])
+    assert client.ask("GET", "/api/v1/jobs", token=token).document["jobs"] == []
+    assert client.ask("GET", f"/api/v1/jobs/{job}", token=token).status == 404
+    assert client.ask("GET", "/api/v1/projects", token=token).document == {"projects": []}
+    body = {"project": "support", "prompt": "triage"}
+    assert client.ask("POST", "/api/v1/jobs", body, token=token).status == 422
+
+
+def test_a_revoked_token_is_worth_nothing(client: Client, manager: JobManager) -> None:
+    tokens = TokenStore(manager.database)
+    token = tokens.create("gone", ["read"])
+    assert client.ask("GET", "/api/v1/jobs", token=token).status == 200
+    tokens.revoke("gone")
+    assert client.ask("GET", "/api/v1/jobs", token=token).status == 401
+
+
+def test_only_the_digest_of_a_token_is_kept(client: Client, tmp_path: Path) -> None:
+    client.get("/jobs")
+    kept = b"".join(one.read_bytes() for one in tmp_path.glob("jobs.db*"))
+    assert client.token.encode() not in kept
+
+
+def test_another_host_or_origin_is_refused(client: Client) -> None:
+    host = client.ask("GET", "/api/v1/jobs", Host="evil.example")
+    assert (host.status, host.detail) == (403, "this server is not called 'evil.example'")
+    origin = client.ask("POST", "/api/v1/jobs", {}, Origin="https://evil.example")
+    assert (origin.status, "another site asks" in origin.detail) == (403, True)
+    same = client.ask("GET", "/api/v1/jobs", Origin=client.url)
+    assert same.status == 200
+
+
+def test_too_many_requests_are_slowed_down(manager: JobManager, tmp_path: Path) -> None:
+    seconds = [0.0]
+    with served(manager, tmp_path / "mirrors", now=lambda: seconds[0]) as client:
+        statuses = [client.get("/projects").status for _ in range(42)]
+        assert statuses == [200] * 40 + [429] * 2
+        assert client.get("/projects").headers["retry-after"] == "1"
+        seconds[0] = 1.0
+        assert [client.get("/projects").status for _ in range(21)] == [200] * 20 + [429]
+
+
+# Streams
+
+
+def stream(client: Client, job: str, last: int = 0, most: int = 10_000) -> list[tuple[int, str]]:
+    """Return numbers and kinds of the events that a stream brings, until it ends."""
+    found: list[tuple[int, str]] = []
+    headers = {"Authorization": f"Bearer {client.token}", "Accept": "text/event-stream"}
+    if last:
+        headers["Last-Event-ID"] = f"{last}"
+    url = f"{client.url}/api/v1/jobs/{job}/events"
+    with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        number = 0
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                number = int(line[4:])
+            elif line.startswith("data: "):
+                found.append((number, json.loads(line[6:])["event"]))
+                if len(found) >= most:
+                    break
+    return found
+
+
+def test_a_stream_brings_every_event_once_and_ends(client: Client, manager: JobManager) -> None:
+    job = submitted(client, budget=90)
+    found: list[tuple[int, str]] = []
+    thread = threading.Thread(target=lambda: found.extend(stream(client, job)))
+    thread.start()
+    work_off(manager)
+    thread.join(60)
+    numbers = [number for number, _ in found]
+    assert numbers == sorted(set(numbers))
+    assert (found[0][1], found[-1][1]) == ("job_queued", "job_completed")
+
+
+def test_a_stream_goes_on_where_it_was_cut(client: Client, manager: JobManager) -> None:
+    job = submitted(client, budget=90)
+    work_off(manager)
+    whole = stream(client, job)
+    for cut in (1, 7, len(whole) - 1):
+        before = stream(client, job, most=cut)
+        assert before + stream(client, job, last=before[-1][0]) == whole
+
+
+# The document
+
+
+def test_the_document_is_valid_and_names_every_route(client: Client) -> None:
+    document = client.ask("GET", "/api/openapi.json", token="").document
+    validate(document)
+    paths = document["paths"]
+    assert isinstance(paths, dict)
+    told = {(method.upper(), path) for path, one in paths.items() for method in one}  # type: ignore[union-attr]
+    assert told == {(one.method, f"/api/v1{one.path}") for one in ROUTES}
+
+
+def test_figures_are_for_operators(client: Client) -> None:
+    submitted(client)
+    answer = client.ask("GET", "/metrics")
+    assert 'promptgraft_jobs{state="queued"} 1.0' in answer.text
+
+
+def test_a_secret_in_an_error_reaches_nobody(client: Client, manager: JobManager) -> None:
+    job = submitted(client)
+    assert manager.get(job).state is JobState.QUEUED
+    answer = client.ask("GET", "/api/v1/jobs", token="hunter2-hunter2")
+    assert "hunter2" not in answer.text

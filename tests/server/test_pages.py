@@ -1,0 +1,187 @@
+"""The dashboard in a real browser: with and without its script, small and large, hostile texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from jobs.job_world import FILE, work_off, write_project
+from promptgraft.jobs import JobManager, JobState, Worker
+from promptgraft.project import load_project
+from runs.test_report_in_browser import browser as browser_of_reports
+from server.serving import Client, served
+
+browser = browser_of_reports
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{ 7*7 }}\u202e"
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[JobManager]:
+    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    path = write_project(tmp_path / "support", file=file)
+    made = JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(manager: JobManager, tmp_path: Path) -> Iterator[Client]:
+    with served(manager, tmp_path / "mirrors") as found:
+        yield found
+
+
+class Watched:
+    """A page, and everything that must not happen on it."""
+
+    def __init__(self, page: Page, client: Client) -> None:
+        self.page, self.faults = page, list[str]()
+        page.on(
+            "console", lambda one: self.faults.append(one.text) if one.type == "error" else None
+        )
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda one: self.faults.append(f"dialog {one.message}"))
+
+        def check(route: Route) -> None:
+            if not route.request.url.startswith((client.url, "data:")):
+                self.faults.append(f"asks {route.request.url}")
+            route.continue_()
+
+        page.route("**/*", check)
+        page.goto(f"{client.url}/login?code={client.access.new_code()}")
+
+
+@pytest.fixture(params=[(1280, 900, "light"), (390, 800, "dark")], ids=["wide", "narrow"])
+def watched(request: pytest.FixtureRequest, browser: Browser, client: Client) -> Iterator[Watched]:
+    width, height, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    found = Watched(context.new_page(), client)
+    yield found
+    assert found.faults == []
+    context.close()
+
+
+def no_sideways_scrolling(page: Page) -> bool:
+    return bool(
+        page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1"
+        )
+    )
+
+
+def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager) -> None:
+    page = watched.page
+    expect(page.get_by_text("No job yet.")).to_be_visible()
+    page.get_by_role("link", name="New job").click()
+    page.get_by_label("Prompt").select_option("support/triage")
+    page.get_by_label("Rollouts").fill("120")
+    page.get_by_label("Note").fill(HOSTILE)
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.get_by_role("status")).to_contain_text("120 rollouts")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#live .badge").first).to_have_text("queued")
+    work_off(manager)
+    # The script has heard of it by now.
+    expect(page.locator("#live .badge").first).to_have_text("completed")
+    expect(page.get_by_text("Best mean on the whole validation set")).to_be_visible()
+    expect(page.get_by_text(HOSTILE[:20])).to_be_visible()
+    assert no_sideways_scrolling(page)
+    page.get_by_role("link", name="#1", exact=True).click()
+    expect(page.get_by_role("heading", name="Changes")).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="Full report").click()
+    expect(page.get_by_role("heading", name="support/triage")).to_be_visible()
+
+
+def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{page.url}new")
+    page.get_by_label("Rollouts").fill("many")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("alert")).to_have_text(
+        "budget: expected an integer of at least 1, found 'many'"
+    )
+    watched.faults.clear()  # the browser tells of the status, 422
+
+
+def test_buttons_are_those_that_the_state_allows(watched: Watched, manager: JobManager) -> None:
+    page = watched.page
+    job = manager.create("support", "triage", {"budget": 100})
+    claim = Worker(manager).claim()
+    assert claim is not None
+    page.goto(f"{page.url}jobs/{job.id}")
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("asked to pause").first).to_be_visible()
+    Worker(manager).run_here(claim)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    assert manager.get(job.id).state is JobState.QUEUED
+    page.get_by_label("Rollouts").fill("130")
+    page.get_by_role("button", name="Change the limits").click()
+    assert manager.get(job.id).changes.budget == 130
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#live .badge").first).to_have_text("cancelled")
+
+
+def test_promoting_changes_what_the_next_render_says(watched: Watched, manager: JobManager) -> None:
+    page = watched.page
+    manager.create("support", "triage", {"tag": "night"})
+    work_off(manager)
+    page.get_by_role("link", name="Tags").click()
+    page.get_by_label("Promote to tag").fill("prod")
+    page.get_by_role("button", name="Promote").click()
+    expect(page.get_by_role("heading", name="support/triage: prod")).to_be_visible()
+    store = manager.projects["support"].store()
+    kept = [store.current(ns="support", prompt_key="triage", tag=tag) for tag in ("prod", "night")]
+    assert kept[0] is not None
+    assert kept[1] is not None
+    assert list(kept[0].override.entries()) == list(kept[1].override.entries())
+
+
+def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{client.url}/login?code={client.access.new_code()}")
+    page.get_by_role("link", name="New job").click()
+    page.get_by_label("Rollouts").fill("60")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator(".badge").first).to_have_text("queued")
+    work_off(manager)
+    page.reload()
+    expect(page.locator(".badge").first).to_have_text("completed")
+    page.get_by_role("link", name="Workers").click()
+    expect(page.get_by_text("No worker has a job.")).to_be_visible()
+    context.close()
+
+
+def test_a_form_of_another_site_does_nothing(client: Client, manager: JobManager) -> None:
+    with closing(client.browser()) as session:
+        form = {"prompt": "support/triage", "what": "submit"}
+        refused = session.post("/new", data=form, headers={"Origin": "https://evil.example"})
+        assert refused.status_code == 403
+        crossed = session.post("/new", data=form, headers={"Sec-Fetch-Site": "cross-site"})
+        assert crossed.status_code == 403
+        assert manager.list() == []
+        assert session.post("/new", data=form).status_code == 303
+    assert len(manager.list()) == 1
+
+
+def test_every_page_has_a_strict_policy(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 60})
+    work_off(manager)
+    with closing(client.browser()) as session:
+        for path in ("/", "/new", "/tags", "/workers", f"/jobs/{job.id}", "/live/table"):
+            answer = session.get(path)
+            assert answer.status_code == 200, path
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        cookie = session.cookies.jar
+        assert [(one.name, one.path) for one in cookie] == [("promptgraft_session", "/")]
+    assert load_project(manager.projects["support"].path).names

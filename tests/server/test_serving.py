@@ -1,0 +1,116 @@
+"""``promptgraft serve`` and ``tokens`` as processes and as a user types them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jobs.job_world import write_project
+from promptgraft.cli.main import run
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Give a server that was started, and the line that it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", "serve", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.fixture(autouse=True)
+def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project(tmp_path / "support")
+    monkeypatch.chdir(tmp_path / "support")
+    monkeypatch.setenv("PROMPTGRAFT_JOBS", "sqlite:///jobs.db")
+
+
+def test_the_demo_improves_a_prompt_that_a_browser_sees() -> None:
+    with serving("--demo") as (_, line):
+        found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+)/login\?code=(\S+)", line)
+        assert found, line
+        client = httpx.Client(base_url=found[1], timeout=30)
+        assert client.get("/login", params={"code": found[2]}).status_code == 303
+        for _ in range(600):
+            jobs = client.get("/api/v1/jobs").json()["jobs"]
+            first = jobs[-1]
+            if first["state"] == "completed":
+                break
+            threading.Event().wait(0.1)
+        assert first["state"] == "completed"
+        assert first["status"]["best"] - first["status"]["baseline"] > 0.2
+        assert len(jobs) == 3
+        client.close()
+
+
+def test_the_server_ends_in_order_when_it_is_asked() -> None:
+    with serving("--workers", "1") as (process, line):
+        assert line.startswith("open http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--host", "0.0.0.0"], "--host 0.0.0.0: others could read tokens on the way; give --cert"),
+        (["--certificate", "x.pem"], "--certificate and --key: give both, or none"),
+        (["--certificate", "x.pem", "--key", "y"], "--certificate: there is no file x.pem"),
+        (["--jobs", "nowhere"], "url: expected sqlite:///FILE"),
+        (["--project", "none.yaml"], "none.yaml"),
+        (["--host", "127.0.0.99", "--port", "1"], "cannot listen there"),
+    ],
+)
+def test_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], line: str
+) -> None:
+    if arguments[-1] == "1":
+        arguments = ["--host", "192.0.2.1", "--behind-proxy", "x"]
+    assert run(["serve", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert line in told
+    assert told.count("\n") == 1
+
+
+def test_tokens_are_made_listed_and_revoked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tokens", "create", "ci", "--scope", "read", "--scope", "submit"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert len(token) == 43
+    assert run(["tokens", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "tokens": [{"name": "ci", "scopes": "read, submit", "projects": "all"}]
+    }
+    for arguments, line in (
+        (["create", "ci", "--scope", "read"], "there is a token `ci` already; revoke it first"),
+        (
+            ["create", "x", "--scope", "root"],
+            "scopes: expected read, submit, promote, admin, found",
+        ),
+        (["revoke", "x"], "there is no token `x`; there: ci"),
+    ):
+        assert run(["tokens", *arguments]) == 2
+        assert line in capsys.readouterr().err
+    assert run(["tokens", "revoke", "ci"]) == 0
+    with serving("--behind-proxy", "jobs.example") as (_, line):
+        assert line == "serving https://jobs.example"
