@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -21,6 +22,8 @@ from promptgraft.strict.nodes import decoded, raise_lines
 from promptgraft.text import raised
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("promptgraft")
 
 Frozen = Literal["", "front_matter"]
 """What of a file is none of its text: nothing, or the lines between ``---`` at its beginning."""
@@ -268,7 +271,8 @@ def read_sources(
         raise DataFormatError("expected at least one text, found none; name a file or a callback")
     root = folder.resolve()
     stored = {name: one for name, one in sources.items() if isinstance(one, CallbackSource)}
-    settle_left_over(root, stored)
+    if settled := settle_left_over(root, stored):
+        _logger.warning("%s", settled)
     files: dict[str, TextFile] = {}
     texts: dict[str, str] = {}
     faults: list[str] = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -26,7 +25,6 @@ from promptgraft.strict import structure
 RECORD = Path(".promptgraft", "sources.json")
 VERSION = 1
 
-_logger = logging.getLogger("promptgraft")
 _LOCK = RECORD.with_suffix(".lock")
 LEFT = (
     "it is left as it is: `promptgraft restore --overwrite` writes over it, `promptgraft restore "
@@ -89,10 +87,10 @@ class SourceWriter:
 
     Args:
         folder: the folder of the project, without links.
-        stored: the texts that are no files, by name.
+        stored: the texts that are no files, by name; None leaves them to another writer.
     """
 
-    def __init__(self, folder: Path, stored: Mapping[str, StoredText]) -> None:
+    def __init__(self, folder: Path, stored: Mapping[str, StoredText] | None) -> None:
         self._folder = folder
         self._stored = stored
         self._record = folder / RECORD
@@ -106,17 +104,23 @@ class SourceWriter:
             ConfigError: what was left cannot be settled.
             OSError: the system refuses.
         """
+        with self.locked():
+            self.settle()
+            yield
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out, and leave what one that was killed has left."""
         make_folder(self._record.parent, under=self._folder)
         what, mend = f"the files of the texts in {self._folder}", "stop it"
         with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=1.0):
             sweep(self._record)
-            self.settle()
             yield
 
     def now(self, text: HeldText) -> str:
         """Return what a text holds now: the whole file, or the text."""
         if not text.path:
-            return self._stored[text.name].text()
+            return self._callback(text).text()
         try:
             return self._path(text).read_bytes().decode()
         except UnicodeDecodeError:
@@ -125,11 +129,17 @@ class SourceWriter:
     def put(self, text: HeldText, value: str) -> None:
         """Let a text hold ``value``."""
         if not text.path:
-            self._stored[text.name].put(value)
+            self._callback(text).put(value)
             return
         path = self._path(text)
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         write_atomically(path, value.encode(), mode=mode)
+
+    def _callback(self, text: HeldText) -> StoredText:
+        found = (self._stored or {}).get(text.name)
+        if found is None:
+            raise ConfigError("the project names no functions for it any more; restore them")
+        return found
 
     def _path(self, text: HeldText) -> Path:
         path = (self._folder / text.path).resolve()
@@ -189,6 +199,9 @@ class SourceWriter:
         faults: list[str] = []
         left: list[HeldText] = []
         for text in record.texts:
+            if self._stored is None and not text.path:
+                left.append(text)
+                continue
             goal = text.old if record.goal == "old" else text.new[-1]
             try:
                 self._settle(text, goal, overwrite=overwrite)
@@ -204,8 +217,6 @@ class SourceWriter:
     def _settle(self, text: HeldText, goal: str, *, overwrite: bool) -> None:
         if text.path:
             sweep(self._path(text))
-        elif text.name not in self._stored:
-            raise ConfigError("the project names no functions for it any more; restore them")
         try:
             found: str | None = self.now(text)
         except (FileNotFoundError, DataFormatError):
@@ -268,21 +279,27 @@ class SourceWriter:
             return str(error)
 
 
-def settle_left_over(folder: Path, stored: Mapping[str, StoredText]) -> None:
-    """Settle what a writer that was killed has left in a folder, and log it.
+def settle_left_over(folder: Path, stored: Mapping[str, StoredText] | None) -> str:
+    """Settle what a writer that was killed has left in a folder, and say so; empty for nothing.
 
     Raises:
         ConfigError, DataFormatError, JournalLockedError, OSError: as :meth:`SourceWriter.held`.
     """
     if not (folder / RECORD).exists():
-        return
+        return ""
     writer = SourceWriter(folder, stored)
-    before = writer.recorded()
+    record = writer.recorded()
     with writer.held():
-        if before is not None:
-            did = "put back" if before.goal == "old" else "written"
-            where = ", ".join(text.where for text in before.texts)
-            _logger.warning("%s was interrupted: %s: %s now", before.by, where, did)
+        left = writer.recorded()
+    settled = [
+        text.where
+        for text in (record.texts if record else ())
+        if not left or text not in left.texts
+    ]
+    if record is None or not settled:
+        return ""
+    did = "put back" if record.goal == "old" else "written"
+    return f"{record.by} was interrupted; {did} now: {', '.join(settled)}"
 
 
 def why_not(text: HeldText, error: OSError | CallerError) -> str:

@@ -15,8 +15,8 @@ from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.runnable import Target, files_folder, found_target, project_of
+from promptgraft.cli.writing_back import Rewritten
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import (
@@ -25,7 +25,6 @@ from promptgraft.project.applying.files import (
     found_files,
     patch_of,
     patch_root,
-    planned,
     read_intent,
     replace_files,
 )
@@ -34,12 +33,10 @@ from promptgraft.project.applying.winner import (
     StaleWinnerError,
     Winner,
     choose,
-    fresh_entries,
     winners_of,
 )
-from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord, read_run
-from promptgraft.text import visible
+from promptgraft.text import listed, visible
 
 
 @options.command(
@@ -259,13 +256,9 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
 
 def _write_to_source(asked: _Asked, target: Target) -> Answer:
     """Write the candidate into the files of its prompts, all or none."""
-    found = _Rewritten.of(asked, target)
-    files, parts = planned(target.folder, found.changes), found.parts
-    stale = found.left_behind(target)
-    if files and not asked.dry:
-        intent = Intent(run=asked.run.id, candidate=asked.candidate, done=False, files=files)
-        replace_files(target.folder, asked.run.folder.path, intent)
-    paths = [file.path for file in files]
+    found = Rewritten.of(asked.run, asked.candidate, target)
+    parts, stale = found.parts, found.left_behind(target)
+    paths = found.write(asked.run, asked.candidate, target, dry=asked.dry)
 
     def show(screen: Screen) -> None:
         if not paths:
@@ -301,10 +294,12 @@ def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
 
 def _make_patch(asked: _Asked, target: Target) -> Answer:
     """Make a patch that makes the files say what the candidate says; writes nothing."""
-    found = _Rewritten.of(asked, target)
+    found = Rewritten.of(asked.run, asked.candidate, target)
     winner, changes = found.winner, found.changes
     root = patch_root(target.folder)
-    planned(root, changes)  # refuses files outside of what the patch is for
+    found.check_files(root)  # refuses files outside of what the patch is for
+    if found.not_in_files:
+        complain(f"not in the patch, as no file holds them: {listed(found.not_in_files)}")
     patch = patch_of(changes, root=root)
     if asked.as_json:
         outcome, show = _APPLIED[bool(patch)], lambda _: None
@@ -321,52 +316,6 @@ def _print_patch(patch: str) -> None:
     else:
         # As bytes: in another encoding it would be a patch of other files.
         click.echo(patch.encode(), nl=False)
-
-
-@attrs.frozen(kw_only=True)
-class _Rewritten:
-    """A candidate as changes of files; ``entries`` has what its parts are named after."""
-
-    winner: Winner
-    entries: Sequence[tuple[PromptLike, PromptOverride, str]]
-    changes: Sequence[FileChange]
-
-    @classmethod
-    def of(cls, asked: _Asked, target: Target) -> _Rewritten:
-        winners = winners_of(asked.run, asked.candidate, target.addresses)
-        entries: list[tuple[PromptLike, PromptOverride, str]] = []
-        changes: list[FileChange] = []
-        for winner, found in zip(winners, target.files, strict=True):
-            if found.source is None and winner.changes:
-                raise ConfigError(
-                    f"prompt `{winner.of}` is written in Python: only Markdown prompts of a "
-                    "project can be written back; leave --to-source and --patch out to use the "
-                    "store"
-                )
-            of = f"{winner.of}#" if len(winners) > 1 else ""
-            override = winner.base.holding(fresh_entries(winner, found.prompt, target.tag, of=of))
-            entries.append((found.prompt, override, of))
-            if found.source is not None and override:
-                changes += found.source.rewritten(override)
-        return cls(winner=winners[0], entries=entries, changes=changes)
-
-    @property
-    def parts(self) -> list[PartDiff]:
-        """How the parts differ from the files."""
-        return [
-            attrs.evolve(diff, part=f"{of}{diff.part}")
-            for prompt, override, of in self.entries
-            for diff in diff_override(prompt, override)
-        ]
-
-    def left_behind(self, target: Target) -> list[str]:
-        """Return the parts that the tag overrides and that now stand in the source."""
-        parts = []
-        for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
-            held = stored.current_of(target.store, address)
-            kept = held.override if held else address.empty()
-            parts += [f"{of}{entry.part}" for entry in override.entries() if kept.find(entry)]
-        return parts
 
 
 def _unfinished(run_folder: Path, folder: Path) -> Intent | None:

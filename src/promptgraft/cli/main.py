@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 
@@ -14,6 +16,7 @@ from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
+from promptgraft.errors import PromptgraftError
 from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
@@ -34,6 +37,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "report": ("runs", "Write a run as one HTML file."),
     "compare": ("runs", "Show two runs side by side."),
     "apply": ("apply", "Apply the winner of a run to the store or the source."),
+    "restore": (
+        "restore",
+        "Put back the texts that an interrupted run has left in files and callbacks.",
+    ),
     "eval": ("eval", "Evaluate a prompt on its cases as a gate for CI."),
     "render": ("render", "Print the prompt in force as a model receives it."),
     "export": ("render", "Print the prompt in force as a template."),
@@ -101,6 +108,22 @@ def app(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         echo(context.get_help())
+    elif context.invoked_subcommand != "restore":
+        _settle_left_over()
+
+
+def _settle_left_over() -> None:
+    """Settle, before anything else, what a command that was killed has left in the project here."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / ".promptgraft" / "sources.json").exists():
+            from promptgraft.agents.writing import settle_left_over
+
+            # What runs now in another process, or cannot be settled, stops what reads the texts.
+            with contextlib.suppress(PromptgraftError, OSError):
+                if settled := settle_left_over(folder.resolve(), None):
+                    complain(settled)
+            return
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from decimal import Decimal
-from typing import TypedDict, Unpack
+from typing import TextIO, TypedDict, Unpack
 
 import attrs
 import click
 from attrs.converters import optional
 
 from promptgraft.cli import options
-from promptgraft.cli.choosing import chosen_runs, runs_of
+from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.outcome import MODEL
+from promptgraft.cli.outcome import MODEL, Outcome
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.runnable import Runnable, loaded, loaded_again
 from promptgraft.cli.running import Keeping, conclude_run, keep, run_dry
@@ -171,7 +171,7 @@ def optimize_command(
             key, root = job.name.rpartition("/")[2], kept_in.root.absolute()
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
-    return conclude_run(outcome, kept_in, stream=stream)
+    return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
 
 
 def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[str, Json]:
@@ -238,4 +238,14 @@ def resume_command(
         same = {name: config[name] for name in ("id", "created", "origin")}
         fresh = {**same, **_config(source, job, changes), **same}
         outcome = keep(folder, job, keeping, config=fresh)
-    return conclude_run(outcome, kept_in, stream=stream)
+    return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
+
+
+def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source: bool) -> ExitCode:
+    """Print what became of a run, and write its winner where the project asks for that."""
+    code = conclude_run(outcome, runs, stream=stream)
+    if not to_source or outcome.folder is None or outcome.error is not None:
+        return code
+    from promptgraft.cli.writing_back import apply_unattended
+
+    return apply_unattended(outcome.folder) or code

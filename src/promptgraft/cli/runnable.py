@@ -135,7 +135,10 @@ class Origin:
 
 @attrs.frozen(kw_only=True)
 class Runnable:
-    """A job with where it came from; ``workers`` None leaves their number to the job."""
+    """A job with where it came from; ``workers`` None leaves their number to the job.
+
+    ``to_source`` says that a winner that is shown to be better is to be written into its source.
+    """
 
     job: OptimizationJob
     name: str
@@ -143,6 +146,7 @@ class Runnable:
     settings: Mapping[str, Json]
     runs: Path
     workers: int | None = None
+    to_source: bool = False
 
 
 @contextlib.contextmanager
@@ -174,6 +178,7 @@ def loaded(target: str | None, project: str | None, *, to_plan: bool = False) ->
             settings=found.described(),
             runs=found.runs_folder,
             workers=found.workers,
+            to_source=found.config.apply is not None,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from promptgraft.agents.call import Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
+from promptgraft.agents.writing import difference
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.parts.descriptors import show_path
@@ -45,6 +46,34 @@ class TextsSource:
         """Return the texts that ``override`` says anything of."""
         return {show_path(path): entry.body for path, entry in override.sections.items()}
 
+    def write(self, override: PromptOverride, *, by: str, dry: bool) -> tuple[str, ...]:
+        """Let the sources say what ``override`` says, all or none, and return what was written.
+
+        ``dry`` writes nothing. Raises what :meth:`Sources.write` raises.
+        """
+        given = self.texts(override)
+        if not dry:
+            return self.sources.write(given, by=by)
+        return tuple(
+            self.sources.held(name).where
+            for name, text in given.items()
+            if text != self.sources.texts[name]
+        )
+
+    def changed_since(self, began: Mapping[str, str], base: PromptOverride) -> Iterator[str]:
+        """Yield a line for each source that is not what it was: where it begins to differ.
+
+        Args:
+            began: the text of each part as a run began.
+            base: what overrode the source then, and says nothing of it.
+        """
+        for name in self.sources.texts:
+            before, held = began.get(f"section {name}"), self.sources.held(name)
+            if before is None or (name,) in base.sections:
+                continue
+            if (old := self.sources.content(name, before)) != held.old:
+                yield f"{held.where}:{difference(old, held.old)}"
+
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
         """Return the changes of files; texts that callbacks keep are in none."""
         sources = self.sources
@@ -66,7 +95,7 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
     for text, file in config.files.items():
         given = FileConfig(path=file) if isinstance(file, str) else file
         sources[text] = FileSource(Path(given.path), given.frozen or "")
-    for text, one in _callbacks(config, (*path, "callbacks"), around).items():
+    for text, one in callbacks_of(config, (*path, "callbacks"), around).items():
         if sources.setdefault(text, one) is not one:
             raise around.refusal(
                 (*path, "callbacks"), f"text `{text}` is one of `files` too; rename one of them"
@@ -91,9 +120,14 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
     return ProjectPrompt(name=name, prompt=prompt, source=TextsSource(found))
 
 
-def _callbacks(
+def callbacks_of(
     config: TextsConfig, path: tuple[str, ...], around: Surroundings
 ) -> Mapping[str, CallbackSource]:
+    """Return the callbacks of texts by name; none is called.
+
+    Raises:
+        DataFormatError: they cannot be loaded.
+    """
     if config.callbacks is None:
         return {}
     alone = config.callbacks.rpartition(":")[2].rpartition(".")[2].lower()

@@ -1,0 +1,151 @@
+"""Winners into the sources of their prompts: by ``apply --to-source``, or at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from promptgraft.cli import stored
+from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.runnable import Target, found_target, project_of
+from promptgraft.errors import ConfigError
+from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
+from promptgraft.project import ProjectPrompt
+from promptgraft.project.applying.files import Intent, PlannedFile, planned, replace_files
+from promptgraft.project.applying.winner import (
+    StaleWinnerError,
+    Winner,
+    fresh_entries,
+    winners_of,
+)
+from promptgraft.project.files import FileChange
+from promptgraft.project.sources import TextsSource
+from promptgraft.runs import RunFolder, RunRecord, read_run
+from promptgraft.search.fresh import RunVerdict
+
+
+@attrs.frozen(kw_only=True)
+class Rewritten:
+    """A candidate as changes of files; ``entries`` has what its parts are named after.
+
+    ``texts`` are sources of texts, which are written in a way of their own, with what is to
+    stand there; ``changes`` has the changes of their files too.
+    """
+
+    winner: Winner
+    entries: Sequence[tuple[PromptLike, PromptOverride, str]]
+    changes: Sequence[FileChange]
+    texts: Sequence[tuple[TextsSource, PromptOverride]]
+
+    @classmethod
+    def of(cls, run: RunRecord, candidate: int, target: Target) -> Rewritten:
+        """Return a candidate against the sources of today.
+
+        Raises:
+            ConfigError: a prompt that it changes is written in Python.
+            StaleWinnerError: a source has changed since; says where, if that is known.
+        """
+        winners = winners_of(run, candidate, target.addresses)
+        entries: list[tuple[PromptLike, PromptOverride, str]] = []
+        changes: list[FileChange] = []
+        texts: list[tuple[TextsSource, PromptOverride]] = []
+        for winner, found in zip(winners, target.files, strict=True):
+            if found.source is None and winner.changes:
+                raise ConfigError(
+                    f"prompt `{winner.of}` is written in Python: only Markdown prompts and texts "
+                    "in files or callbacks of a project can be written back; leave --to-source "
+                    "and --patch out to use the store"
+                )
+            of = f"{winner.of}#" if len(winners) > 1 else ""
+            try:
+                fresh = fresh_entries(winner, found.prompt, target.tag, of=of)
+            except StaleWinnerError as error:
+                raise StaleWinnerError((*error.faults, *_places(run, winner, found))) from None
+            override = winner.base.holding(fresh)
+            entries.append((found.prompt, override, of))
+            if found.source is not None and override:
+                changes += found.source.rewritten(override)
+            if isinstance(found.source, TextsSource):
+                texts.append((found.source, override))
+        if texts and len(winners) > 1:
+            raise ConfigError(
+                "the texts of an agent and other prompts cannot be written back together; leave "
+                "--to-source and --patch out to use the store"
+            )
+        return cls(winner=winners[0], entries=entries, changes=changes, texts=texts)
+
+    @property
+    def not_in_files(self) -> list[str]:
+        """The texts that it changes and that no file holds."""
+        return [
+            name
+            for source, override in self.texts
+            for name in source.texts(override)
+            if name not in source.sources.files
+        ]
+
+    def check_files(self, folder: Path) -> tuple[PlannedFile, ...]:
+        """Return the files that change; refuse those that are none of a prompt in ``folder``."""
+        return () if self.texts else planned(folder, self.changes)
+
+    def write(self, run: RunRecord, candidate: int, target: Target, *, dry: bool) -> list[str]:
+        """Write the candidate, all or nothing, and return what was written."""
+        by = f"the write of candidate {candidate} of run {run.id}"
+        paths = [
+            path
+            for source, override in self.texts
+            for path in source.write(override, by=by, dry=dry)
+        ]
+        files = self.check_files(target.folder)
+        if files and not dry:
+            intent = Intent(run=run.id, candidate=candidate, done=False, files=files)
+            replace_files(target.folder, run.folder.path, intent)
+        return [*paths, *(file.path for file in files)]
+
+    @property
+    def parts(self) -> list[PartDiff]:
+        """How the parts differ from the files."""
+        return [
+            attrs.evolve(diff, part=f"{of}{diff.part}")
+            for prompt, override, of in self.entries
+            for diff in diff_override(prompt, override)
+        ]
+
+    def left_behind(self, target: Target) -> list[str]:
+        """Return the parts that the tag overrides and that now stand in the source."""
+        parts = []
+        for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
+            held = stored.current_of(target.store, address)
+            kept = held.override if held else address.empty()
+            parts += [f"{of}{entry.part}" for entry in override.entries() if kept.find(entry)]
+        return parts
+
+
+def _places(run: RunRecord, winner: Winner, found: ProjectPrompt) -> Iterator[str]:
+    """Yield where texts differ from what they were when the run began, if that is known."""
+    if run.started is not None and isinstance(found.source, TextsSource):
+        yield from found.source.changed_since(run.started.texts, winner.base)
+
+
+def apply_unattended(folder: RunFolder) -> ExitCode:
+    """Write the winner of a run into its source when it is shown to be better, as a project asks.
+
+    Says on standard error what was written, or why nothing was.
+    """
+    run = read_run(folder)
+    if run.ended is None or run.ended.verdict is not RunVerdict.IMPROVED:
+        verdict = "the run has not ended" if run.ended is None else f"it is {run.ended.verdict}"
+        complain(f"apply: to-source: nothing was written: {verdict}")
+        return ExitCode.OK
+    best = run.ended.best
+    try:
+        with found_target(run, project_of(run, None), None, to_files=True) as target:
+            paths = Rewritten.of(run, best, target).write(run, best, target, dry=False)
+    except StaleWinnerError as error:
+        for fault in error.faults:
+            complain(f"apply: to-source: nothing was written: {fault}")
+        return ExitCode.WRONG_USE
+    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source says it'}")
+    return ExitCode.OK
