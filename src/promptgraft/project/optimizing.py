@@ -125,7 +125,7 @@ def _prepared(
             f"splits: expected Splits, found {shown(given)}; Splits.by_ratio(dataset) makes them"
         )
     check_metrics(metrics)
-    subject = Prompt(prompt) if isinstance(prompt, PromptTemplate) else prompt
+    subject = prompt if isinstance(prompt, (Prompt, Graph)) else Prompt(prompt)
     asked = GraphPrompt.standing_for(subject) if isinstance(subject, Graph) else subject
     make: Callable[..., RunConfig] = algorithm()
     config = make(
