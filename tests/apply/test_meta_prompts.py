@@ -48,7 +48,7 @@ def faults_in(folder: Path) -> list[str]:
 def test_copies_that_nobody_edited_change_nothing(tmp_path: Path) -> None:
     copies = read_copies(lay_out(tmp_path))
 
-    assert {copy.template.key for copy in copies} == {*META_PROMPTS}
+    assert {copy.template.key for copy in copies} >= {*META_PROMPTS}
     assert not any(copy.outdated or copy.edits for copy in copies)
 
 

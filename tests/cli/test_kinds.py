@@ -27,6 +27,9 @@ def test_show_prints_what_overrides_of_every_kind_say(console: Console, project:
         "section role\n"
         "  Review $language code well.\n"
         "\n"
+        "summary history\n"
+        "  Ask for older reviews.\n"
+        "\n"
         "tool search\n"
         "  description: Search every file.\n"
         "  parameter query: A word of the code.\n"
@@ -54,8 +57,8 @@ def test_show_prints_what_overrides_of_every_kind_say(console: Console, project:
         '  aliases: ["urgency", "level"]\n'
         "  option low: Can wait.\n"
     )
-    assert "7 overrides" in console("show").out
-    assert json.loads(console("show", "--json").out)["tags"][0]["overrides"] == 7
+    assert "8 overrides" in console("show").out
+    assert json.loads(console("show", "--json").out)["tags"][0]["overrides"] == 8
 
 
 def test_documents_have_one_shape_for_every_kind(console: Console, project: Path) -> None:
@@ -70,7 +73,7 @@ def test_documents_have_one_shape_for_every_kind(console: Console, project: Path
     assert {part["part"]: part["kind"] for part in compared} == kinds
     assert all((part["status"], part["reason"]) == (None, None) for part in shown)
     assert all((part["status"], part["reason"]) == ("applied", None) for part in compared)
-    assert [revision["overrides"] for revision in revisions] == [1, 2, 3, 4, 5, 6, 7]
+    assert [revision["overrides"] for revision in revisions] == [*range(1, 9)]
     changed = [part for revision in revisions for part in revision["parts"]]
     assert [part["part"] for part in changed] == list(reversed([*PARTS.values()]))
     assert {frozenset(part) for part in shown} == {
@@ -100,11 +103,11 @@ def test_history_tells_additions_changes_and_what_was_taken_away(
     lines = console("history", NAME).out.splitlines()
 
     assert [line.strip() for line in lines if re.match(r"    (\d|[-+~] )", line)][:6] == [
-        "5 overrides",
-        "- tool search",
         "6 overrides",
-        "- removed task example guide/security/xss",
+        "- tool search",
         "7 overrides",
+        "- removed task example guide/security/xss",
+        "8 overrides",
         "~ tool search",
     ]
 
@@ -119,7 +122,7 @@ def test_history_says_nothing_of_changes_from_a_revision_that_is_lost(
     (revision,) = _document(console, "history", NAME)["revisions"]
 
     assert revision["parts"] is None
-    assert console("history", NAME).out.endswith("    7 overrides\n")
+    assert console("history", NAME).out.endswith("    8 overrides\n")
 
 
 def test_diff_from_the_source_shows_only_what_is_replaced(console: Console, project: Path) -> None:
@@ -129,6 +132,7 @@ def test_diff_from_the_source_shows_only_what_is_replaced(console: Console, proj
 
     assert _changes(out) == {
         "section role": ["-Review $language code.", "+Review $language code well."],
+        "summary history": ["-Older reviews are kept.", "+Ask for older reviews."],
         "tool search": [
             "-description: Search the code.",
             "-parameter query: What to look for.",

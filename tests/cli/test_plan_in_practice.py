@@ -192,3 +192,4 @@ def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals
     assert re.search(r"│ validation  \d of \d -> \d of \d", shown)
     assert re.search(rf"(?m)^baseline \d of 4 \(the validation set .*, {money}$", lines)
     assert "\x1b" not in lines
+    assert "Event loop" not in lines

@@ -16,7 +16,7 @@ from promptgraft.graphs.describing import GraphDescription
 @project_option
 @json_option
 def describe_command(*, graph: str | None, project: str | None, as_json: bool) -> None:
-    """List the nodes, the edges and the parts of a graph of the project.
+    """List the nodes, edges and parts of a graph of the project.
 
     NAME is its name in the project. Parts have the names that runs, reports and settings use.
     Edges that are not declared are known only from the traces of a run.
