@@ -1,0 +1,69 @@
+"""The example of a support agent, as users run it: two files and a callback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "support_agent"
+
+
+def promptgraft(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "promptgraft", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def improved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A copy of the example after a run, and what the run has said."""
+    folder = tmp_path_factory.mktemp("example") / "support_agent"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    return folder, promptgraft(folder, "optimize")
+
+
+def test_it_gains_on_cases_that_the_search_never_saw(improved: tuple[Path, str]) -> None:
+    folder, said = improved
+    [result] = folder.glob("runs/*/result.json")
+    found = json.loads(result.read_text("utf-8"))
+    assert found["improved"]
+    assert found["scores"]["held_out"]["gain"] >= 0.2
+    rates = [found["metrics"]["held_out"][side]["pass_rate"] for side in ("baseline", "best")]
+    assert rates[1] - rates[0] >= 0.2
+    [page] = (EXAMPLE / "README.md").read_text("utf-8").split("```text\n")[1:]
+    assert page.split("```")[0] in said
+
+
+def test_the_run_keeps_every_text_before_and_after(improved: tuple[Path, str]) -> None:
+    folder, _ = improved
+    [run] = folder.glob("runs/*")
+    for name in ("router", "writer", "tone"):
+        before = (run / "baseline_prompts" / f"{name}.md").read_text("utf-8")
+        after = (run / "best_prompts" / f"{name}.md").read_text("utf-8")
+        assert after.startswith(before)
+        assert len(after) > len(before)
+    assert (folder / "prompts/writer.md").read_text("utf-8") == "Write a short reply.\n"
+
+
+def test_a_step_shows_what_was_asked(improved: tuple[Path, str]) -> None:
+    folder, _ = improved
+    shown = promptgraft(folder, "show", "latest", "--step", "1")
+    assert "lacks: " in shown
+    assert "Write a short reply." in shown
+
+
+def test_the_winner_is_written_where_the_texts_came_from(improved: tuple[Path, str]) -> None:
+    folder, _ = improved
+    [run] = folder.glob("runs/*")
+    best = {path.stem: path.read_text("utf-8") for path in (run / "best_prompts").iterdir()}
+    promptgraft(folder, "apply", "--to-source")
+    for name in ("router", "writer"):
+        assert (folder / f"prompts/{name}.md").read_text("utf-8") == f"{best[name]}\n"
+    assert json.loads((folder / "data/service.json").read_text("utf-8")) == {"tone": best["tone"]}
+    promptgraft(folder, "eval", "--source", "--fail-under", "0.9", "--min-pass-rate", "0.5")
