@@ -7,6 +7,7 @@ import filecmp
 import itertools
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -76,8 +77,8 @@ class FolderCopy:
     """Gives each rollout a copy of a folder of its own, in which the files hold the candidate.
 
     A copy has no file in common with the folder or another copy, not even by a hard link: what an
-    agent does in it, in place too, stays in it. Because making many files is slow, a copy that a
-    rollout has left as it was, but for new files, serves another one under another name.
+    agent does in it, in place too, stays in it. Because making many files is slow, a copy whose
+    rollout has ended is put in order and serves another one, under another name.
 
     The folder is read once for each run. Links within it stay links within the copy.
 
@@ -164,7 +165,6 @@ class FolderCopy:
                 copies.give_back(copies.take(), used_at=time.time_ns())
             yield copies
         finally:
-            copies.is_closed = True
             shutil.rmtree(kept, ignore_errors=True)
 
     def _fill(self, copy: Path, texts: Mapping[str, str]) -> None:
@@ -228,7 +228,6 @@ class _Copies:
 
     def __init__(self, folder: Path) -> None:
         self.pattern = folder / "pattern"
-        self.is_closed = False
         self._folder = folder
         self._numbers = itertools.count(1)
         self._spare: list[_Copy] = []
@@ -241,11 +240,14 @@ class _Copies:
         return _Copy.of(self.pattern, path)
 
     def give_back(self, copy: _Copy, *, used_at: int) -> None:
-        """Keep a copy that was left as it was made; remove another one."""
-        if copy.is_as_made(self.pattern, used_at=used_at) and not self.is_closed:
-            self._spare.append(copy.moved(copy.path.with_name(f"spare-{copy.path.name}")))
-        else:
+        """Keep a copy for another rollout, as it was made."""
+        try:
+            mended = copy.mended(self.pattern, used_at=used_at)
+            spare = mended.moved(copy.path.with_name(f"spare-{copy.path.name}"))
+        except OSError:
             self.drop(copy)
+        else:
+            self._spare.append(spare)
 
     def drop(self, copy: _Copy) -> None:
         """Remove a copy."""
@@ -263,32 +265,42 @@ class _Copy:
     def of(cls, pattern: Path, path: Path) -> _Copy:
         shutil.copytree(pattern, path, symlinks=True)
         base = len(str(path))
-        return cls(path, {entry.path[base:]: _status(entry) for entry in _walked(str(path))})
+        return cls(path, {entry.path[base:]: _status(entry.path) for entry in _walked(str(path))})
 
     def moved(self, path: Path) -> _Copy:
         return attrs.evolve(self, path=self.path.rename(path))
 
-    def is_as_made(self, pattern: Path, *, used_at: int) -> bool:
-        """Remove what is new; tell whether everything else is there and unchanged."""
-        base, kept = len(str(self.path)), 0
-        try:
-            for entry in _walked(str(self.path)):
-                made = self.made.get(entry.path[base:])
-                if made is None and not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.path)  # noqa: PTH108
-                elif made is None:
-                    shutil.rmtree(entry.path)
-                elif made != _status(entry):
-                    return False
-                elif used_at - made[-1] < _SETTLED_NS and entry.is_file(follow_symlinks=False):
-                    if not filecmp.cmp(entry.path, f"{pattern}{entry.path[base:]}", shallow=False):
-                        return False
-                    kept += 1
-                else:
-                    kept += 1
-        except OSError:
-            return False
-        return kept == len(self.made)
+    def mended(self, pattern: Path, *, used_at: int) -> _Copy:
+        """Remove what is new in it, and put back what was changed or removed."""
+        base = len(str(self.path))
+        kept: dict[str, tuple[int, ...]] = {}
+        for entry in _walked(str(self.path)):
+            name = entry.path[base:]
+            made, now = self.made.get(name), _status(entry.path)
+            is_settled = made is None or used_at - made[-1] > _SETTLED_NS
+            if made == now and (
+                is_settled
+                or not entry.is_file(follow_symlinks=False)
+                or filecmp.cmp(entry.path, f"{pattern}{name}", shallow=False)
+            ):
+                kept[name] = now
+            elif entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)  # noqa: PTH108
+        for name in sorted(self.made.keys() - kept.keys()):  # folders before what is in them
+            kept[name] = _copied(f"{pattern}{name}", f"{self.path}{name}")
+        return attrs.evolve(self, made=kept)
+
+
+def _copied(source: str, target: str) -> tuple[int, ...]:
+    """Copy one entry and return its status."""
+    if Path(source).is_dir() and not Path(source).is_symlink():
+        Path(target).mkdir()
+        shutil.copymode(source, target)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+    return _status(target)
 
 
 def _listed(folder: str) -> list[os.DirEntry[str]]:
@@ -303,8 +315,8 @@ def _walked(folder: str) -> Iterator[os.DirEntry[str]]:
             yield from _walked(entry.path)
 
 
-def _status(entry: os.DirEntry[str]) -> tuple[int, ...]:
-    found = entry.stat(follow_symlinks=False)
-    if entry.is_dir(follow_symlinks=False):
-        return (found.st_ino, found.st_mode)
+def _status(path: str) -> tuple[int, ...]:
+    found = os.lstat(path)
+    if stat.S_ISDIR(found.st_mode):
+        return (found.st_ino, found.st_mode, 0)  # its times change with what is in it
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
