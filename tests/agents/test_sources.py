@@ -101,6 +101,7 @@ def make_mistakes(folder: Path) -> dict[str, Source]:
     (folder / "zero.md").write_bytes(b"a\0b")
     (folder / "folder.md").mkdir()
     os.mkfifo(folder / "pipe.md")
+    (folder / "agent.py").write_text("TEXT = 'A.'")
     (folder.parent / "outside.md").write_text("Outside.")
     (folder / "leads-out.md").symlink_to(folder.parent / "outside.md")
     os.link(folder / "a.md", folder / "hard.md")
@@ -116,6 +117,7 @@ def make_mistakes(folder: Path) -> dict[str, Source]:
         "wide": FileSource(Path("wide.md")),
         "zero": FileSource(Path("zero.md")),
         "front": FileSource(Path("a.md"), "front_matter"),
+        "code": FileSource(Path("agent.py")),
         "outside": FileSource(Path("../outside.md")),
         "leads-out": FileSource(Path("leads-out.md")),
         "Name": FileSource(Path("a.md")),
@@ -144,6 +146,8 @@ wide: TMP/project/wide.md: expected UTF-8, found UTF-16; save the file as UTF-8
 zero: TMP/project/zero.md:1: expected text, found a zero byte
 front: TMP/project/a.md:1: expected front matter between two lines `---`, found none; add it, or \
 leave `frozen` out
+code: TMP/project/agent.py: expected a file of text, found one that may be run; let the code read \
+the text from a file of its own, such as one that ends in .md or .txt
 outside: TMP/project/../outside.md: expected a file in the project's folder TMP/project, found \
 TMP/outside.md; move it there
 leads-out: TMP/project/leads-out.md: expected a file in the project's folder TMP/project, found \

@@ -239,6 +239,16 @@ def test_what_cannot_be_settled_is_a_line(
     assert str(raised.value).replace(str(folder), "FOLDER") == expected
 
 
+def test_a_record_that_was_edited_changes_no_code(folder: Path) -> None:
+    left_over(folder, "old", lambda path: path.write_text("New."))
+    record = folder / RECORD
+    record.write_text(record.read_text().replace("system.md", "agent.py"))
+    (folder / "agent.py").write_text("New.")
+    with pytest.raises(ConfigError, match=r"agent\.py: may be run, and is never written"):
+        opened(folder)
+    assert (folder / "agent.py").read_text() == "New."
+
+
 def test_what_something_else_has_written_stays_and_the_rest_is_put_back(folder: Path) -> None:
     left_over(folder, "old", lambda path: path.write_text("Mine."))
     (folder / "store.txt").write_text("New store.")

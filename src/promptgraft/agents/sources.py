@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from promptgraft.agents.writing import HeldText, SourceWriter, settle_left_over
+from promptgraft.agents.writing import HeldText, SourceWriter, may_be_run, settle_left_over
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_key
@@ -301,6 +301,11 @@ def _file_of(source: FileSource, root: Path, folder: Path) -> TextFile:
         raise ConfigError(
             f"{found.name}: expected a file in the project's folder {root}, found {found.path}; "
             "move it there"
+        )
+    if may_be_run(found.path):
+        raise ConfigError(
+            f"{found.name}: expected a file of text, found one that may be run; let the code read "
+            "the text from a file of its own, such as one that ends in .md or .txt"
         )
     return found
 

@@ -26,10 +26,16 @@ RECORD = Path(".promptgraft", "sources.json")
 VERSION = 1
 
 _LOCK = RECORD.with_suffix(".lock")
+_CODE = {"", ".cfg", ".ini", ".js", ".pth", ".py", ".sh", ".toml", ".ts"}
 LEFT = (
     "it is left as it is: `promptgraft restore --overwrite` writes over it, `promptgraft restore "
     "--keep` leaves it for good"
 )
+
+
+def may_be_run(path: Path) -> bool:
+    """Tell whether a file says what code is run, or may be code: a record never changes it."""
+    return path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts
 
 
 class StoredText(Protocol):
@@ -145,6 +151,8 @@ class SourceWriter:
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
             raise ConfigError(f"leads out of {self._folder}; put the file back there")
+        if may_be_run(path):
+            raise ConfigError("may be run, and is never written; write the text yourself")
         return path
 
     def begin(self, record: Record) -> None:
