@@ -135,6 +135,7 @@ def test_a_plan_says_that_the_calls_of_a_function_are_not_known() -> None:
     plan = GepaOptimizer(context(), settings()).plan(TEAM)
     assert (plan.rollouts, plan.roles[0].calls, plan.tokens) == (70, None, None)
     assert plan.roles[1].calls is not None
+    assert (plan.answer_tokens, plan.answer_from) == (None, "")
 
 
 JOB = """

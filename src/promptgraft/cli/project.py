@@ -202,16 +202,17 @@ def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
-    answers = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
     screen.line(f"{name}: what a run uses", bold=True)
     screen.fields(
         [
             ("rollouts", f"{plan.rollouts:,}"),
             ("proposals", f"{fewest:,} if all are accepted, {most:,} if none is"),
             ("reflections", f"{plan.reflections:,}"),
-            *([("answers", answers)] if plan.answer_from else []),
         ]
     )
+    if plan.answer_tokens is not None:
+        each = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
+        screen.fields([("answers", each)], width=11)
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),

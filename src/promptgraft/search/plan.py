@@ -97,8 +97,8 @@ class RunPlan(Shown):
         roles: what tasks, judges and reflections use; what else a feedback function calls is not
             known.
         expected_rollouts: how many are expected; fewer only where proposals are limited.
-        answer_tokens: expected tokens of an answer, without thinking.
-        answer_from: where that is taken from, in words.
+        answer_tokens: expected tokens of an answer, without thinking; None when that is not known.
+        answer_from: where that is taken from, in words; empty when it is not known.
         max_cost: US dollars at which the run is stopped; None for no such limit.
         max_tokens: tokens at which it is stopped; None for no such limit.
         warnings: what makes the plan a bad one, a line each.
@@ -115,7 +115,7 @@ class RunPlan(Shown):
     warnings: tuple[str, ...]
     max_seconds: float | None = None
     expected_rollouts: int
-    answer_tokens: int
+    answer_tokens: int | None
     answer_from: str
     first_call: str = ""
 

@@ -107,7 +107,7 @@ def plan_run(
         max_seconds=limits.timeout,
         first_call=planned_call(task),
         expected_rollouts=outlook.rollouts,
-        answer_tokens=_tokens(estimate.answer_chars),
+        answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
 
