@@ -72,6 +72,7 @@ class Question:
     """What is asked."""
 
     text: str
+    again: str = ""
 
 
 SEARCH: Tool[SearchParams, str] = Tool(

@@ -14,7 +14,7 @@ import threading
 
 import attrs
 
-from optimizers.worlds import PROMPT, answer, config, examples, failing, propose
+from optimizers.worlds import PROMPT, answer, config, examples, failing, propose, twin
 from promptgraft import (
     Cancellation,
     InMemoryPromptOverridesStore,
@@ -36,7 +36,7 @@ def made(task=answer, *, reflection=propose, store=None, **changes):
         overrides_tag="toy",
     )
     # Enough is held out to show that a winner with half of the words is better.
-    unseen = [attrs.evolve(e, id=f"{e.id}-{n}") for n in range(4) for e in examples(6)]
+    unseen = [twin(e, f"{e.id}-{n}") for n in range(4) for e in examples(6)]
     given = {"rollout_budget": 60 + 48, "held_out": unseen, **changes}
     return OptimizationJob(PROMPT, context, config(**given))
 

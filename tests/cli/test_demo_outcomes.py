@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import pytest
 
 from cli.console import Console
-from optimizers.worlds import NOTES, RULES, TEMPLATE, answer, examples, judge, propose, twins
+from optimizers.worlds import NOTES, RULES, TEMPLATE, answer, examples, judge, propose, twin, twins
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.cli import demo_run as demo
 from promptgraft.cli.demo_run import Example
@@ -47,9 +46,7 @@ def model(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], S
         folder=project,
         template=TEMPLATE,
         training=twins(6),
-        held_out=tuple(
-            attrs.evolve(one, id=f"{one.id}-{n}") for n in range(4) for one in examples(6)
-        ),
+        held_out=tuple(twin(one, f"{one.id}-{n}") for n in range(4) for one in examples(6)),
         feedback=judge,
         targets=(RULES, NOTES),
         budget=200,

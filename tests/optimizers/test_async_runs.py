@@ -292,7 +292,9 @@ class Own:
 )
 def test_metrics_may_be_async(metric: Metric, count: int) -> None:
     def found(metric: Metric, count: int) -> tuple[object, ...]:
-        cases = [Case(id=f"e{n}", input=f"w{n % 6}", expected="ok") for n in range(12)]
+        cases = [
+            Case(id=f"e{n}", input=f"w{n % 6}", expected="ok", state={"n": n}) for n in range(12)
+        ]
         data = examples_from(PROMPT, cases)
         with workers(count) as executor:
             context = OptimizationContext(

@@ -107,7 +107,9 @@ def test_one_parameter_is_shown_as_json(param: object, text: str) -> None:
 
 def test_several_parameters_are_shown_together() -> None:
     text, _ = shown(Question("w"), {"tone": "kind"}, response=None)
-    assert text == '[\n  {\n    "word": "w"\n  },\n  {\n    "tone": "kind"\n  }\n]'
+    assert (
+        text == '[\n  {\n    "word": "w",\n    "again": ""\n  },\n  {\n    "tone": "kind"\n  }\n]'
+    )
     assert shown(response=None) == ("[]", "<no response>")
 
 

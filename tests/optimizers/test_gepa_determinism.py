@@ -36,6 +36,7 @@ from optimizers.worlds import (
     optimize,
     propose,
     scored,
+    twin,
     with_output,
 )
 from promptgraft.adapters.base import PromptResponse
@@ -69,7 +70,7 @@ def settings(**changes: Any) -> GepaConfig:
 
     One of the words to compare on is never learnt, so that the budget is used up.
     """
-    learning = tuple(attrs.evolve(e, id=f"{e.id}-again") for e in examples(12))
+    learning = tuple(twin(e, f"{e.id}-again") for e in examples(12))
     return config(
         **{
             "training_examples": (*examples(3), *examples(1, first=99), *learning),

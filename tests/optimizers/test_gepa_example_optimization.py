@@ -278,7 +278,8 @@ def test_a_merge_does_not_overfill_a_section(room: int, merged: bool) -> None:
             pareto_set_size=10,
             rollout_budget=300,
             training_examples=[
-                GepaExample(id=f"e{n}", params=(Question(kinds[n % 5]),)) for n in range(30)
+                GepaExample(id=f"e{n}", params=(Question(kinds[n % 5], again=f"{n}"),))
+                for n in range(30)
             ],
             feedback_fn=feedback,
             max_failed_reflections=100,

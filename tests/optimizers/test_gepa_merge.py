@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,10 +63,18 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
         MarkdownSection(title="Ask", key="ask", template="$side"),
     ),
 )
+
+
+@attrs.frozen
+class Asked:
+    side: str
+    number: int
+
+
 # What only the source answers keeps it on the frontier, so that both specialists descend from it.
 SIDES = ("left", "right", "left", "right", "plain")
 EXAMPLES = tuple(
-    GepaExample(id=f"e{number}", params=({"side": SIDES[number % 5]},)) for number in range(30)
+    GepaExample(id=f"e{number}", params=(Asked(SIDES[number % 5], number),)) for number in range(30)
 )
 
 

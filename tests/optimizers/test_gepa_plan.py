@@ -485,5 +485,5 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
         "tokens": plan.expected_tokens,
         "cost": f"{plan.expected_cost}",
     }
-    assert plan.line.startswith("plan: about 7,104 tokens for $0.0085; at most 60 rollouts, ")
-    assert plan.line.endswith(", 30 reflections and 551k tokens for $0.91; 4 to 8 proposals")
+    assert plan.line.startswith("plan: about 7,188 tokens for $0.0086; at most 60 rollouts, ")
+    assert plan.line.endswith(", 30 reflections and 552k tokens for $0.91; 4 to 8 proposals")

@@ -84,7 +84,7 @@ def test_the_reflector_sees_input_answer_score_and_feedback_of_the_minibatch() -
     shown = bound(run.reflection.requests[0], "examples")
     for word in minibatch:
         assert f"### Example e{word[1:]}-again\n\n**Score:** 0\n" in shown
-        assert f'**Input:**\n\n```\n{{\n  "word": "{word}"\n}}\n```' in shown
+        assert f'**Input:**\n\n```\n{{\n  "word": "{word}",\n' in shown
         assert f"**Feedback:**\n\n```\nmissing {word}\n```" in shown
     assert shown.count("**Output:**\n\n```\nno\n```") == 3
     assert shown.count("### Example ") == 3

@@ -23,6 +23,7 @@ from optimizers.worlds import (
     propose,
     records,
     scored,
+    twin,
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
@@ -193,7 +194,7 @@ def test_minibatches_without_a_fault_stop_the_run_when_there_are_too_many() -> N
 def test_a_tried_child_forgives_idle_steps() -> None:
     """Of the words to learn one is known and one is not, so that about every other step idles."""
     source = {"known": 1.0, "unknown": 0.0}
-    data = (*examples(1), *(attrs.evolve(examples(1)[0], id=name) for name in source))
+    data = (*examples(1), *(twin(examples(1)[0], name) for name in source))
 
     def run(idle: int) -> tuple[GepaResult, int]:
         session = Session()

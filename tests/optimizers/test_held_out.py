@@ -16,6 +16,7 @@ from optimizers.worlds import (
     examples,
     optimize,
     scored,
+    twin,
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
@@ -28,8 +29,7 @@ from promptgraft.search import StopReason
 from promptgraft.search.plan import RunPlan
 
 UNSEEN = tuple(
-    attrs.evolve(example, id=f"unseen-{example.id}")
-    for example in (*examples(3), *examples(2, first=90))
+    twin(example, f"unseen-{example.id}") for example in (*examples(3), *examples(2, first=90))
 )
 """Three words that the search can learn, and two that it cannot."""
 

@@ -92,7 +92,10 @@ def over(validation: Iterable[Case], train: Iterable[Case], *metrics: Metric) ->
 
 def words(*names: str, split: str, **changes: Any) -> tuple[Case, ...]:
     """Return a case for each word."""
-    return tuple(Case(id=f"{split}-{name}", input=name, expected=name, **changes) for name in names)
+    return tuple(
+        Case(id=f"{split}-{name}", input=name, expected=name, state={"split": split}, **changes)
+        for name in names
+    )
 
 
 # Nothing of validation or test reaches a reflector
@@ -293,7 +296,9 @@ def relenting(rendered: Rendered) -> str:
 def copied_run(reflection: Reply, **changes: Any) -> tuple[Run, CountingStore]:
     store = CountingStore()
     data = [
-        Case(id=f"{split}-{q}", input=q, expected=a) for split in "vt" for q, a in ANSWERS.items()
+        Case(id=f"{split}-{q}", input=q, expected=a, state={"split": split})
+        for split in "vt"
+        for q, a in ANSWERS.items()
     ]
     guard = {"max_copied_words": 8}
     settings = config(**(over(data[:4], data[4:], Exact()) | guard | changes))
@@ -556,7 +561,7 @@ def knows_w0_at_first(rendered: Rendered) -> str:
 def from_file(folder: Path, *critical: str, **changes: Any) -> GepaConfig:
     """Return the settings of a search over a file in which these cases are critical."""
     rows = [
-        {"id": f"{split}-{n}", "input": f"w{n}", "expected": f"w{n}"}
+        {"id": f"{split}-{n}", "input": f"w{n}", "expected": f"w{n}", "state": {"split": split}}
         | ({"critical": True} if f"{split}-{n}" in critical else {})
         for split in ("validation", "train")
         for n in range(6)

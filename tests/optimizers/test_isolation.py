@@ -47,6 +47,13 @@ class Basket:
 
 
 @attrs.frozen
+class Turn:
+    """Tells examples about the same word apart."""
+
+    turn: int
+
+
+@attrs.frozen
 class Wrapped:
     """A parameter that cannot be changed itself, but holds one that can."""
 
@@ -59,7 +66,9 @@ class Wrapped:
 
 def twelve(param: Callable[[str], object]) -> tuple[GepaExample, ...]:
     return tuple(
-        GepaExample(id=f"e{n}", params=(param(f"w{n % 6}"),), label={"words": [f"w{n % 6}"]})
+        GepaExample(
+            id=f"e{n}", params=(param(f"w{n % 6}"), Turn(n)), label={"words": [f"w{n % 6}"]}
+        )
         for n in range(12)
     )
 
@@ -116,7 +125,7 @@ def _reading(name: str) -> list[MarkdownSection]:
 def test_what_somebody_holds_who_made_the_examples_changes_no_rollout() -> None:
     held = [Basket(f"w{n % 6}") for n in range(12)]
     data = [
-        GepaExample(id=f"e{n}", params=(basket,), label=basket.word)
+        GepaExample(id=f"e{n}", params=(basket, Turn(n)), label=basket.word)
         for n, basket in enumerate(held)
     ]
 
@@ -129,16 +138,18 @@ def test_what_somebody_holds_who_made_the_examples_changes_no_rollout() -> None:
 
 
 def test_a_function_that_changes_what_it_is_given_gives_the_same_scores_again() -> None:
-    def known(texts: Mapping[str, str], words: list[str]) -> str:
+    def known(texts: Mapping[str, str], words: list[str], _: int) -> str:
         return "ok" if words.pop() in texts["rules"].split() else "no"
 
     texts = Texts({"rules": "Known words:"}, run=known)
-    data = [GepaExample(id=f"e{n}", params=([f"w{n % 6}"],), label=f"w{n % 6}") for n in range(12)]
+    data = [
+        GepaExample(id=f"e{n}", params=([f"w{n % 6}"], n), label=f"w{n % 6}") for n in range(12)
+    ]
     settings = config(training_examples=data, target_section_paths=())
     context = OptimizationContext(reflection_adapter=ScriptedAdapter(propose))
     result = GepaOptimizer(context, settings).optimize(texts)
     assert result.found_better
-    assert [example.params for example in data] == [([f"w{n % 6}"],) for n in range(12)]
+    assert [example.params for example in data] == [([f"w{n % 6}"], n) for n in range(12)]
 
 
 def test_what_is_bound_for_every_example_is_copied_too() -> None:

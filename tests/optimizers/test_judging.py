@@ -68,6 +68,7 @@ def cases(count: int, *, prefix: str = "e", hints: str = "") -> tuple[Case, ...]
             id=f"{prefix}{number}",
             input=f"w{number}",
             expected="ok",
+            state={"prefix": prefix},
             hints={"": f"{hints}{number}"} if hints else {},
         )
         for number in range(count)

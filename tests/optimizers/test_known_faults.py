@@ -282,7 +282,8 @@ def specialists(*, both_help: bool, **surroundings: Any) -> Run:
         pareto_set_size=10,
         rollout_budget=400,
         training_examples=[
-            GepaExample(id=f"e{n}", params=(agent_world.Question(kinds[n % 5]),)) for n in range(30)
+            GepaExample(id=f"e{n}", params=(agent_world.Question(kinds[n % 5], again=f"{n}"),))
+            for n in range(30)
         ],
     )
 

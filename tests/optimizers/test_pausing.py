@@ -21,6 +21,7 @@ from optimizers.worlds import (
     config,
     examples,
     failing,
+    twin,
     twins,
 )
 from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Paired
@@ -46,9 +47,7 @@ def settings(pair: tuple[int, int]) -> GepaConfig:
         steps_at_once=steps,
         enable_merge=True,
         training_examples=twins(6),
-        held_out=tuple(
-            attrs.evolve(example, id=f"{example.id}-held-out") for example in examples(6)
-        ),
+        held_out=tuple(twin(example, f"{example.id}-held-out") for example in examples(6)),
         acceptance=Paired(level=0.3),
         max_unscored_share=1.0,
     )

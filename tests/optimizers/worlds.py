@@ -55,6 +55,7 @@ RULES, QUESTION, NOTES = ("rules",), ("question",), ("notes",)
 @attrs.frozen
 class Question:
     word: str
+    again: str = ""
 
 
 TEMPLATE = PromptTemplate[object](
@@ -107,7 +108,12 @@ def config(**changes: Any) -> GepaConfig:
 
 def twins(count: int) -> tuple[GepaExample, ...]:
     """Return ``count`` questions, and as many others about the same words."""
-    return (*examples(count), *(attrs.evolve(e, id=f"{e.id}-again") for e in examples(count)))
+    return (*examples(count), *(twin(e, f"{e.id}-again") for e in examples(count)))
+
+
+def twin(example: GepaExample, name: str) -> GepaExample:
+    """Return another question about the same word."""
+    return attrs.evolve(example, id=name, params=(Question(str(example.label), again=name),))
 
 
 def judge(

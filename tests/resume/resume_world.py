@@ -72,6 +72,7 @@ class Question:
     """One question; its word must stand in some part of the prompt for the answer to be right."""
 
     word: str
+    again: bool
 
 
 @attrs.frozen
@@ -130,7 +131,7 @@ TARGETS: dict[str, Any] = {
 def examples(count: int = 24) -> tuple[GepaExample, ...]:
     """Return questions over a dozen words; the first word is never asked for while learning."""
     return tuple(
-        GepaExample(id=f"q{n}", params=(Question(word=word),), label=word)
+        GepaExample(id=f"q{n}", params=(Question(word=word, again=n >= 12),), label=word)
         for n in range(count)
         for word in (f"word{n % 12}" if n else "secret",)
     )

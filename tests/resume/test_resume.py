@@ -26,7 +26,7 @@ from promptgraft.errors import JournalLockedError, JournalMismatchError
 HERE = Path(__file__).parent
 
 
-BUDGET, SEED = 100, 297
+BUDGET, SEED = 100, 44
 """A short run in which everything happens that a run does."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from optimizers.worlds import PROMPT, Question, answer, config, propose, twins
+from optimizers.worlds import PROMPT, answer, config, examples, propose, twin, twins
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaExample, GepaResult
@@ -38,8 +38,7 @@ def after(calls: int) -> Reply:
 def held_out(count: int) -> tuple[GepaExample, ...]:
     """Return questions about the first words, under ids of their own."""
     return tuple(
-        GepaExample(id=f"unseen-{number}", params=(Question(f"w{number}"),), label=f"w{number}")
-        for number in range(count)
+        twin(example, f"unseen-{number}") for number, example in enumerate(examples(count))
     )
 
 

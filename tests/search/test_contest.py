@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -10,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizers.worlds import PROMPT, Run, answer, asked, config, examples, optimize
+from optimizers.worlds import PROMPT, Run, answer, asked, config, examples, optimize, twin
 from promptgraft import GepaResult, InMemoryPromptOverridesStore, MemoryJournal
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
-from promptgraft.evals.statistics import spent_error
+from promptgraft.evals.statistics import Outcome, spent_error
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
 
 
 def unseen(copies: int, words: int = 6, first: int = 0) -> tuple[GepaExample, ...]:
     return tuple(
-        attrs.evolve(one, id=f"{one.id}-unseen-{copy}")
+        twin(one, f"{one.id}-unseen-{copy}")
         for copy in range(copies)
         for one in examples(words, first=first)
     )
@@ -121,6 +122,48 @@ def test_unclear_scores_are_asked_again_while_rollouts_are_left_over() -> None:
     assert not result.held_out.is_fixed
     assert result.total_rollouts <= 400
     assert optimize(given, journal=journal) == result  # every answer is in the journal
+
+
+@pytest.mark.parametrize(
+    ("scores", "asked_of_both", "lost"),
+    [
+        ([0.0], 3, True),
+        ([0.0, 1.0], 2, False),
+        ([0.0, 0.0, 1.0], 3, False),
+    ],
+)
+def test_a_critical_example_is_asked_again_before_it_makes_a_winner_worse(
+    scores: list[float], asked_of_both: int, lost: bool
+) -> None:
+    critical, count = attrs.evolve(unseen(1, words=1, first=90)[0], critical=True), Counter[bool]()
+
+    def spoils(example: GepaExample, response: Any, session: object) -> RolloutFeedback:
+        if example.critical:
+            is_winner = "w0" in response.text
+            count[is_winner] += 1
+            score = scores[min(count[True], len(scores)) - 1] if is_winner else 1.0
+            return RolloutFeedback(score=score, feedback="spoiled")
+        right = response.text.startswith("ok")
+        return RolloutFeedback(score=float(right), feedback=f"missing {example.label}")
+
+    given = config(held_out=(critical, *unseen(8)), feedback_fn=spoils, rollout_budget=450)
+    result = optimize(given, task=lambda asked: f"{answer(asked)} {asked.text}")
+
+    assert result.held_out is not None
+    assert result.held_out.gain is not None
+    assert result.held_out.gain.verdict is Outcome.IMPROVED
+    assert (count[False], count[True]) == (asked_of_both, asked_of_both)
+    assert result.held_out.lost == ((critical.id,) if lost else ())
+    assert result.verdict is (RunVerdict.WORSE if lost else RunVerdict.IMPROVED)
+    said = f"the winner is worse on `{critical.id}`, which must not get worse"
+    assert result.remarks == ((said,) if lost else ())
+    assert result.total_rollouts <= 450
+
+
+def test_rollouts_are_kept_to_ask_critical_held_out_examples_again() -> None:
+    critical = tuple(attrs.evolve(one, critical=True) for one in unseen(1))
+    assert config(held_out=critical).following_size == 2 * 3 * len(critical)
+    assert config(held_out=unseen(1)).following_size == 2 * len(critical)
 
 
 def vary(text: str, number: int) -> str:

@@ -111,7 +111,7 @@ def judge(
 
 def settings(**changes: Any) -> GepaConfig:
     tickets = [
-        GepaExample(id=f"t{number}", params=(Ticket(f"my {desk} case"),), label=desk)
+        GepaExample(id=f"t{number}", params=(Ticket(f"my {desk} case {number}"),), label=desk)
         for number, desk in enumerate(DESKS * 3)
     ]
     given: dict[str, Any] = {

@@ -83,8 +83,8 @@ class Outcome:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the winner, a line each."""
-        return warnings_of(self.job.prompts, self.parts)
+        """What is doubtful about the run and its winner, a line each."""
+        return warnings_of(self.result.remarks, self.job.prompts, self.parts)
 
     @property
     def local_store(self) -> LocalPromptOverridesStore | None:
@@ -186,6 +186,7 @@ def print_found(
     Examples are called ``noun``.
     """
     held_out = result.held_out.gain if result.held_out else None
+    longer = result.held_out.answer_length if result.held_out else ""
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
@@ -205,6 +206,7 @@ def print_found(
     screen.fields(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
+            *([("answers", longer)] if longer else []),
             *more,
             *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
             *([("changed", changed)] if changed else []),

@@ -175,6 +175,11 @@ def question_digest(case: Case) -> HexDigest:
         [[message.speaker.value, message.text] for message in case.context],
         unstructure(case.state),
     ]
+    return asked_digest(asked)
+
+
+def asked_digest(asked: Json) -> HexDigest:
+    """Return the same digest for plain data that is the same up to case and white space."""
     return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
 
 

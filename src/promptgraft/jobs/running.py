@@ -294,7 +294,7 @@ def _document(job: OptimizationJob, result: RunResult) -> bytes:
         job.name,
         result.best.changes,
         parts,
-        warnings=warnings_of(job.prompts, parts),
+        warnings=warnings_of(result.remarks, job.prompts, parts),
         tag=result.tag,
         seed=job.config.seed,
         budget=job.config.budget,

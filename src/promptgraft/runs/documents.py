@@ -107,8 +107,10 @@ def changed_parts(
     return tuple(found)
 
 
-def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) -> tuple[str, ...]:
-    """Return what is doubtful about a winner, a line each: that it is much longer than the source.
+def warnings_of(
+    remarks: Sequence[str], prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]
+) -> tuple[str, ...]:
+    """Return what is doubtful about a run, a line each: its remarks, and a winner's great length.
 
     Without sources (``prompts``) the changed parts are compared.
     """
@@ -120,9 +122,10 @@ def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) ->
     before = sum(bodies) or sum(len(part.before or "") for part in parts)
     after = before + sum(len(part.after or "") - len(part.before or "") for part in parts)
     if after < _MUCH_LONGER * max(before, 1):
-        return ()
+        return tuple(remarks)
     said = f"the winner has {after:,} characters where the source has {before:,}"
-    return (f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part",)
+    long = f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part"
+    return (*remarks, long)
 
 
 def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:

@@ -218,6 +218,8 @@ def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     yield "\n".join(table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
     if found is not None and found.gain is not None and found.gain.details:
         yield f"Held out, case by case: {found.gain.details}."
+        if found.answer_length:
+            yield f"Length of the answers: {found.answer_length}."
     if found is not None and found.why_not:
         yield f"Not measured on held-out examples: {plain_line(found.why_not)}."
 

@@ -190,7 +190,7 @@ class Recorder:
             for at in (0, ended.best)
         )
         changes = changed_parts(self._prompts, baseline, winner)
-        warnings = warnings_of(self._prompts, changes)
+        warnings = warnings_of(ended.remarks, self._prompts, changes)
         document = result_document(
             ended,
             history.started.prompt if history.started else folder.id,

@@ -16,6 +16,7 @@ from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.algorithm import Kit, Questions, Search
 from promptgraft.search.context import PersistenceScope
+from promptgraft.search.fresh import again_size
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
@@ -39,12 +40,7 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
-from promptgraft.targets.types import (
-    ExampleFormatter,
-    FeedbackFn,
-    GepaExample,
-    TraceFormatter,
-)
+from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
 
 def _budget(value: object) -> int | str | None:
@@ -345,7 +341,7 @@ class RunConfig(Settings, ABC):
     @property
     def following_size(self) -> int:
         """Rollouts that are kept for held-out examples."""
-        return 2 * len(self.held_out)
+        return 2 * len(self.held_out) + again_size(self.held_out)
 
     @property
     def reserved_size(self) -> int:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
 import attrs
 
+from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
 from promptgraft.evals.statistics import least_cases, mean, spent_error
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, verdict_of
+from promptgraft.search.fresh import (
+    ERROR,
+    LEVEL,
+    HeldOut,
+    RunVerdict,
+    again_size,
+    verdict_of,
+)
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.passing import Figures, Passing
 from promptgraft.search.place import Phase, Place
@@ -45,14 +53,16 @@ def measure(
     The examples are taken in an order drawn by ``seed``. Both answer each of them side by side, so
     that a provider that changes meanwhile does so for both. A sequential test looks at the scores
     after half of the examples, and after all; while they leave it open, the examples are answered
-    again, up to twice, as far as the budget has rollouts left over. Examples that a resumed run
+    again, up to twice, as far as the budget has rollouts left over. Critical examples that score
+    lower are asked again before they count. Examples that a resumed run
     does not have any more are not counted, others are evaluated then.
     """
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     half = len(ordered) // 2 if len(ordered) >= _SMALL else len(ordered)
     portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
     rounds, is_enough = 1, len(ordered) >= least_cases(LEVEL)
-    while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds):
+    kept = again_size(examples)
+    while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds + kept):
         rounds += 1
     candidates = population.pool.candidates
     contest = _Contest(baseline=candidates[0], winner=candidates[winner], place=winner)
@@ -69,7 +79,21 @@ def measure(
         is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
         if is_clear or contest.is_fixed:
             break
-    return found, contest.figures(population.passing)
+    figures = contest.figures(population.passing)
+    yield from _confirm(contest, examples, scorer, budget)
+    lost = contest.lost(examples, scorer)
+    return attrs.evolve(found, lost=lost, rollouts=contest.rollouts), figures
+
+
+def _confirm(
+    contest: _Contest, examples: Sequence[GepaExample], scorer: Scorer, budget: RolloutBudget
+) -> Asking[None]:
+    """Ask critical examples until each has an answer, and those that score lower again."""
+    for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
+        open_ones = [one for one in examples if one.critical and contest.is_open(one, scorer)]
+        if not open_ones or not budget.affords(2 * len(open_ones)):
+            break
+        yield from contest.ask(open_ones, number)
 
 
 def _fraction(done: float, rounds: int) -> float:
@@ -133,6 +157,32 @@ class _Contest:
         )
         return before, after
 
+    @property
+    def rollouts(self) -> int:
+        """How many answers there are."""
+        return sum(len(side) for sides in self.answers.values() for side in sides)
+
+    def is_open(self, example: GepaExample, scorer: Scorer) -> bool:
+        """Whether it takes more answers to say whether the winner is worse on an example."""
+        before, after = self._both(example, scorer)
+        return not (before and after) or not is_settled(before, after)
+
+    def lost(self, examples: Sequence[GepaExample], scorer: Scorer) -> tuple[str, ...]:
+        """Return the critical examples on which the winner is worse."""
+        sides = {one.id: self._both(one, scorer) for one in examples if one.critical}
+        return tuple(
+            id_
+            for id_, (before, after) in sides.items()
+            if before and after and is_lost(before, after)
+        )
+
+    def _both(self, example: GepaExample, scorer: Scorer) -> tuple[list[float], list[float]]:
+        before, after = (
+            [score for one in side if (score := scorer.score(one)) is not None]
+            for side in self.answers.get(example.id, ((), ()))
+        )
+        return before, after
+
     def scored(self, examples: Sequence[GepaExample], scorer: Scorer, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""
         known = {one.id: self.answers[one.id] for one in examples if one.id in self.answers}
@@ -145,6 +195,16 @@ class _Contest:
             baseline_scores=before,
             winner_scores=after,
             spent=spent,
-            rollouts=sum(len(side) for sides in known.values() for side in sides),
+            rollouts=self.rollouts,
             is_fixed=self.is_fixed,
+            chars=_mean_lengths(known.values()),
         )
+
+
+def _mean_lengths(answers: Iterable[_Sides]) -> tuple[float, float]:
+    before, after = zip(*answers, strict=True)
+    return _mean_length(chain.from_iterable(before)), _mean_length(chain.from_iterable(after))
+
+
+def _mean_length(records: Iterable[RolloutRecord]) -> float:
+    return mean([float(len(one.output_repr)) for one in records]) or 0.0

@@ -13,6 +13,7 @@ from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.passing import PassingSides
 from promptgraft.search.population import Pool
+from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
@@ -149,6 +150,7 @@ _SHORTENING = "shortening"
 def build_result(
     search: Search,
     course: Course,
+    remarks: Remarks,
     *,
     run_id: str,
     name: str,
@@ -176,6 +178,7 @@ def build_result(
         frontier=tuple(pool.frontier()),
         held_out=course.held_out,
         passing=course.passing,
+        remarks=remarks.texts(course.held_out),
         pareto_ids=tuple(example.id for example in pareto),
         means=tuple(pool.estimate(position) for position in range(len(pool))),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),

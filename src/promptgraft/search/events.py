@@ -301,6 +301,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         gains: what each kind of change along the winner's line did to the mean.
         held_out: what both did on the held-out examples; None without.
         passing: how many answers of both pass, and the means of metrics.
+        remarks: what users should know before they trust the scores, a line each.
         tag: the tag that the overrides of the run are kept under.
         accepted: accepted mutations.
         merges: accepted merges.
@@ -340,6 +341,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     reflections: int
     ledger: tuple[LedgerEntry, ...]
     cost: Decimal | None
+    remarks: tuple[str, ...] = ()
 
     @property
     def improved(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
 
 import attrs
 
@@ -46,10 +47,12 @@ from promptgraft.search.events import RunStarted
 from promptgraft.search.first_calls import check_metrics, rehearsed
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
+from promptgraft.search.overlap import check_overlap
 from promptgraft.search.passing import Passing
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
+from promptgraft.search.remarks import Remarks
 from promptgraft.search.repeating import Repeated
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, is_early
@@ -154,6 +157,14 @@ class _Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
+        self._pareto, self._feedback = config.split
+        check_overlap(
+            {
+                "the validation set": self._pareto,
+                "the training set": self._feedback,
+                "the held-out examples": config.held_out,
+            }
+        )
         self._check_prices()
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
@@ -170,7 +181,6 @@ class _Run:
         self._ledger = Ledger(
             config.budget, max_reflections=limits.max_reflections, budget=self._budget
         )
-        self._pareto, self._feedback = config.split
 
     def complete(self) -> RunResult:
         """Run the search and keep the winner."""
@@ -187,11 +197,9 @@ class _Run:
             )
         )
         plan = self.plan()
-        self._announce(plan)
-        for path in left_over:
-            _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
-            self._emit(StopFileRemoved(path=str(path)))
+        self._announce(plan, left_over)
         bus = self._context.event_bus
+        remarks = Remarks(self._config.feedback_fn, self._emit)
         search, course, driver = assemble(
             self._context,
             self._config,
@@ -210,12 +218,13 @@ class _Run:
                 max_example_chars=self._config.max_example_chars,
                 max_trace_chars=self._config.max_trace_chars,
             ),
-            publish=self._emit,
+            publish=remarks,
         )
         found = partial(
             build_result,
             search,
             course,
+            remarks,
             run_id=self._run_id,
             name=self._target.identity.name,
             tag=self._context.overrides_tag,
@@ -255,11 +264,14 @@ class _Run:
             deadline=self._deadline,
         )
 
-    def _announce(self, plan: RunPlan) -> None:
+    def _announce(self, plan: RunPlan, left_over: Iterable[Path]) -> None:
         self._emit(plan.event)
         if self._context.event_bus is None:  # which would show the warnings
             for warning in plan.warnings:
                 _logger.warning("%s", warning)
+        for path in left_over:
+            _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
+            self._emit(StopFileRemoved(path=str(path)))
 
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan

@@ -67,6 +67,7 @@ class RunResult(Shown):
             ``frontier_pruning`` has not dropped them.
         held_out: what both did on the held-out examples; None when there are none.
         passing: how many answers of baseline and best candidate pass, and the means of metrics.
+        remarks: what users should know before they trust the scores, a line each.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         means: for each candidate its mean on the validation set, or what it seems to be: see
@@ -102,6 +103,7 @@ class RunResult(Shown):
     frontier: tuple[int, ...]
     held_out: HeldOut | None
     passing: PassingSides
+    remarks: tuple[str, ...] = ()
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
     ancestry: tuple[int | None, ...]
@@ -254,6 +256,7 @@ class RunResult(Shown):
             gains=self.gains,
             held_out=self.held_out,
             passing=self.passing,
+            remarks=self.remarks,
             tag=self.tag,
             accepted=self.accepted_mutations + self.accepted_example_mutations,
             merges=self.accepted_merges,
@@ -290,17 +293,15 @@ def _card_of(result: RunResult) -> Card:
         lead=result.ended.verdict,
         fields=(
             *_held_out(result),
-            ("validation", _on_examples(result)),
+            ("validation", f"{_change(result)} on {counted(len(result.pareto_ids), 'example')}"),
             *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
-            (
-                "changed",
-                ", ".join(name for name, _ in _changed(result)) or "nothing",
-            ),
+            ("changed", ", ".join(name for name, _ in _changed(result)) or "nothing"),
             ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
             ("rejected", _rejected(result)),
             ("used", _used(result)),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
             ("run", result.run_id),
+            *(("remark", remark) for remark in result.remarks),
         ),
         blocks=(
             _pool(result),
@@ -329,10 +330,6 @@ def _used(result: RunResult) -> str:
     return f"{rollouts}, {reflections}, {dollars(result.total_cost)}"
 
 
-def _on_examples(result: RunResult) -> str:
-    return f"{_change(result)} on {counted(len(result.pareto_ids), 'example')}"
-
-
 def _change(result: RunResult) -> str:
     return change(
         result.baseline_pareto_mean,
@@ -349,7 +346,8 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
         return (("held out", f"not measured: {found.why_not}"),)
     means = change(found.baseline_mean, found.winner_mean)
     seen = ("held out", f"{means} on {counted(len(found.ids), 'example')} never seen")
-    return seen, ("cases", found.gain.details if found.gain else "")
+    rows = seen, ("cases", found.gain.details if found.gain else "")
+    return (*rows, ("answers", found.answer_length)) if found.answer_length else rows
 
 
 def _rejected(result: RunResult) -> str:

@@ -71,6 +71,7 @@ class Question:
     """One question; the prompt must say its word."""
 
     word: str
+    number: int = 0
 
 
 TEMPLATE: PromptTemplate[Verdict] = PromptTemplate(
@@ -102,7 +103,7 @@ CONFIG = GepaConfig(
     pareto_set_size=20,
     target_section_paths=(("rules",),),
     training_examples=tuple(
-        GepaExample(id=f"q{n}", params=(Question(word=word),), label=word)
+        GepaExample(id=f"q{n}", params=(Question(word=word, number=n),), label=word)
         for n in range(52)
         for word in (f"word{n % 14}" if n else "secret",)
     ),
