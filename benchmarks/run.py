@@ -8,6 +8,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+import agents
 import calling
 import datasets
 import durable
@@ -36,6 +37,7 @@ def main() -> int:
             datasets.TITLE: datasets.measure(Path(folder)),
             startup.TITLE: startup.measure(),
             calling.TITLE: calling.measure(),
+            agents.TITLE: agents.measure(),
         }
     for title, figures in groups.items():
         print(f"\n{title}")

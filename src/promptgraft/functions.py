@@ -71,6 +71,19 @@ def without_address(text: str) -> str:
     return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
 
 
+def place_of(error: BaseException) -> str:
+    """Return file and line of the user's code that an exception came from; empty for none."""
+    found, frames = "", error.__traceback__
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if _is_own(file) and not file.startswith("<"):
+            path = Path(file)
+            here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+            found = f"{here}:{frames.tb_lineno}"
+        frames = frames.tb_next
+    return found
+
+
 def code_digest(value: object) -> str:
     """Return 12 digits for the user's code in a value; nothing where there is none."""
     texts = _Walk().follow(value)

@@ -159,6 +159,14 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def raised_at(error: BaseException) -> str:
+    """Return the same with file and line of the user's code that it came from."""
+    from promptgraft.functions import place_of  # what it takes to read code takes its time
+
+    place = place_of(error)
+    return f"{raised(error)}{f' ({place})' if place else ''}"
+
+
 def fenced(text: str) -> str:
     """Return ``text`` between fences that are longer than any run of backticks in it."""
     longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0

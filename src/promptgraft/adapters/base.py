@@ -25,7 +25,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
-from promptgraft.text import raised
+from promptgraft.text import raised_at
 from promptgraft.under_way import doing
 
 OutputT = TypeVar("OutputT")
@@ -261,10 +261,10 @@ def evaluated(
     except PromptgraftError:
         raise
     except (ConnectionError, TimeoutError) as error:
-        raise TransientProviderError(f"{where} raised {raised(error)}") from error
+        raise TransientProviderError(f"{where} raised {raised_at(error)}") from error
     except Exception as error:
         raise AdapterError(
-            f"{where} raised {raised(error)}; raise a TransientProviderError for what may pass"
+            f"{where} raised {raised_at(error)}; raise a TransientProviderError for what may pass"
         ) from error
     fault = _fault_of(response)
     if fault:

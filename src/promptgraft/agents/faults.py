@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import traceback
-from pathlib import Path
-
 from promptgraft.errors import (
     AgentFaultError,
     PromptEvaluationError,
     RateLimitedError,
     TransientProviderError,
 )
+from promptgraft.functions import place_of
 from promptgraft.text import clip
 
 LONGEST_SHOWN = 400
 """Characters of what an agent says of its failure that the reflector is shown."""
 
-_OWN = str(Path(__file__).parents[1]) + os.sep
 _TOO_MANY, _SERVER_FAILED = 429, 500
 # Base classes of what HTTP libraries and SDKs raise for a connection or a time limit; none of
 # them is a ConnectionError or a TimeoutError.
@@ -46,13 +42,6 @@ def said_by(error: BaseException) -> str:
     """Return the class of an exception and the beginning of what it says, in one line."""
     text = clip(" ".join(str(error).split()), LONGEST_SHOWN, around=" ")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that an exception came from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if not one.filename.startswith((_OWN, "<"))]
-    return f"{os.path.relpath(own[-1].filename)}:{own[-1].lineno}" if own else ""
 
 
 def status_of(error: BaseException) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall
-from promptgraft.agents.faults import fault_of, place_of
+from promptgraft.agents.faults import fault_of
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
@@ -20,7 +20,7 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
-from promptgraft.functions import code_digest, function_name
+from promptgraft.functions import code_digest, function_name, place_of
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import shown

@@ -14,6 +14,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.text import raised_at
 
 E = TypeVar("E")
 Handler = Callable[[E], None]
@@ -24,11 +25,12 @@ _logger = logging.getLogger("promptgraft")
 class EventBus:
     """Hands events to subscribers, in the thread that publishes.
 
-    A handler that raises is logged with its traceback and never breaks what it watches.
+    A handler that raises is logged once, with its traceback, and never breaks what it watches.
     """
 
     def __init__(self) -> None:
         self._handlers: tuple[Callable[[object], None], ...] = ()
+        self._reported: set[tuple[object, type[Exception]]] = set()
         self._lock = threading.Lock()
 
     def subscribe(self, kind: type[E], handler: Handler[E]) -> Callable[[], None]:
@@ -56,9 +58,18 @@ class EventBus:
         for handler in self._handlers:
             try:
                 handler(event)
-            except Exception:
-                name = getattr(handler, "__qualname__", type(handler).__qualname__)
-                _logger.exception("handler `%s` of %s failed", name, type(event).__name__)
+            except Exception as error:  # noqa: BLE001 - whatever a user's handler raises
+                self._report(handler, event, error)
+
+    def _report(self, handler: Callable[[object], None], event: object, error: Exception) -> None:
+        """Log what a handler raised, once for each handler and kind of exception."""
+        with self._lock:
+            known = (handler, type(error)) in self._reported
+            self._reported.add((handler, type(error)))
+        if not known:
+            name = getattr(handler, "__qualname__", type(handler).__qualname__)
+            what = f"handler `{name}` of {type(event).__name__} raised {raised_at(error)}"
+            _logger.error("%s; it is not said again", what, exc_info=error)
 
 
 class SessionProtocol(Protocol):

@@ -38,7 +38,7 @@ from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-from promptgraft.text import clip, joined, raised
+from promptgraft.text import clip, joined, raised_at
 
 _MAX_FAULT_CHARS = 2_000
 _MAX_WORD_CHARS = 200
@@ -216,7 +216,7 @@ class RolloutBatch(Batch):
         except PromptgraftError:
             raise
         except Exception as error:
-            raise CallerError(f"{where} raised {raised(error)}").at(key) from error
+            raise CallerError(f"{where} raised {raised_at(error)}").at(key) from error
         if not isinstance(record, RolloutRecord):
             found = shown(record)
             raise CallerError(f"{where}: expected a RolloutRecord, found {found}").at(key)

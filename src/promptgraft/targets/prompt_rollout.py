@@ -51,7 +51,7 @@ from promptgraft.targets.types import (
     RolloutRecord,
     TraceFormatter,
 )
-from promptgraft.text import raised
+from promptgraft.text import raised_at
 from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
@@ -257,7 +257,7 @@ class PromptRollout:
         except (ProviderError, LimitReachedError):
             raise
         except Exception as error:
-            raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error
+            raise FeedbackError(f"{where} raised {raised_at(error)}") from error
         if not isinstance(feedback, RolloutFeedback):
             raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
         return feedback
@@ -347,7 +347,7 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
     try:
         return awaited(call(), deadline=session.deadline)
     except Exception as error:
-        raise FeedbackError(f"{where} raised {raised(error)}") from error
+        raise FeedbackError(f"{where} raised {raised_at(error)}") from error
 
 
 def _isolated(prompt: Prompt[object]) -> Prompt[object]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError, joined_faults
+from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError, joined_faults
 from promptgraft.evals.turns import judged_turns, over_turns
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
@@ -18,7 +18,7 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, canonical_json, shown
 from promptgraft.strict.checks import SHARE, STRING, TEXT
-from promptgraft.text import clip
+from promptgraft.text import clip, raised_at
 
 Step: TypeAlias = "str | int | None"
 """A key, an index, or None for every item."""
@@ -310,8 +310,16 @@ def verdict_of(
     if judged is None:
         why = f"node `{node}` gave no output"
         return Verdict(metric=metric.name, score=0.0, passed=False, reason=why, node=node)
-    said = metric.judge(case, judged, session=session)
-    verdict: object = awaited(said, deadline=deadline_of(session))
+    try:
+        said = metric.judge(case, judged, session=session)
+        verdict: object = awaited(said, deadline=deadline_of(session))
+    except PromptgraftError:
+        raise
+    except Exception as error:  # whatever a metric of the user's raises
+        where = f"{case.origin}: " if case.origin else ""
+        raise FeedbackError(
+            f"{where}metric `{metric.name}`, case `{case.id}`: raised {raised_at(error)}"
+        ) from error
     if not isinstance(verdict, Verdict):
         raise FeedbackError(
             f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"

@@ -31,7 +31,7 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import SHARE, plain_number
-from promptgraft.text import raised
+from promptgraft.text import raised_at
 from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Python(BaseMetric):
         except PromptgraftError:
             raise
         except Exception as error:
-            raise FeedbackError(f"{where}: {raised(error)}") from error
+            raise FeedbackError(f"{where}: {raised_at(error)}") from error
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
         given: tuple[object, ...] = outcome if isinstance(outcome, tuple) else (outcome, "")
