@@ -27,7 +27,11 @@ from optimizers.worlds import (
     section,
     target_of,
 )
-from promptgraft.overrides import InMemoryPromptOverridesStore, RemovedTaskExample
+from promptgraft.overrides import (
+    InMemoryPromptOverridesStore,
+    RemovedTaskExample,
+    SectionOverride,
+)
 from promptgraft.overrides.types import Provenance
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.validation import MAX_BODY_CHARS
@@ -417,3 +421,53 @@ def test_an_example_that_an_earlier_winner_of_the_run_removed_is_back() -> None:
     assert store.resolve(prompt.descriptor) == base.holding([removal])
     assert target.persist(role, Provenance(), pool=[gone, role])
     assert store.resolve(prompt.descriptor) == base.merged_with(role.override)
+
+
+def _texts(least: int) -> st.SearchStrategy[dict[SectionPath, str]]:
+    words = st.sampled_from(["a", "b", "c"])
+    return st.dictionaries(st.sampled_from([RULES, NOTES]), words, min_size=least)
+
+
+@given(
+    base=_texts(0),
+    is_shared=st.booleans(),
+    winners=st.lists(_texts(1), min_size=1, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_winners_follow_each_other_the_store_holds_the_last_one(
+    base: Mapping[SectionPath, str],
+    is_shared: bool,
+    winners: list[dict[SectionPath, str]],
+) -> None:
+    store, descriptor = InMemoryPromptOverridesStore(), PROMPT.descriptor
+    for path, text in base.items():
+        store.set_section_override(PROMPT, path=path, body=f"base {text}")
+    target = target_of(PROMPT, RULES, NOTES, store=store)
+    [(address, empty)] = target.baseline().overrides.items()
+    expected = {path: f"base {text}" for path, text in base.items()}
+    if is_shared:  # what somebody else writes elsewhere stays
+        expected[QUESTION] = "Theirs: $word"
+        store.set_section_override(PROMPT, path=QUESTION, body=expected[QUESTION])
+    pool = [
+        attrs.evolve(
+            target.baseline(),
+            changes={
+                address: empty.holding(
+                    SectionOverride(
+                        path=path,
+                        expected_hash=one.content_hash,
+                        body=text,
+                    )
+                    for path, text in winner.items()
+                    if (one := descriptor.section(path)) is not None
+                )
+            },
+        )
+        for winner in winners
+    ]
+    for winner, texts in zip(pool, winners, strict=True):
+        target.persist(winner, Provenance(), pool=pool)
+        held = store.resolve(descriptor)
+        assert held is not None
+        found = {path: one.body for path, one in held.sections.items()}
+        assert found == {**expected, **texts}
