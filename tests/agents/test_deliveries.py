@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agents.service import Reply, said, serving
 from agents.stored_texts import contents
 from optimizers.worlds import config, judge, propose
 from promptgraft import (
@@ -19,13 +21,15 @@ from promptgraft import (
     Case,
     GepaExample,
     GepaOptimizer,
+    HttpAgent,
     OptimizationContext,
     ScriptedAdapter,
 )
 from promptgraft.agents.call import AgentAnswer, Delivery
-from promptgraft.agents.delivery import FolderCopy
+from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import FileSource, Sources, read_sources
+from promptgraft.serde import Json
 
 SEARCHES = int(os.environ.get("PROMPTGRAFT_SEARCHES", "1"))  # 3 have more than 2,000 rollouts
 WORDS = [f"word{number}" for number in range(40)]
@@ -124,10 +128,39 @@ def test_every_rollout_reads_the_texts_of_its_own_candidate(
     subject = BlackBox(
         sources.texts, agent=Remembered(agent, reads), delivery=make(sources), key="agent"
     )
-    rollouts = 0
-    for seed in range(SEARCHES):
-        rollouts += searched(subject, seed)
+    rollouts = sum(searched(subject, seed) for seed in range(SEARCHES))
     assert 700 * SEARCHES < rollouts == len(reads)
     assert len({expected for _, expected in reads}) > 10
     assert [one for one in reads if one[0] != one[1]] == []
     assert contents(sources.folder) == before
+
+
+class RememberedService(HttpAgent):
+    """A service that says what it read; remembers that, and what it should have read."""
+
+    def ask(self, query: str, call: AgentCall) -> AgentAnswer:
+        answer = super().ask(query, call)
+        text, _, read = answer.text.partition(" ")
+        READS.append((read, digest(call.texts)))
+        return AgentAnswer(text=text)
+
+
+READS = Reads()
+
+
+def test_every_request_carries_the_texts_of_its_own_candidate(sources: Sources) -> None:
+    READS.clear()
+
+    def brain(body: Any, _: object) -> Reply:
+        found = answered(body["query"], body["texts"])
+        return said({"read": f"{found.text} {found.output}"})
+
+    with serving(brain) as service:
+        fields: dict[str, Json] = {name: f"{{texts.{name}}}" for name in TEXTS}
+        agent = RememberedService(
+            url=service.url, json={"query": "{query}", "texts": fields}, answer="$.read"
+        )
+        subject = BlackBox(sources.texts, agent=agent, delivery=InCall("request"))
+        assert sum(searched(subject, seed) for seed in range(SEARCHES)) == len(READS)
+    assert len({expected for _, expected in READS}) > 10
+    assert [one for one in READS if one[0] != one[1]] == []

@@ -223,7 +223,7 @@ def test_sources_are_taken_over_by_one_run_at_a_time_and_read_by_no_other(
             pass
         with pytest.raises(JournalLockedError) as raised:
             opened(folder)
-        assert f"the files of the texts in {folder} is in use by process" in str(raised.value)
+        assert f"the agent's folder {folder} is in use by process" in str(raised.value)
 
 
 def test_nothing_is_delivered_outside_of_a_run(folder: Path) -> None:
@@ -235,7 +235,7 @@ def test_nothing_is_delivered_outside_of_a_run(folder: Path) -> None:
 
 
 def test_killed_anywhere_the_next_start_finds_the_originals_to_the_byte() -> None:
-    kills = int(os.environ.get("PROMPTGRAFT_KILLS", "15"))
+    kills = int(os.environ.get("PROMPTGRAFT_KILLS", "8"))
     with folder_in_memory() as folder:
         said = [json.loads(line) for line in said_by(DRIVER, folder, str(kills))]
     killed = [one for one in said if one["signal"] == signal.SIGKILL]

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -21,6 +21,9 @@ from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.files import held_lock, make_folder, sweep, sync_folder, write_atomically
 from promptgraft.serde import parse_json, shown, unstructure
 from promptgraft.strict import structure
+
+if TYPE_CHECKING:
+    from promptgraft.agents.sources import CallbackSource
 
 RECORD = Path(".promptgraft", "sources.json")
 VERSION = 1
@@ -36,18 +39,6 @@ LEFT = (
 def may_be_run(path: Path) -> bool:
     """Tell whether a file says what code is run, or may be code: a record never changes it."""
     return path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts
-
-
-class StoredText(Protocol):
-    """A text that a user's own functions read and write."""
-
-    def text(self) -> str:
-        """Return the text that is stored now; a ``ConfigError`` when that fails."""
-        ...
-
-    def put(self, text: str) -> None:
-        """Store a text; a ``ConfigError`` when that fails."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +87,7 @@ class SourceWriter:
         stored: the texts that are no files, by name; None leaves them to another writer.
     """
 
-    def __init__(self, folder: Path, stored: Mapping[str, StoredText] | None) -> None:
+    def __init__(self, folder: Path, stored: Mapping[str, CallbackSource] | None) -> None:
         self._folder = folder
         self._stored = stored
         self._record = folder / RECORD
@@ -118,8 +109,8 @@ class SourceWriter:
     def locked(self) -> Iterator[None]:
         """Keep other writers out, and leave what one that was killed has left."""
         make_folder(self._record.parent, under=self._folder)
-        what, mend = f"the files of the texts in {self._folder}", "stop it"
-        with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=1.0):
+        what, mend = f"the agent's folder {self._folder}", "stop it"
+        with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
             sweep(self._record)
             yield
 
@@ -141,7 +132,7 @@ class SourceWriter:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         write_atomically(path, value.encode(), mode=mode)
 
-    def _callback(self, text: HeldText) -> StoredText:
+    def _callback(self, text: HeldText) -> CallbackSource:
         found = (self._stored or {}).get(text.name)
         if found is None:
             raise ConfigError("the project names no functions for it any more; restore them")
@@ -287,7 +278,7 @@ class SourceWriter:
             return str(error)
 
 
-def settle_left_over(folder: Path, stored: Mapping[str, StoredText] | None) -> str:
+def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) -> str:
     """Settle what a writer that was killed has left in a folder, and say so; empty for nothing.
 
     Raises:
