@@ -130,7 +130,7 @@ def test_paths_begin_at_the_project_file_wherever_a_command_runs(
     project = load_project("../promptgraft.yaml")
     assert project.runs_folder.resolve() == folder / "runs"
     assert len(project.splits.train) == 12
-    assert project.store().root_path.resolve() == folder
+    assert Path(project.store().place).resolve() == folder
     assert find_project(Path("deeper")) == folder / "promptgraft.yaml"
 
 

@@ -216,7 +216,7 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     rows = [
         {
             "prompt": f"{one.address.ns}/{one.address.prompt_key}",
-            "file": str(stored.override_file(store, one.address)),
+            "file": stored.override_file(store, one.address),
             "from": stored.revision_json_or_none(one.before),
             "to": stored.revision_json_or_none(one.after),
             "parts": parts_json(one.parts, checked=False),
@@ -248,7 +248,7 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     # One prompt is told as it is; several are listed.
     told: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
     told.pop("prompt", None)
-    root = str(store.root_path)
+    root = store.place
     return asked.answer(
         "store", _APPLIED[applied], show, winner=winners[0], store=root, tag=tag, **told
     )

@@ -14,9 +14,10 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
-from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.overrides import LocalPromptOverridesStore, RevisionedStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
+from promptgraft.project.stores import database_store
 from promptgraft.text import listed
 
 # The libraries behind projects and runs take their time to load: imported when they are used.
@@ -66,10 +67,12 @@ def in_project(project: str | None) -> bool:
     return False
 
 
-def open_store(folder: str | None) -> LocalPromptOverridesStore:
+def open_store(folder: str | None) -> RevisionedStore:
     """Return the store of ``folder``, or the one that the current folder belongs to."""
     if folder is None:
         return LocalPromptOverridesStore()
+    if "://" in folder:
+        return database_store(folder)
     path = Path(folder)
     if path.name == FOLDER.parts[0]:
         path = path.parent
@@ -80,7 +83,7 @@ def open_store(folder: str | None) -> LocalPromptOverridesStore:
 
 def chosen_store(
     store: str | None, project: str | None, prompt: options.PromptName | None = None
-) -> LocalPromptOverridesStore:
+) -> RevisionedStore:
     """Return the store named, or that of the project, or that of the current folder.
 
     The project is needed beside a store that is named when ``prompt`` is a name in it.

@@ -36,11 +36,11 @@ from promptgraft.errors import (
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     OverrideAddress,
     PromptOverride,
     Provenance,
     Revision,
+    RevisionedStore,
     diff_override,
 )
 from promptgraft.overrides.resolution import checked_entry, parts_json
@@ -120,7 +120,7 @@ class DemoOutcome:
     identity: str
     budget: int
     result: RunResult
-    store: LocalPromptOverridesStore
+    store: RevisionedStore
     address: OverrideAddress
     revision: Revision | None = None
     problem: str = ""
@@ -160,7 +160,7 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     store = _usable_store(given["store"], address)
     progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
     with progress, _interruptible(given["journal"]) as cancellation:
-        progress.say(f"the winner will be kept under tag `{given['tag']}` in {store.root_path}")
+        progress.say(f"the winner will be kept under tag `{given['tag']}` in {store.place}")
         context = OptimizationContext(adapter, overrides_tag=given["tag"])
         result = carry_out(
             OptimizationJob(Prompt(example.template), context, config),
@@ -208,7 +208,7 @@ def _config(example: Example, given: DemoOptions) -> RunConfig:
     return attrs.evolve(config, rollout_budget=given["budget"] + following)
 
 
-def _usable_store(folder: str | None, address: OverrideAddress) -> LocalPromptOverridesStore:
+def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedStore:
     """Return the store for the winner, once it is known that it can be written."""
     if folder is not None:
         try:
@@ -218,9 +218,9 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> LocalPromptOv
                 f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
             ) from error
     store = open_store(folder)
-    if not os.access(store.root_path, os.W_OK):
+    if not os.access(store.place, os.W_OK):
         raise StoreError(
-            f"the store's folder {store.root_path} cannot be written; name another with --store"
+            f"the store's folder {store.place} cannot be written; name another with --store"
         )
     # Changes nothing, but takes the lock and reads what is there.
     store.mutate(address, lambda present: present)
@@ -282,7 +282,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         )
         screen.line(f"not stored under {tag}: {why}")
         return
-    file = str(relative(stored.override_file(outcome.store, address)))
+    file = str(relative(Path(stored.override_file(outcome.store, address) or "")))
     screen.fields(
         [("stored", f"{tag}, {stored.short(outcome.revision)}"), ("file", file)], width=FIELD
     )
@@ -309,7 +309,7 @@ def _plain(outcome: DemoOutcome) -> object:
     """Return the outcome for machines; equal for runs with one seed on one store."""
     result, example = outcome.result, outcome.example
     measured = result.held_out.gain if result.held_out else None
-    root, tag = str(outcome.store.root_path), outcome.address.tag
+    root, tag = outcome.store.place, outcome.address.tag
     use = _USE.format(folder=str(example.folder), store=root, tag=tag).splitlines()
     winner = shown_entries(result.best_override, example.template.descriptor)
     parts = parts_json(diff_override(example.template, result.best_override), checked=True)
@@ -328,7 +328,7 @@ def _plain(outcome: DemoOutcome) -> object:
         "stored": {
             "store": root,
             "tag": tag,
-            "file": str(stored.override_file(outcome.store, outcome.address)),
+            "file": stored.override_file(outcome.store, outcome.address),
             "revision": stored.revision_json_or_none(outcome.revision),
             "problem": outcome.problem or None,
         },

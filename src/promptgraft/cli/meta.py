@@ -17,11 +17,11 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.files import write_atomically
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     PartDiff,
     PromptOverride,
     Provenance,
     Revision,
+    RevisionedStore,
     diff_override,
 )
 from promptgraft.overrides.resolution import parts_json
@@ -83,21 +83,21 @@ class _StoredMeta:
         return {**self.names, "revision": stored.revision_json_or_none(self.current), **more}
 
 
-def _stored_meta(store: LocalPromptOverridesStore, template: Template) -> _StoredMeta:
+def _stored_meta(store: RevisionedStore, template: Template) -> _StoredMeta:
     address = OverrideAddress(template.ns, template.key, DEFAULT_TAG)
     current = stored.current_of(store, address)
     parts = diff_override(template, current.override if current else None)
     return _StoredMeta(template=template, address=address, current=current, parts=parts)
 
 
-def _stored_metas(store: LocalPromptOverridesStore, names: Sequence[str] = ()) -> list[_StoredMeta]:
+def _stored_metas(store: RevisionedStore, names: Sequence[str] = ()) -> list[_StoredMeta]:
     """Return the meta-prompts of these names, by default all, in the order they ship in."""
     return [_stored_meta(store, SHIPPED[name]) for name in SHIPPED if not names or name in names]
 
 
 @meta_command.command("list", epilog=examples("meta list --json"))
 @store_options
-def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
+def list_command(*, store: RevisionedStore, as_json: bool) -> None:
     """List the meta-prompts, and which of them are overridden."""
     metas = _stored_metas(store)
     if as_json:
@@ -108,10 +108,10 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
             )
             for meta in metas
         ]
-        print_json({"store": str(store.root_path), "prompts": prompts})
+        print_json({"store": store.place, "prompts": prompts})
         return
     screen = Screen()
-    screen.line(f"meta-prompts, store {store.root_path}", bold=True)
+    screen.line(f"meta-prompts, store {store.place}", bold=True)
     screen.fields([(meta.name, _state(meta)) for meta in metas])
     for meta in metas:
         for part in meta.parts:
@@ -129,7 +129,7 @@ def _state(meta: _StoredMeta) -> str:
 @meta_command.command("write", epilog=examples(f"meta write {FOLDER}"))
 @click.argument("folder", metavar="[DIR]", default=FOLDER)
 @store_options
-def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
+def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None:
     """Write the meta-prompts as they are now into Markdown files.
 
     DIR is `meta-prompts` by default. A file that says something else already is not replaced.
@@ -188,7 +188,7 @@ def diff_command(
         ]
     else:
         opened = chosen_store(store, project)
-        root, metas = str(opened.root_path), _stored_metas(opened)
+        root, metas = opened.place, _stored_metas(opened)
         compared = [
             (one.name, f"{one.name}, {stored.short(one.current)}", one.parts, ()) for one in metas
         ]
@@ -226,7 +226,7 @@ def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
 @meta_command.command("apply", epilog=examples("meta apply meta-prompts"))
 @click.argument("folder", metavar="DIR")
 @store_options
-def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
+def apply_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None:
     """Take what was edited in DIR into the store.
 
     That is every edited section, and no other. Nothing is written unless every file is
@@ -260,7 +260,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
             screen.line(f"{part}: as shipped again")
         screen.parts(parts)
     if as_json:
-        print_json({"store": str(store.root_path), "prompts": prompts})
+        print_json({"store": store.place, "prompts": prompts})
 
 
 def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
@@ -271,9 +271,7 @@ def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
 @meta_command.command("reset", epilog=examples("meta reset", "meta reset reflect-section"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @store_options
-def reset_command(
-    names: tuple[str, ...], *, store: LocalPromptOverridesStore, as_json: bool
-) -> None:
+def reset_command(names: tuple[str, ...], *, store: RevisionedStore, as_json: bool) -> None:
     """Use the shipped meta-prompts again: those named, or all.
 
     Nothing is lost: the revisions stay, and `promptgraft rollback` goes back to one.
@@ -289,7 +287,7 @@ def reset_command(
         store.delete(ns=meta.template.ns, prompt_key=meta.name, tag=DEFAULT_TAG)
     if as_json:
         prompts = [{**meta.names, "from": stored.revision_json(current)} for meta, current in held]
-        print_json({"store": str(store.root_path), "prompts": prompts})
+        print_json({"store": store.place, "prompts": prompts})
         return
     screen = Screen()
     for meta, current in held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
@@ -14,10 +15,10 @@ from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import PromptgraftError
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     OverrideAddress,
     PartDiff,
     Revision,
+    RevisionedStore,
 )
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of
@@ -87,10 +88,10 @@ class Outcome:
         return warnings_of(self.result.remarks, self.job.prompts, self.parts)
 
     @property
-    def local_store(self) -> LocalPromptOverridesStore | None:
+    def local_store(self) -> RevisionedStore | None:
         """The store on disk that holds the winner; None when there is no such thing."""
         store = self.job.context.overrides_store
-        if isinstance(store, LocalPromptOverridesStore) and self.result.persisted:
+        if isinstance(store, RevisionedStore) and self.result.persisted:
             return store
         return None
 
@@ -135,8 +136,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     kept: dict[str, Json] = {
         "tag": outcome.result.tag,
         "persisted": outcome.result.persisted,
-        "store": None if store is None else str(store.root_path),
-        "file": str(stored.override_file(store, address)) if store and address else None,
+        "store": None if store is None else store.place,
+        "file": stored.override_file(store, address) if store and address else None,
         "revision": stored.revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
@@ -282,7 +283,8 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
     address, store = outcome.address, outcome.local_store
     if store is not None and address is not None:
         rows.append(("stored", f"tag `{address.tag}`, {stored.short(outcome.revision)}"))
-        rows.append(("file", str(relative(stored.override_file(store, address)))))
+        if file := stored.override_file(store, address):
+            rows.append(("file", str(relative(Path(file)))))
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
         rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))

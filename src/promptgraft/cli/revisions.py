@@ -20,9 +20,9 @@ from promptgraft.cli.options import PromptName, command, tag, tag_option, templa
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     PartDiff,
     Revision,
+    RevisionedStore,
     diff_override,
     diff_revisions,
 )
@@ -62,7 +62,7 @@ def diff_command(
     source: bool,
     template: str | None,
     exit_code: bool,
-    store: LocalPromptOverridesStore,
+    store: RevisionedStore,
     as_json: bool,
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
@@ -134,7 +134,7 @@ def _moved(
 @tag_option
 @store_options
 def history_command(
-    prompt: PromptName, *, tag: str | None, store: LocalPromptOverridesStore, as_json: bool
+    prompt: PromptName, *, tag: str | None, store: RevisionedStore, as_json: bool
 ) -> None:
     """List every revision of a tag, the newest first.
 
@@ -210,7 +210,7 @@ def rollback_command(
     *,
     tag: str | None,
     revision: str | None,
-    store: LocalPromptOverridesStore,
+    store: RevisionedStore,
     as_json: bool,
 ) -> None:
     """Point a tag at an earlier revision.
@@ -262,7 +262,7 @@ def tag_command(
     *,
     of: str | None,
     revision: str | None,
-    store: LocalPromptOverridesStore,
+    store: RevisionedStore,
     as_json: bool,
 ) -> None:
     """Copy what another tag holds to the tag NAME.

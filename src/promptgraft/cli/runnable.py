@@ -11,7 +11,12 @@ import attrs
 
 from promptgraft.cli.choosing import loaded_project, open_store, opened_project, project_path
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    OverrideAddress,
+    PromptLike,
+    RevisionedStore,
+)
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project import Project
 from promptgraft.project.files import DEFAULT_RUNS, runs_folder_of
@@ -210,7 +215,7 @@ class Target:
 
     name: str
     prompts: tuple[PromptLike, ...]
-    store: LocalPromptOverridesStore
+    store: RevisionedStore
     tag: str
     files: tuple[ProjectPrompt, ...]
     folder: Path
@@ -286,10 +291,10 @@ def found_target(
         return
     with contextlib.chdir(origin.job_folder()), loaded_job(origin.name) as job:
         kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
-        if not isinstance(kept, LocalPromptOverridesStore):
+        if not isinstance(kept, RevisionedStore):
             raise ConfigError(
                 f"{origin.name}: the job keeps overrides in a {type(kept).__name__}; "
-                "`apply` writes into stores on disk: name one with --store"
+                "`apply` writes into stores with a history: name one with --store"
             )
         if not job.prompts:
             raise ConfigError(

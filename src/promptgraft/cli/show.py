@@ -13,9 +13,9 @@ from promptgraft.cli import choosing, options, stored
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     PromptDescriptor,
     PromptOverride,
+    RevisionedStore,
     SkippedOverride,
 )
 from promptgraft.overrides.resolution import part_json, resolve_override
@@ -186,19 +186,19 @@ def _state(skipped: SkippedOverride | None) -> str:
     )
 
 
-def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
+def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> None:
     tags = stored.find_tags(store, tag)
     if as_json:
         counts = [{"overrides": len(found.present().override.entries())} for found in tags]
         rows = [{**_held_json(found), **count} for found, count in zip(tags, counts, strict=True)]
-        print_json({"store": str(store.root_path), "tags": rows})
+        print_json({"store": store.place, "tags": rows})
         return
     screen = Screen()
     if not tags:
         where = f" under tag `{tag}`" if tag else ""
-        screen.line(f"no overrides in {store.root_path}{where}; `promptgraft demo` makes some")
+        screen.line(f"no overrides in {store.place}{where}; `promptgraft demo` makes some")
         return
-    screen.line(f"store {store.root_path}", bold=True)
+    screen.line(f"store {store.place}", bold=True)
     for prompt, group in groupby(tags, key=lambda found: found.prompt):
         screen.line()
         screen.line(prompt, bold=True)
@@ -245,7 +245,7 @@ def _show_prompt(
         ("prompt", found.prompt),
         ("tag", found.address.tag),
         *stored.fields_of(found.present()),
-        ("file", str(stored.override_file(found.store, found.address))),
+        ("file", stored.override_file(found.store, found.address) or "none"),
     ]
     if source is not None:
         applied = sum(shown.skipped is None for shown in entries)

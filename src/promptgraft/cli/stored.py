@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 import attrs
 
 from promptgraft.cli.options import PromptName
 from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
-from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
-from promptgraft.overrides.revision_files import FOLDER
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    OverrideAddress,
+    Revision,
+    RevisionedStore,
+)
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import Json, did_you_mean
@@ -29,7 +32,7 @@ class StoredTag:
     ``current`` is None after a rollback of its first revision.
     """
 
-    store: LocalPromptOverridesStore
+    store: RevisionedStore
     address: OverrideAddress
     current: Revision | None
     history: tuple[Revision, ...]
@@ -74,26 +77,33 @@ class StoredTag:
         )
 
 
-def override_file(store: LocalPromptOverridesStore, address: OverrideAddress) -> Path:
-    """Return the file that ``store`` keeps an address in."""
-    return store.root_path / FOLDER / address.ns / address.prompt_key / f"{address.tag}.json"
+def override_file(store: RevisionedStore, address: OverrideAddress) -> str | None:
+    """Return the file that ``store`` keeps an address in; None where it has no files."""
+    file = store.file_of(address)
+    return None if file is None else str(file)
 
 
-def current_of(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
+def current_of(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
     """Return what a tag points at."""
     return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
 
 
-def tag_command(what: str, address: OverrideAddress, store: LocalPromptOverridesStore) -> str:
+def _named(store: RevisionedStore) -> str:
+    if isinstance(store, LocalPromptOverridesStore):
+        return str(relative(store.root_path))
+    return store.place
+
+
+def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> str:
     """Return a command line about a tag, as it can be copied into the current folder."""
     named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
-    if store.root_path == LocalPromptOverridesStore().root_path:
+    if store.place == LocalPromptOverridesStore().place:
         return named
-    return f"{named} --store {shlex.quote(str(relative(store.root_path)))}"
+    return f"{named} --store {shlex.quote(_named(store))}"
 
 
 def find_tag(
-    store: LocalPromptOverridesStore, name: PromptName, tag: str | None, *, option: str = "--tag"
+    store: RevisionedStore, name: PromptName, tag: str | None, *, option: str = "--tag"
 ) -> StoredTag:
     """Return the tag that is meant: ``tag`` (of ``option``), or the only one, or ``latest``."""
     known = store.addresses()
@@ -111,19 +121,19 @@ def find_tag(
         )
     prompts = [f"{place.ns}/{place.prompt_key}" for place in known]
     raise RevisionNotFoundError(
-        f"{store.root_path} holds nothing for prompt `{name}`, tag `{chosen}`"
+        f"{store.place} holds nothing for prompt `{name}`, tag `{chosen}`"
         f"{did_you_mean(str(name), prompts)}; `promptgraft show` lists what a store holds"
     )
 
 
-def find_tags(store: LocalPromptOverridesStore, tag: str | None) -> list[StoredTag]:
+def find_tags(store: RevisionedStore, tag: str | None) -> list[StoredTag]:
     """Return every tag that points at something, or of all prompts the one that is named."""
     wanted = [address for address in store.addresses() if tag in (None, address.tag)]
     tags = [_read_tag(store, address) for address in wanted]
     return [found for found in tags if found.current is not None]
 
 
-def _read_tag(store: LocalPromptOverridesStore, address: OverrideAddress) -> StoredTag:
+def _read_tag(store: RevisionedStore, address: OverrideAddress) -> StoredTag:
     history = store.history(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
     current = current_of(store, address)
     return StoredTag(store=store, address=address, current=current, history=history)
@@ -200,8 +210,8 @@ def revision_json(revision: Revision) -> dict[str, Json]:
 def tag_json(found: StoredTag) -> dict[str, Json]:
     """Return a tag for machines: its store, its prompt and its file."""
     return {
-        "store": str(found.store.root_path),
+        "store": found.store.place,
         "prompt": found.prompt,
         "tag": found.address.tag,
-        "file": str(override_file(found.store, found.address)),
+        "file": override_file(found.store, found.address),
     }

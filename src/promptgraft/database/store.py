@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, sel
 
 from promptgraft.database.engine import Database
 from promptgraft.errors import RevisionNotFoundError
-from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
+from promptgraft.overrides.base_store import Changes, RevisionedStore
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.rollback import check_revision, one_id, wanted_revision
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
@@ -16,7 +16,7 @@ from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.descriptors import PromptDescriptor
 
 
-class SqlPromptOverridesStore(BasePromptOverridesStore):
+class SqlPromptOverridesStore(RevisionedStore):
     """Keeps overrides and their history in a database; several prompts in one transaction.
 
     The documents are those of :class:`LocalPromptOverridesStore`. Writers lock the rows of the
@@ -32,6 +32,10 @@ class SqlPromptOverridesStore(BasePromptOverridesStore):
     def __init__(self, database: Database | str) -> None:
         self._database = database if isinstance(database, Database) else Database(database)
         self._recent: dict[OverrideAddress, Revision] = {}
+
+    @property
+    def place(self) -> str:
+        return self._database.name
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
@@ -53,7 +57,6 @@ class SqlPromptOverridesStore(BasePromptOverridesStore):
         self._database.write(lambda connection: self._point(connection, address, None))
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every tag that points at a revision, sorted."""
         tags = self._database.tables.tags
         with self._database.reading() as connection:
             rows = connection.execute(
@@ -62,12 +65,10 @@ class SqlPromptOverridesStore(BasePromptOverridesStore):
             return tuple(sorted(OverrideAddress(*row) for row in rows))
 
     def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
-        """Return the revision that the tag points at, or None."""
         with self._database.reading() as connection:
             return self._present(connection, OverrideAddress(ns, prompt_key, tag))
 
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that was written under the tag, the oldest first."""
         address = OverrideAddress(ns, prompt_key, tag)
         with self._database.reading() as connection:
             return tuple(self._known(connection, address).values())
@@ -80,7 +81,6 @@ class SqlPromptOverridesStore(BasePromptOverridesStore):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        """Point the tag at another revision; see ``RevisionedPromptOverridesStore``."""
         check_revision(revision)
         address = OverrideAddress(ns, prompt_key, tag)
 

@@ -124,7 +124,7 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
     if not held:
         if chosen is not None:
             raise ConfigError(
-                f"tag `{tag}` holds nothing for `{prompt.address}` in {store.root_path}; "
+                f"tag `{tag}` holds nothing for `{prompt.address}` in {store.place}; "
                 "`promptgraft show` lists what there is, `promptgraft apply --tag` writes it, and "
                 "the source is tried with `--source` (`source=True` in tests)"
             )

@@ -4,6 +4,7 @@ from promptgraft.overrides.base_store import (
     BasePromptOverridesStore,
     InMemoryPromptOverridesStore,
     OverlayPromptOverridesStore,
+    RevisionedStore,
 )
 from promptgraft.overrides.codec import file_schema
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
@@ -52,6 +53,7 @@ __all__ = [
     "RemovedTaskExample",
     "Revision",
     "RevisionedPromptOverridesStore",
+    "RevisionedStore",
     "SectionDescriptor",
     "SectionOverride",
     "SectionPath",

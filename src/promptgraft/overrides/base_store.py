@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import attrs
@@ -12,7 +13,7 @@ import attrs
 from promptgraft.errors import InvalidOverrideError, OverrideConflictError, UnknownPartError
 from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
-from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
+from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
 from promptgraft.parts import KINDS
 from promptgraft.parts.added_example import RemovedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
@@ -171,6 +172,46 @@ def _one_for_each(
             f"{name}: expected one for each of {len(written)} overrides, found {len(found)}"
         )
     return found
+
+
+class RevisionedStore(BasePromptOverridesStore):
+    """A store that remembers, in files or in a database: what a project and a command can name.
+
+    See :class:`~promptgraft.overrides.store.RevisionedPromptOverridesStore`.
+    """
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is, as ``--store`` takes it: a folder, or a URL without user and password."""
+
+    @abstractmethod
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        """Return the address of every tag that points at a revision, sorted."""
+
+    @abstractmethod
+    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
+        """Return the revision that the tag points at, or None."""
+
+    @abstractmethod
+    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
+        """Return every revision that was written under the tag, the oldest first."""
+
+    @abstractmethod
+    def rollback(
+        self,
+        *,
+        ns: str,
+        prompt_key: str,
+        tag: str = DEFAULT_TAG,
+        revision: str | None = None,
+    ) -> Revision | None:
+        """Point the tag at another revision (default: the parent of the present one)."""
+
+    def file_of(self, address: OverrideAddress) -> Path | None:
+        """Return the file that holds what a tag points at; None where there are no files."""
+        del address
+        return None
 
 
 def _check_unchanged(

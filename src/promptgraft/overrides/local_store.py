@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import RevisionNotFoundError, StoreError
-from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
+from promptgraft.overrides.base_store import Changes, RevisionedStore
 from promptgraft.overrides.codec import (
     decode_revision,
     encode_revision,
@@ -76,7 +76,7 @@ class _Planned:
         )
 
 
-class LocalPromptOverridesStore(BasePromptOverridesStore):
+class LocalPromptOverridesStore(RevisionedStore):
     """Keeps overrides in ``<root>/.promptgraft/overrides/<ns>/<key>/<tag>.json``.
 
     The document of a tag is the whole revision that it points at; earlier ones stand beside
@@ -112,6 +112,13 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
     def root_path(self) -> Path:
         """The folder that holds ``.promptgraft``."""
         return self._root
+
+    @property
+    def place(self) -> str:
+        return str(self._root)
+
+    def file_of(self, address: OverrideAddress) -> Path:
+        return RevisionFiles(self._root, address).document
 
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG

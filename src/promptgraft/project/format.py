@@ -37,6 +37,7 @@ from promptgraft.project.format_sources import (
     TextsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
+from promptgraft.project.stores import STORE_URL
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
@@ -94,10 +95,12 @@ class StoreConfig:
 
     Attributes:
         path: The folder that holds `.promptgraft`.
+        url: A database in its place, such as `sqlite:///FILE` or `${DATABASE_URL}`.
         tag: The tag that a winner gets.
     """
 
     path: str = "."
+    url: str | None = None
     tag: str = DEFAULT_TAG
 
 
@@ -329,7 +332,12 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "params": REFERENCE,
         "optimizer": OPTIMIZER,
         "store": record_of(
-            StoreConfig, special={"path": TEXT, "tag": checked(TEXT, check_tag, {"pattern": _TAG})}
+            StoreConfig,
+            special={
+                "path": TEXT,
+                "url": STORE_URL,
+                "tag": checked(TEXT, check_tag, {"pattern": _TAG}),
+            },
         ),
         "runs": TEXT,
         "workers": integer(1),

@@ -129,20 +129,26 @@ def refuse_references(root: Node) -> None:
         *model, last = node.path or ("",)
         if last in _EXPANDED and _is_model(model):
             continue
-        if node.path in _AGENT_SECRETS:
+        if node.path in _PLACES:
             continue
         todo.extend((*node.members().values(), *node.items()))
         if isinstance(node.value, str) and (names := Secret(node.value).names):
             node.source.settle(
                 node.path,
                 f"`${{{names[0]}}}` is expanded only in `model`, `base_url`, `api_key` and "
-                "`headers` of models, and in `headers`, `json` and `env` of an agent; write the "
+                "`headers` of models, in `headers`, `json` and `env` of an agent, and in "
+                "`store.url`; write the "
                 "value itself",
             )
 
 
 _EXPANDED = ("model", "base_url", "api_key", "headers")
-_AGENT_SECRETS = (("agent", "env"), ("agent", "http", "headers"), ("agent", "http", "json"))
+_PLACES = (
+    ("store", "url"),
+    ("agent", "env"),
+    ("agent", "http", "headers"),
+    ("agent", "http", "json"),
+)
 
 
 def _is_model(path: list[str | int]) -> bool:

@@ -16,6 +16,7 @@ from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
@@ -31,6 +32,7 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
+from promptgraft.project.stores import database_store
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, RunPlan
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
@@ -162,12 +164,18 @@ class Project:
         model = None if user is None else LateAdapter(user, partial(self._made, place, user))
         return asking(self.config, self.prompt(), self.surroundings, user=model)
 
-    def store(self) -> LocalPromptOverridesStore:
+    def store(self) -> RevisionedStore:
         """Return the store that winners go to.
 
         Raises:
-            DataFormatError: its folder does not exist.
+            DataFormatError: its folder does not exist, or its URL is none.
         """
+        if (url := self.config.store.url) is not None:
+            try:
+                return database_store(url, self.folder)
+            except ConfigError as error:
+                why = str(error).removeprefix("url: ")
+                raise self.surroundings.refusal(("store", "url"), why) from error
         try:
             return LocalPromptOverridesStore(self.folder / self.config.store.path)
         except ConfigError as error:

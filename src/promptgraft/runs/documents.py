@@ -14,8 +14,11 @@ from promptgraft import __version__
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.statistics import Gain
-from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
-from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.overrides.base_store import (
+    InMemoryPromptOverridesStore,
+    RevisionedStore,
+    overlaid,
+)
 from promptgraft.overrides.resolution import (
     PartDiff,
     diff_bodies,
@@ -275,7 +278,7 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
             "task": adapter_identity(context.adapter) if context.adapter else job.name,
             "reflection": adapter_identity(context.proposing_adapter),
         },
-        "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
+        "store": store.place if isinstance(store, RevisionedStore) else None,
         "tag": context.overrides_tag,
         "optimizer": _settings(job.config),
     }

@@ -6,10 +6,10 @@ import attrs
 
 from promptgraft.errors import OverrideConflictError
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     OverrideAddress,
     PromptOverride,
     Revision,
+    RevisionedStore,
 )
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.resolution import diff_override, parts_json
@@ -63,7 +63,7 @@ def prompt_of(call: Call) -> Prompt[object]:
         return project.prompt(name).prompt
 
 
-def _store(call: Call) -> tuple[LocalPromptOverridesStore, OverrideAddress]:
+def _store(call: Call) -> tuple[RevisionedStore, OverrideAddress]:
     prompt = prompt_of(call).descriptor
     tag = call.path.get("tag", "latest")
     return project_of(call).store(), OverrideAddress(prompt.ns, prompt.key, tag)
@@ -161,7 +161,7 @@ def _check_expected(expected: str | None, present: Revision | None) -> None:
         raise Problem(409, f"expected revision {expected[:12]}, found {found[:12] or 'none'}")
 
 
-def _current(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
+def _current(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
     return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from promptgraft.overrides import (
-    LocalPromptOverridesStore,
     OverrideAddress,
     PartDiff,
     PromptLike,
     PromptOverride,
     Revision,
+    RevisionedStore,
     diff_override,
     diff_revisions,
 )
@@ -87,7 +87,7 @@ class Stored:
 
 
 def store_winners(
-    store: LocalPromptOverridesStore,
+    store: RevisionedStore,
     winners: Sequence[tuple[Winner, PromptLike]],
     tag: str,
     *,
@@ -164,5 +164,5 @@ def in_force_changes(
             yield from diff_override(prompt, written)
 
 
-def _current(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
+def _current(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
     return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)

@@ -1,0 +1,49 @@
+"""Stores in databases, as projects and commands name them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from promptgraft.errors import ConfigError
+from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.secret import Secret
+from promptgraft.strict.checks import Check, check
+
+_PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
+_FILE = "sqlite:///"
+
+
+def _url(value: object) -> str | None:
+    if not isinstance(value, str) or not ("://" in value or Secret(value).names):
+        return None
+    return None if _PASSWORD.search(value) else value
+
+
+STORE_URL: Check[str] = check(
+    "the URL of a database such as `sqlite:///overrides.db`, or `${NAME}`",
+    _url,
+    {"type": "string"},
+    hidden=True,
+    mend="put a URL with a password into an environment variable and name that",
+)
+"""Where a store in a database is; a plain password is refused."""
+
+
+def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
+    """Return the store in a database; a file of SQLite begins at ``folder``.
+
+    Raises:
+        ConfigError: the URL is none, a variable in it is not set, or the extra is missing.
+    """
+    plain = Secret(url).reveal()
+    path = plain.removeprefix(_FILE)
+    if folder is not None and path != plain and path and not path.startswith("/"):
+        plain = f"{_FILE}{folder / path}"
+    try:
+        from promptgraft.database import SqlPromptOverridesStore
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'a store in a database needs {error.name}; run `pip install "promptgraft[server]"`'
+        ) from None
+    return SqlPromptOverridesStore(plain)
