@@ -17,7 +17,6 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import FORMATS
 from promptgraft.evals.splits import NAMES
-from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import AGENT, AgentConfig
@@ -37,7 +36,7 @@ from promptgraft.project.format_sources import (
     TextsConfig,
 )
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.project.stores import STORE_URL
+from promptgraft.project.stores import STORE_URL, StoreConfig
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
@@ -87,21 +86,6 @@ class SplitsConfig:
     stratify: str | None = None
     files: Mapping[str, str] | None = None
     field: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class StoreConfig:
-    """Where winners are written, and where a search begins.
-
-    Attributes:
-        path: The folder that holds `.promptgraft`.
-        url: A database in its place, such as `sqlite:///FILE` or `${DATABASE_URL}`.
-        tag: The tag that a winner gets.
-    """
-
-    path: str = "."
-    url: str | None = None
-    tag: str = DEFAULT_TAG
 
 
 @attrs.frozen(kw_only=True)

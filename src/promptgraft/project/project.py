@@ -17,7 +17,6 @@ from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.base_store import RevisionedStore
-from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_sections import OPTIMIZER, ModelConfig
@@ -32,7 +31,7 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
-from promptgraft.project.stores import database_store
+from promptgraft.project.stores import project_store
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, RunPlan
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
@@ -170,17 +169,7 @@ class Project:
         Raises:
             DataFormatError: its folder does not exist, or its URL is none.
         """
-        if (url := self.config.store.url) is not None:
-            try:
-                return database_store(url, self.folder)
-            except ConfigError as error:
-                why = str(error).removeprefix("url: ")
-                raise self.surroundings.refusal(("store", "url"), why) from error
-        try:
-            return LocalPromptOverridesStore(self.folder / self.config.store.path)
-        except ConfigError as error:
-            why = str(error).removeprefix("root_path: ")
-            raise self.surroundings.refusal(("store", "path"), why) from error
+        return project_store(self.config.store, self.folder, self.surroundings)
 
     def run_config(self, name: str | None = None) -> RunConfig:
         """Return the settings of a run of a prompt; no model is needed for them.

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.secret import Secret
 from promptgraft.strict.checks import Check, check
+
+if TYPE_CHECKING:
+    from promptgraft.project.parts import Surroundings
 
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
 _FILE = "sqlite:///"
@@ -30,6 +38,21 @@ STORE_URL: Check[str] = check(
 """Where a store in a database is; a plain password is refused."""
 
 
+@attrs.frozen(kw_only=True)
+class StoreConfig:
+    """Where winners are written, and where a search begins.
+
+    Attributes:
+        path: The folder that holds `.promptgraft`.
+        url: A database in its place, such as `sqlite:///FILE` or `${DATABASE_URL}`.
+        tag: The tag that a winner gets.
+    """
+
+    path: str = "."
+    url: str | None = None
+    tag: str = DEFAULT_TAG
+
+
 def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
     """Return the store in a database; a file of SQLite begins at ``folder``.
 
@@ -47,3 +70,19 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
             f'a store in a database needs {error.name}; run `pip install "promptgraft[server]"`'
         ) from None
     return SqlPromptOverridesStore(plain)
+
+
+def project_store(config: StoreConfig, folder: Path, around: Surroundings) -> RevisionedStore:
+    """Return the store of a project.
+
+    Raises:
+        DataFormatError: its folder does not exist, or its URL is none; with the place in the file.
+    """
+    try:
+        if config.url is not None:
+            return database_store(config.url, folder)
+        return LocalPromptOverridesStore(folder / config.path)
+    except ConfigError as error:
+        key = "path" if config.url is None else "url"
+        why = str(error).removeprefix("root_path: ").removeprefix("url: ")
+        raise around.refusal(("store", key), why) from error
