@@ -24,6 +24,12 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def nearest_folder(holding: Path) -> Path | None:
+    """Return the nearest folder, from the current one upwards, that holds a file; or None."""
+    here = Path.cwd()
+    return next((one for one in (here, *here.parents) if is_file(one / holding)), None)
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte of ``data``, in as many calls as it takes."""
     view = memoryview(data)

@@ -14,6 +14,7 @@ import pytest
 from agents.app import CODE, NEW, OLD, SAID, SKILL, App, build, promptgraft, write
 from cli.console import Console
 from killing import folder_in_memory
+from promptgraft.agents.writing import RECORD
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,7 @@ def test_what_something_else_wrote_meanwhile_is_decided_by_hand(
     app = fatal(tmp_path, "live", signal.SIGKILL)
     promptgraft(tmp_path, "optimize", "--quiet")
     killed = tmp_path.with_name("killed")
-    for option, verb, kept in (("--keep", "kept", b"Mine."), ("--overwrite", "restored", None)):
+    for option, verb, kept in (("--keep", "kept", b"Mine."), ("--overwrite", "put back", None)):
         shutil.copytree(tmp_path, killed, dirs_exist_ok=True)
         monkeypatch.chdir(killed)
         Path("teams.md").write_text("Mine.")
@@ -207,3 +208,18 @@ def test_no_copy_of_a_folder_is_left_after_a_kill_and_a_resume(tmp_path: Path) -
     assert promptgraft(tmp_path, "resume", "latest", "--quiet").returncode == 1
     assert not (app.run / "copies").exists()
     assert app.sources == OLD
+
+
+def test_without_a_project_the_files_of_the_folder_are_restored(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    assert console("restore").out == "there is nothing to restore\n"
+    (tmp_path / "system.md").write_text("A candidate.")
+    text = {"name": "system", "path": "system.md", "old": "Mine.", "new": ["A candidate."]}
+    record = {"version": 1, "by": "run 1", "goal": "old", "texts": [text]}
+    (tmp_path / RECORD).parent.mkdir()
+    (tmp_path / RECORD).write_text(json.dumps(record))
+    assert console("restore").out == "put back  system.md\n"
+    assert (tmp_path / "system.md").read_text() == "Mine."

@@ -178,8 +178,8 @@ class SourceWriter:
             )
         return record
 
-    def settle(self, *, overwrite: bool = False) -> tuple[str, ...]:
-        """Let every text of the record hold what it is to hold, and return those by name.
+    def settle(self, *, overwrite: bool = False) -> None:
+        """Let every text of the record hold what it is to hold.
 
         A text that something else has written since stays as it is, unless ``overwrite``.
 
@@ -187,11 +187,9 @@ class SourceWriter:
             ConfigError: some texts cannot be written, or stay as they are; the others are right.
         """
         record = self.recorded()
-        if record is None:
-            return ()
-        if faults := self._settled(record, overwrite=overwrite):
+        faults = [] if record is None else self._settled(record, overwrite=overwrite)
+        if record is not None and faults:
             raise ConfigError(f"{record.by} was interrupted: {'; '.join(faults)}")
-        return tuple(text.where for text in record.texts)
 
     def _settled(self, record: Record, *, overwrite: bool = False) -> list[str]:
         """Settle what can be, keep a record of the rest, and return why it cannot be."""

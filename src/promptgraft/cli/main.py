@@ -17,6 +17,7 @@ from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import PromptgraftError
+from promptgraft.files import nearest_folder
 from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
@@ -114,16 +115,14 @@ def app(context: click.Context) -> None:
 
 def _settle_left_over() -> None:
     """Settle, before anything else, what a command that was killed has left in the project here."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / ".promptgraft" / "sources.json").exists():
-            from promptgraft.agents.writing import settle_left_over
+    folder = nearest_folder(Path(".promptgraft", "sources.json"))
+    if folder is not None:
+        from promptgraft.agents.writing import settle_left_over
 
-            # What runs now in another process, or cannot be settled, stops what reads the texts.
-            with contextlib.suppress(PromptgraftError, OSError):
-                if settled := settle_left_over(folder.resolve(), None):
-                    complain(settled)
-            return
+        # What runs now in another process, or cannot be settled, stops what reads the texts.
+        with contextlib.suppress(PromptgraftError, OSError):
+            if settled := settle_left_over(folder.resolve(), None):
+                complain(settled)
 
 
 def run(arguments: Sequence[str]) -> int:

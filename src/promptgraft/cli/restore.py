@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 
 from promptgraft.agents.sources import CallbackSource
-from promptgraft.agents.writing import SourceWriter
+from promptgraft.agents.writing import RECORD, SourceWriter
 from promptgraft.cli import options
-from promptgraft.cli.choosing import opened_project
+from promptgraft.cli.choosing import in_project, opened_project
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen
+from promptgraft.files import nearest_folder
 from promptgraft.project.format_sources import TextsConfig
 from promptgraft.project.python_source import beside
 from promptgraft.project.sources import callbacks_of
@@ -29,6 +34,29 @@ def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> Exit
     """
     if overwrite and keep:
         raise click.UsageError("--overwrite and --keep exclude each other; leave one out")
+    screen = Screen()
+    with _writer(project) as writer:
+        record = writer.recorded()
+        if record is None:
+            screen.line("there is nothing to restore")
+            return ExitCode.OK
+        with writer.locked():
+            if keep:
+                writer.end()
+            else:
+                writer.settle(overwrite=overwrite)
+    done = "kept" if keep else "put back" if record.goal == "old" else "written"
+    screen.fields([(done, text.where) for text in record.texts])
+    return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _writer(project: str | None) -> Iterator[SourceWriter]:
+    """Give what writes the sources of the project, or of the folder that a program has left."""
+    if not in_project(project):
+        folder = nearest_folder(RECORD) or Path()
+        yield SourceWriter(folder.resolve(), None)
+        return
     found = opened_project(project)
     stored: dict[str, CallbackSource] = {}
     with beside(found.folder):
@@ -36,15 +64,4 @@ def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> Exit
             if isinstance(spec, TextsConfig):
                 path = ("prompts", name, "callbacks")
                 stored.update(callbacks_of(spec, path, found.surroundings))
-        writer, screen = SourceWriter(found.folder.resolve(), stored), Screen()
-        with writer.locked():
-            if keep:
-                left = writer.recorded()
-                settled = tuple(text.where for text in left.texts) if left else ()
-                writer.end()
-            else:
-                settled = writer.settle(overwrite=overwrite)
-    if not settled:
-        screen.line("there is nothing to restore")
-    screen.fields([("kept" if keep else "restored", where) for where in settled])
-    return ExitCode.OK
+        yield SourceWriter(found.folder.resolve(), stored)
