@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from gradient import flow_world
 from gradient.words_world import PATCH, Run, block, reply, settings
-from optimizers.worlds import PROMPT, bound, current_text, examples
+from optimizers.worlds import PROMPT, bound, current_text, examples, twin
 from promptgraft.algorithms.gradient import GradientResult
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
@@ -151,7 +150,7 @@ def test_reasons_to_stop_come_in_their_order() -> None:
 
 def test_a_search_ends_when_no_training_case_fails_any_more() -> None:
     # Those to learn from ask for fewer words than those to compare on.
-    few = (*examples(6), *(attrs.evolve(one, id=f"{one.id}-again") for one in examples(2)))
+    few = (*examples(6), *(twin(one, f"{one.id}-again") for one in examples(2)))
     result = Run(settings(training_examples=few)).start()
     assert (result.stop_reason, result.best_pareto_mean) == (StopReason.NO_PROGRESS, 1 / 3)
     assert result.stop_detail == "the current candidate fails on no training case"
