@@ -34,17 +34,18 @@ def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> Exit
     """
     if overwrite and keep:
         raise click.UsageError("--overwrite and --keep exclude each other; leave one out")
-    screen = Screen()
     with _writer(project) as writer:
         record = writer.recorded()
-        if record is None:
-            screen.line("there is nothing to restore")
-            return ExitCode.OK
-        with writer.locked():
-            if keep:
-                writer.end()
-            else:
-                writer.settle(overwrite=overwrite)
+        if record is not None:
+            with writer.locked():
+                if keep:
+                    writer.end()
+                else:
+                    writer.settle(overwrite=overwrite)
+    screen = Screen()
+    if record is None:
+        screen.line("there is nothing to restore")
+        return ExitCode.OK
     done = "kept" if keep else "put back" if record.goal == "old" else "written"
     screen.fields([(done, text.where) for text in record.texts])
     return ExitCode.OK
