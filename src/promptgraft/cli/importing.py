@@ -28,10 +28,7 @@ _HEAD = "# Imported from {name}; `promptgraft check` says what is wrong, without
 
 @command(
     "import",
-    "import optimizer.json --train train.evalset.json --validation val.evalset.json",
-    "import optimizer.json --train t.json --validation v.json --agent agent.py:call "
-    "--prompt system=prompts/system.md",
-    "import optimizer.json --train t.json --validation v.json --agent http://localhost:8000/chat",
+    "import o.json --train a --validation b",
 )
 @click.argument("config", metavar="CONFIG")
 @click.option("--train", required=True, metavar="FILE", help="The cases that are learned from.")

@@ -69,6 +69,6 @@ def named_projects(given: tuple[str, ...]) -> dict[str, Path]:
         name, sign, file = one.rpartition("=")
         path = project_path(file or None)
         named = name if sign else _NOT_A_NAME.sub("-", path.absolute().parent.name.lower())
-        if found.setdefault(named.strip("-") or "project", path) != path:
+        if found.setdefault(named[:64].strip("-_") or "project", path) != path:
             raise ConfigError(f"--project: two projects are called `{named}`; write NAME={path}")
     return found

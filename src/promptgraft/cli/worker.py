@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 import click
 
 from promptgraft.cli import options
 from promptgraft.cli.job_options import jobs_option, managed, named_projects, projects_option
+from promptgraft.cli.output import echo
 
 
 @options.command("worker", "worker --jobs sqlite:///jobs.db", "worker --processes 4 --until-idle")
@@ -35,7 +35,13 @@ def worker_command(
         from promptgraft.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.stop())
-        print(f"worker for {', '.join(named)}", file=sys.stderr)  # noqa: T201 - a log line
-        worker.run(until_idle=until_idle)
+        before = {
+            number: signal.signal(number, lambda *_: worker.stop())
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        echo(f"worker for {', '.join(named)}", error=True)
+        try:
+            worker.run(until_idle=until_idle)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -28,6 +28,7 @@ from promptgraft.jobs.types import (
     Wish,
     check_allowed,
 )
+from promptgraft.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.serde import did_you_mean
 
@@ -71,6 +72,8 @@ class JobManager(JobReader):
         projects: Mapping[str, Project | str | Path] | None = None,
         by: str = "",
     ) -> None:
+        for name in projects or {}:
+            check_key(name, "name of a project")
         super().__init__(
             database if isinstance(database, Database) else Database(database),
             {
