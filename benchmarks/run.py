@@ -12,6 +12,7 @@ import agents
 import calling
 import datasets
 import durable
+import graphs
 import overhead
 import rendering
 import replay
@@ -32,6 +33,7 @@ def main() -> int:
             run_directory.TITLE: run_directory.measure(Path(folder)),
             replay.TITLE: replay.measure(Path(folder)),
             durable.TITLE: durable.measure(Path(folder)),
+            graphs.TITLE: graphs.measure(Path(folder)),
             scale.TITLE: scale.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
             datasets.TITLE: datasets.measure(Path(folder)),
