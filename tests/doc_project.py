@@ -14,7 +14,7 @@ from promptgraft.project import load_project, open_project
 from promptgraft.yaml_text import read_yaml
 
 PROJECT = "promptgraft.yaml"
-TEMPLATE = re.compile(r"<!-- blocks run in: (classify|agent|nothing) -->")
+TEMPLATE = re.compile(r"<!-- blocks run in: (classify|agent|graph|nothing) -->")
 """What a page says of the project that its blocks run in."""
 
 _BUDGET = re.compile(r"(?m)^(  rollout_budget: )\d+$")
