@@ -54,8 +54,7 @@ def test_every_file_of_a_template_is_written() -> None:
         there = files_below(ROOT / "examples" / "projects" / template)
         made = (".promptgraft/", "runs/", "__pycache__/", ".pytest_cache/")
         kept = {name for name in there if not any(part in name for part in made)}
-        shared = {"data/reports.jsonl"} if template == "graph" else set()
-        assert kept == {name.replace(".gitignore", "_gitignore") for name in names} - shared
+        assert kept == {name.replace(".gitignore", "_gitignore") for name in names}
 
 
 def test_the_current_folder_is_the_default_and_what_is_in_it_stays(console: Console) -> None:

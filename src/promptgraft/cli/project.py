@@ -58,11 +58,9 @@ def init_command(folder: str, *, template: str, as_json: bool) -> None:
     to change for your own prompt and a real model.
     """
     target, names = Path(folder), sorted(TEMPLATES[template])
-    source, first = shipped(f"examples/projects/{template}"), shipped("examples/projects/classify")
+    source = shipped(f"examples/projects/{template}")
     # Under its own name it would be obeyed where the template stands.
     stored = [source / name.replace(".gitignore", "_gitignore") for name in names]
-    # Templates may share the cases of the first.
-    stored = [file if file.exists() else first / file.relative_to(source) for file in stored]
     _refuse_to_overwrite(target, names)
     for name, file in zip(names, stored, strict=True):
         _write(target / name, file.read_bytes())
