@@ -164,7 +164,7 @@ def test_the_budget_is_never_exceeded(spare: int, validation: Validation) -> Non
 
 
 def test_the_fewest_rollouts_for_some_proposals_pay_for_them_and_no_fewer_do() -> None:
-    for proposals in range(1, 60):
+    for proposals in (*range(1, 60), *range(60, 400, 7)):
         settings = lean()
         enough = settings.rollouts_for(proposals)
         assert settings.pays_for(enough).if_accepted == proposals
@@ -185,6 +185,32 @@ def test_a_run_that_is_stopped_while_it_shortens_ends_the_same_when_it_is_resume
         resumed = second.start()
         assert attrs.evolve(resumed, ledger=result.ledger) == result
         assert second.task.calls == len(places) - calls
+
+
+def test_a_line_whose_loss_hurt_by_chance_is_tried_again() -> None:
+    """Give a wrong answer to the first trial of each line, and right ones from then on."""
+    journal = MemoryJournal()
+    steady = optimize(lean(), reflection=wordy, journal=journal)
+    places = [one for key in answers(journal) if (one := Place.of_rollout(key)) is not None]
+    lines = {at for at, one in enumerate(places) if one.leg == "line"}
+    first = {at for at in lines if not set(range(min(lines), at)) - lines}
+    assert first
+
+    def moody(number: int, rendered: RenderedPrompt[object]) -> str:
+        return "no" if number in first else answer(rendered)
+
+    again = MemoryJournal()
+    result = optimize(lean(), reflection=wordy, task=numbered(moody), journal=again)
+    tried = [one for key in answers(again) if (one := Place.of_rollout(key)) is not None]
+    assert len([one for one in tried if one.leg == "line"]) > len(first)
+    assert 0 < result.shortened <= steady.shortened
+    assert result.best_pareto_mean == 1.0
+
+
+def test_nothing_is_kept_of_small_budgets() -> None:
+    assert lean(rollout_budget=1_000).shortening_size == 0
+    assert lean(rollout_budget=1_500).shortening_size == 50
+    assert lean(rollout_budget=9_000).shortening_size == 100 + lean().pareto_set_size
 
 
 def dies_after(calls: int) -> Reply:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -110,7 +110,7 @@ class RacingValidator:
         self._budget = budget
         self._population = population
         self._races = 0
-        self._shortened: tuple[int, int, float] | None = None
+        self._shortened: dict[int, tuple[int, float]] = {}
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
@@ -183,7 +183,7 @@ class RacingValidator:
         self._races += proposals if margin is None else 0
         joined = self._population.join(candidate, race.records, step=step, crowned=won)
         if margin is not None and won:
-            self._shortened = race.position, joined, margin
+            self._shortened[race.position] = joined, margin
         self._untried[joined] = {
             place for place, record in enumerate(race.records) if record is None
         }
@@ -225,14 +225,16 @@ class RacingValidator:
         for position in complete:
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
-        pool.best = self._shorter(best) if self._shorter(best) in complete else best
+        pool.best = self._shortest(best, complete)
 
-    def _shorter(self, position: int) -> int:
-        """Return what a candidate was shortened to, if that is not worse; else the candidate."""
-        longer, shorter, margin = self._shortened or (0, 0, 0.0)
-        if position != longer or not self._population.replaces(shorter, longer, margin=margin):
-            return position
-        return shorter
+    def _shortest(self, position: int, complete: Collection[int]) -> int:
+        """Return the last that a candidate was shortened to and that is not worse, or itself."""
+        found, shorter = position, position
+        while shorter in self._shortened:
+            shorter, margin = self._shortened[shorter]
+            if shorter in complete and self._population.replaces(shorter, position, margin=margin):
+                found = shorter
+        return found
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Try members on all that they lack, as far as that is paid for; return which."""

@@ -159,8 +159,11 @@ ATTEMPTS = 2
 MOST_AT_ONCE = 4
 """Modules that a proposal can change."""
 
-SHORTENING = 16
-"""Of so many rollouts one is kept for shortening the best candidate."""
+NEVER_FOR_LINES = 1_000
+"""Of so many rollouts none is kept for shortening the best candidate."""
+
+SHORTENING = 10
+"""Of so many further rollouts one is kept for it."""
 
 MOST_FOR_LINES = 100
 """Rollouts that are kept for that at most, besides those of a race."""

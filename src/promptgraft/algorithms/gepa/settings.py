@@ -12,6 +12,7 @@ from promptgraft.algorithms.gepa.policies import (
     COPIED_WORDS,
     MOST_AT_ONCE,
     MOST_FOR_LINES,
+    NEVER_FOR_LINES,
     PRUNING,
     SHORTENING,
     VALIDATION,
@@ -150,7 +151,7 @@ class GepaSettings(RunConfig):
         ends = self._finals + self.following_size
         needed = self.baseline_size + proposals * self.trial_size + entries + ends
         # The fewest that leave all of these beside what they keep for shortening.
-        more = max(0, needed - self.least_budget - 1) // (SHORTENING - 1)
+        more = max(0, needed - self._all_for_search - 1) // (SHORTENING - 1)
         return needed + min(more, self._most_for_shortening)
 
     def pays_for(self, rollouts: int) -> Affordable:
@@ -244,8 +245,12 @@ class GepaSettings(RunConfig):
         return self._shortening_at(self.budget)
 
     def _shortening_at(self, rollouts: int) -> int:
-        """Return what so many rollouts keep for shortening: a share of what one step leaves."""
-        return min(max(0, rollouts - self.least_budget) // SHORTENING, self._most_for_shortening)
+        """Return what so many rollouts keep for shortening: a share, nothing if they are few."""
+        return min(max(0, rollouts - self._all_for_search) // SHORTENING, self._most_for_shortening)
+
+    @property
+    def _all_for_search(self) -> int:
+        return max(self.least_budget, NEVER_FOR_LINES)
 
     @property
     def _most_for_shortening(self) -> int:

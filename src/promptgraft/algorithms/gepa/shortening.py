@@ -29,6 +29,11 @@ _TRIALS = 3
 _CHANCE = 0.15
 """Share of the range of scores that an answer may lose by chance."""
 
+_RACES = 2
+"""Races that are paid for before lines are tried again."""
+_AGAIN = 10_000
+"""Added to the number of a line that is tried again."""
+
 _Dropped = Sequence[tuple[Module, Line]]
 
 
@@ -49,6 +54,10 @@ class _Spare:
     examples: Sequence[GepaExample]
     candidate: Candidate
     is_proven: bool
+
+
+_Pairs = Sequence[tuple[_Spare, GepaExample]]
+"""Lines, and the example that each is tried on."""
 
 
 @attrs.define
@@ -132,15 +141,39 @@ class Shortener:
         spares = [
             _Spare(number, at, self._examples_of(*at), child, is_proven=at in doubled)
             for number, at in enumerate((*doubled, *(at for at in added if at not in doubled)))
-            if (child := self._without(parent, [*doubled, at])) is not None
+            if (child := self._without(parent, [*doubled, at], best)) is not None
         ]
         for trial in range(_TRIALS):
             spares = yield from self._try(spares, trial, parent, f"step/{step}/shorten/{best}")
-        spares = [one for one in spares if one.is_proven]
-        while spares and pool.best == best:
-            yield from self._race(parent, [one.at for one in spares], step)
-            # Those that others replace are the first, and the likeliest to be spared.
-            spares = spares[: len(spares) // 2]
+        yield from self._drop(
+            parent, [one.at for one in spares], [one.at for one in spares if one.is_proven], step
+        )
+
+    def _drop(
+        self, parent: Candidate, unhurt: _Dropped, proven: _Dropped, step: int
+    ) -> Asking[None]:
+        """Let as many lines go as races allow: all, then the proven ones, then halves of these."""
+        pool = self.kit.population.pool
+        best, gone = pool.best, list[tuple[Module, Line]]()
+        has_one = not self.kit.budget.affords(_RACES * self._room)
+        groups = [proven] if has_one or len(proven) == len(unhurt) else [unhurt, proven]
+        while groups:
+            group = [at for at in groups.pop(0) if at not in gone]
+            child = self._without(parent, [*gone, *group], best) if group else None
+            if child is None:
+                continue
+            shorter = pool.best
+            if not (yield from self._race(child, step)):
+                return
+            if pool.best != shorter:
+                gone += group
+            elif len(group) > 1 and groups != [proven]:
+                groups += [group[: len(group) // 2], group[len(group) // 2 :]]
+
+    @property
+    def _room(self) -> int:
+        """Rollouts that a race can take."""
+        return self.validator.needs([self.validator.begin(alone=True)])[0]
 
     @property
     def _modules(self) -> list[Module]:
@@ -184,9 +217,9 @@ class Shortener:
         examples = {example.id: example for example in self.kit.training}
         return [examples[name] for *_, name in sorted(ranked)[:_TRIALS]]
 
-    def _without(self, parent: Candidate, dropped: _Dropped) -> Candidate | None:
+    def _without(self, parent: Candidate, dropped: _Dropped, position: int) -> Candidate | None:
         """Return a candidate without some lines; None where one of its texts cannot be used."""
-        target, position = self.kit.target, self.kit.population.pool.best
+        target = self.kit.target
         found, modules = parent, tuple(dict.fromkeys(module for module, _ in dropped))
         try:
             for module in modules:
@@ -208,11 +241,12 @@ class Shortener:
     ) -> Asking[list[_Spare]]:
         """Return the lines without which nothing is lost on one more example each.
 
-        As many are tried as the budget pays for beside a race; the others are not returned.
+        As many are tried as the budget pays for beside a race; what never was is not returned.
         """
         budget, scores = self.kit.budget, self.kit.population.scores
-        room = self.validator.needs([self.validator.begin(alone=True)])[0]
+        room = self._room
         done = [one for one in spares if trial >= len(one.examples)]
+        untried = [one for one in spares if trial < len(one.examples)]
         asked: list[tuple[_Spare, GepaExample]] = []
         lacking: dict[str, GepaExample] = {}
         for one in spares:
@@ -221,6 +255,7 @@ class Shortener:
                 more = {} if is_known else {example.id: example}
                 if budget.affords(room + len(asked) + 1 + len(lacking | more)):
                     asked.append((one, example))
+                    untried.remove(one)
                     lacking |= more
         own, *made = yield from Together(
             _on(f"{position}/0/best", parent, *lacking.values()),
@@ -232,31 +267,58 @@ class Shortener:
         for name, score in zip(lacking, scores(own), strict=True):
             if score is not None:
                 self._tried[name].scores.append((parent.digest, score))
-        seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        chance = _CHANCE * (max(seen) - min(seen))
-        for (one, example), records in zip(asked, made, strict=True):
-            before, [after] = self._tried[example.id].score_of(parent), scores(records)
-            if before is not None and after is not None and before - after <= chance:
-                one.is_proven |= before > min(seen) + chance  # there was something to lose
-                done.append(one)
+        pairs = [
+            (self._tried[example.id].score_of(parent), scores(records)[0])
+            for (_, example), records in zip(asked, made, strict=True)
+        ]
+        unhurt = self._unhurt(asked, pairs)
+        hurt = [(one, example) for one, example in asked if one not in unhurt]
+        later = (_TRIALS - trial - 1) * len(unhurt)
+        if hurt and budget.affords(_RACES * room + later + 2 * len(hurt)):
+            unhurt += yield from self._try_again(hurt, parent, position)
+        done += unhurt + (untried if trial else [])
         return [one for one in spares if one in done]
 
-    def _race(self, parent: Candidate, dropped: _Dropped, step: int) -> Asking[None]:
-        """Drop lines together, and let what comes of it race the best candidate if paid for."""
-        child, entry = self._without(parent, dropped), self.validator.begin(alone=True)
-        if child is None or child.digest in self.seen:
-            return
-        if self.kit.budget.affords(self.validator.needs([entry])[0]):
-            self.seen.add(child.digest)
-            joins, number = len(self.kit.population.pool), int(child.digest[:8], 16)
-            yield from self.validator.take_in(
-                f"step/{step}/shorten/{joins}/{number}/race",
-                child,
-                placed((), (), of=len(self.kit.validation)),
-                step=step,
-                entry=entry,
-                margin=self.margin,
+    def _try_again(self, hurt: _Pairs, parent: Candidate, position: str) -> Asking[list[_Spare]]:
+        """Return the lines whose loss has hurt by chance only: not in new answers of both sides."""
+        made = yield from Together(
+            *(
+                _on(f"{position}/{_AGAIN + one.number}/{leg}", candidate, example)
+                for one, example in hurt
+                for leg, candidate in (("best", parent), ("line", one.candidate))
             )
+        )
+        found = [self.kit.population.scores(records)[0] for records in made]
+        return self._unhurt(hurt, list(zip(found[::2], found[1::2], strict=True)))
+
+    def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
+        """Return the lines without which nothing is lost: scores with them and without."""
+        seen = [score for tried in self._tried.values() for _, score in tried.scores]
+        chance, found = _CHANCE * (max(seen) - min(seen)), []
+        for (one, _), (before, after) in zip(asked, pairs, strict=True):
+            if before is not None and after is not None and before - after <= chance:
+                one.is_proven |= before > min(seen) + chance  # there was something to lose
+                found.append(one)
+        return found
+
+    def _race(self, child: Candidate, step: int) -> Asking[bool]:
+        """Let a shorter text race the best candidate; return whether that is paid for."""
+        entry = self.validator.begin(alone=True)
+        if child.digest in self.seen:
+            return True
+        if not self.kit.budget.affords(self.validator.needs([entry])[0]):
+            return False
+        self.seen.add(child.digest)
+        joins, number = len(self.kit.population.pool), int(child.digest[:8], 16)
+        yield from self.validator.take_in(
+            f"step/{step}/shorten/{joins}/{number}/race",
+            child,
+            placed((), (), of=len(self.kit.validation)),
+            step=step,
+            entry=entry,
+            margin=self.margin,
+        )
+        return True
 
 
 def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:
