@@ -411,9 +411,12 @@ def test_with_its_values_no_prompt_is_longer_than_it_may_be() -> None:
     bare = max(len(one.with_placeholders().text) for one in (ROUTER, WRITER))
     with pytest.raises(ConfigError, match=r"max_prompt_chars: prompt `team/router` has \d+ char"):
         limited(bare)
+    tickets = [one.params[0] for one in settings().training_examples]
     baseline = max(
-        *(len(ROUTER.bind(Ticket(f"my {desk} case")).render().text) for desk in DESKS),
-        *(len(WRITER.bind(Draft("nobody", f"my {one} case")).render().text) for one in DESKS),
+        len(one.render().text)
+        for ticket in tickets
+        if isinstance(ticket, Ticket)
+        for one in (ROUTER.bind(ticket), WRITER.bind(Draft("nobody", ticket.text)))
     )
     result, told = limited(baseline)
     faults = [one.record.fault for one in told.select_all(GepaRolloutCompleted)]
