@@ -99,6 +99,15 @@ def test_the_program_runs_unchanged_and_leaves_its_files_as_they_were(
     assert "pass_rate     : 0.000 -> 1.000 (+1.000), improved\n" in printed
 
 
+def test_questions_are_printed_where_that_is_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(folder, verbose=2)
+    printed = capsys.readouterr().err
+    assert printed.count("The part is: section") == 2
+    assert "step/1/reflect/0:\n" in printed
+
+
 def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -> None:
     result = run(folder, verbose=0)
     assert set(attrs.fields_dict(OptimizeResult)) == set(FIELDS.split())

@@ -47,12 +47,13 @@ from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.event_loop import awaited, beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
+from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
 from promptgraft.serde import Json
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source as Written
-from promptgraft.text import score
+from promptgraft.text import score, visible
 
 __all__ = ["AgentOptimizer", "OptimizeResult", "RoundRecord", "TargetPrompt"]
 
@@ -174,7 +175,8 @@ class AgentOptimizer:
             output_dir: where the result is kept, with the whole run in a folder below.
             callbacks: None; ``extra_gepa_callbacks`` are told of the run.
             update_source: whether the best texts are written to their sources.
-            verbose: 0 prints nothing, 1 a line for each candidate.
+            verbose: 0 prints nothing, 1 a line for each candidate, 2 each question that is asked
+                besides.
             extra_stop_callbacks: functions that end the run by returning true.
             extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``.
 
@@ -299,6 +301,8 @@ class _Given:
             if self.verbose:
                 held.callback(bus.subscribe(events.CandidateAdded, _say_joined))
                 held.callback(bus.subscribe(events.MutationRejected, _say_rejected))
+            if self.verbose > 1:
+                held.callback(bus.subscribe(QuestionAsked, _say_asked))
             yield
 
     def _conclude(self, folder: RunFolder, result: OptimizeResult, sources: Sources) -> None:
@@ -340,6 +344,10 @@ def _say_joined(event: events.CandidateAdded) -> None:
     rate = "" if event.figures.pass_rate is None else f", pass rate {event.figures.pass_rate:.3f}"
     what = f"round {event.step}: {event.changed}" if event.step else "baseline"
     sys.stderr.write(f"{what}: {score(event.mean)} on the validation set{rate}\n")
+
+
+def _say_asked(event: QuestionAsked) -> None:
+    sys.stderr.write(f"{event.position}:\n{visible(event.text)}\n")
 
 
 def _say_rejected(event: events.MutationRejected) -> None:
