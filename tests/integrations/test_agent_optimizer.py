@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from integrations.quickstart import TAUGHT, serving, variables, write_program
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.integrations.agent_optimizer import (
     AgentOptimizer,
     OptimizeResult,
@@ -194,17 +194,31 @@ def test_a_file_ends_the_run(folder: Path) -> None:
     assert (result.status, result.stop_reason) == ("SUCCEEDED", "user_requested_stop")
 
 
-def test_an_agent_that_always_fails_scores_nothing_and_changes_nothing(folder: Path) -> None:
+def test_an_agent_that_always_fails_is_found_before_the_search(folder: Path) -> None:
     module, before = program(folder), texts(folder)
 
     async def broken(query: str) -> str:
         raise RuntimeError(f"no idea: {query}")
 
     module.call_agent = broken  # type: ignore[attr-defined]
-    result = asyncio.run(module.main(verbose=0, update_source=True))
+    with pytest.raises(CallerError, match="no idea: Mia has"):
+        asyncio.run(module.main(verbose=0, update_source=True))
     assert texts(folder) == before
-    assert (result.best_pass_rate, result.best_prompts) == (0.0, result.baseline_prompts)
-    assert result.finish_reason == "no_improvement"
+
+
+def test_an_agent_that_fails_now_and_then_scores_nothing_there(folder: Path) -> None:
+    module = program(folder)
+    good = module.call_agent
+
+    async def frail(query: str) -> str:
+        if "12" in query:
+            raise RuntimeError("twelve again")
+        return str(await good(query))
+
+    module.call_agent = frail  # type: ignore[attr-defined]
+    result = asyncio.run(module.main(verbose=0))
+    assert result.best_pass_rate == pytest.approx(2 / 3)
+    assert result.rounds[1].failed_case_ids == ["val-12"]
 
 
 def test_mixed_sources_are_read_and_written_all_or_none(tmp_path: Path) -> None:
