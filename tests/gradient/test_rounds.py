@@ -6,8 +6,11 @@ import pytest
 
 from gradient import flow_world
 from gradient.words_world import PATCH, Run, block, reply, settings
+from graphs.tickets import GRAPH, Ticket, context
 from optimizers.worlds import PROMPT, bound, current_text, examples, twin
-from promptgraft.algorithms.gradient import GradientResult
+from promptgraft import GepaExample
+from promptgraft.algorithms.gradient import GradientOptimizer, GradientResult
+from promptgraft.algorithms.gradient.settings import Attribution
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
@@ -15,6 +18,8 @@ from promptgraft.runtime.session import EventBus
 from promptgraft.search import MaxProposals, StopReason
 from promptgraft.search.acceptance import MinGain
 from promptgraft.search.round_events import Decided, RoundEnded, RoundEvent
+
+TICKETS = [GepaExample(id=f"t{number}", params=(Ticket(f"t{number}"),)) for number in range(12)]
 
 
 def ends(result: GradientResult) -> list[RoundEnded]:
@@ -216,3 +221,20 @@ def test_each_stage_is_told_when_it_happens() -> None:
     assert result.rounds[0].blamed == tuple(
         e for e in rounds if type(e).__name__ == "StepBlamed" and e.step == 1
     )
+
+
+def test_the_plan_of_a_graph_bounds_the_questions_about_its_steps() -> None:
+    def asked(max_steps: int, attribution: Attribution) -> int:
+        config = settings(
+            target_section_paths=(),
+            attribution=attribution,
+            max_rounds=1,
+            training_examples=TICKETS,
+        )
+        graph = attrs.evolve(GRAPH, max_steps=max_steps)
+        return GradientOptimizer(context(), config).plan(graph).reflections
+
+    parts = 2 * 4  # a question that merges, and one for a new text
+    assert asked(5, "steps") == 2 * (6 * 5 + parts)
+    assert asked(9, "steps") == 2 * (6 * 9 + parts)
+    assert asked(9, "trace") == 2 * (6 + parts)

@@ -77,7 +77,9 @@ def plan_run(
         chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
         answer_chars = max(0, chars - estimate.rounds * _CALL)
         estimate = attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
-    reflections = config.most_questions(budget, modules=len(target.modules), steps=estimate.steps)
+    reflections = config.most_questions(
+        budget, modules=len(target.modules), steps=max(1, estimate.steps)
+    )
     limit = limits.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)
@@ -234,15 +236,14 @@ class _Outlook:
         typical = Sizes(
             input=round(fmean(inputs)),
             answer=min(shown, round(found.answer_chars)),
-            trace=round(found.rounds * (_CALL + _RESULT)) + (_STEPS if found.takes_steps else 0),
+            trace=round(found.rounds * (_CALL + _RESULT)) + (_STEPS if found.steps else 0),
             feedback=_FEEDBACK,
         )
         traced = config.trace_formatter is not None or found.leaves_traces
         longest = Sizes(
             input=max(inputs),
             answer=_longest_chars(task, shown),
-            trace=(config.max_trace_chars if traced else 0)
-            + (STEPS_CHARS if found.takes_steps else 0),
+            trace=(config.max_trace_chars if traced else 0) + (STEPS_CHARS if found.steps else 0),
             feedback=FEEDBACK_CHARS,
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
             refused=max(self._bounds) + 10_000,

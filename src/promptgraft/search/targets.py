@@ -106,10 +106,11 @@ def target_for(
     modules: tuple[Module, ...]
     judging = config.feedback_fn
     check_nodes(subject, judging.metrics if isinstance(judging, MetricFeedback) else ())
-    max_step_chars, details = 0, dict[str, Json]()
+    steps, details = (0, 0), dict[str, Json]()
     if isinstance(subject, PromptSet):
         flow, modules = subject.flow_on(context.adapter), subject.parts
-        max_step_chars, details = subject.max_step_chars, dict(subject.details)
+        steps = subject.max_steps, subject.max_step_chars
+        details = dict(subject.details)
     else:
         [prompt] = prompts.values()
         modules = modules_of(config, prompt.descriptor)
@@ -122,7 +123,8 @@ def target_for(
             flow=flow,
             scoring=config.scoring,
             watch=watch,
-            max_step_chars=max_step_chars,
+            max_steps=steps[0],
+            max_step_chars=steps[1],
             max_prompt_chars=config.guards.max_prompt_chars if flow is not None else None,
         ),
         modules=modules,

@@ -40,9 +40,8 @@ class Estimate:
         answer_chars: expected characters of an answer.
         answer_from: where that is taken from, in words; empty when it is not said.
         rounds: expected rounds of tools in a rollout.
-        steps: steps that a rollout can have, each of which is asked about when it fails.
         leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
-        takes_steps: whether they are answered in steps, as those of graphs are.
+        steps: steps that an answer can take, as those of graphs do; 0 where there are none.
     """
 
     chars: int | None = None
@@ -50,9 +49,8 @@ class Estimate:
     answer_chars: float = FREE_TEXT
     answer_from: str = ""
     rounds: float = 0.0
-    steps: int = 1
     leaves_traces: bool = False
-    takes_steps: bool = False
+    steps: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -142,6 +142,7 @@ class PromptRollout:
             of the example.
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
+        max_steps: steps that an answer may take; 0 where there are none.
         max_step_chars: longest text of a step that a record keeps; 0 where there are none.
         max_prompt_chars: how long each of several prompts may be when it is asked; None for no
             limit. A baseline that is longer ends the run, the answer of another candidate scores 0.
@@ -153,6 +154,7 @@ class PromptRollout:
     flow: Flow | None = None
     scoring: Scoring
     watch: Watch = attrs.field(factory=Watch)
+    max_steps: int = 0
     max_step_chars: int = 0
     max_prompt_chars: int | None = None
     _recent: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)

@@ -149,8 +149,7 @@ class PromptTarget:
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
         if self.rollout.flow is not None:
             tools = (prompt.prompt.descriptor.tools for prompt in self._prompts.values())
-            in_steps = self.rollout.max_step_chars > 0
-            return Estimate(leaves_traces=any(tools), takes_steps=in_steps)
+            return Estimate(leaves_traces=any(tools), steps=self.rollout.max_steps)
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
         rendered = [prompt.bind(*example.copy().params).render() for example in examples]
         feedback = self.rollout.scoring.feedback_fn

@@ -32,6 +32,7 @@ class PromptSet(ABC):
 
     Attributes:
         name: how runs name all of it, in the form of a namespace.
+        max_steps: steps that an answer may take; 0 where there are none.
         max_step_chars: longest input, output or error of a step that is kept; 0 where there are
             no steps.
     """
@@ -39,6 +40,7 @@ class PromptSet(ABC):
     __slots__ = ()
 
     name: str
+    max_steps: int = 0
     max_step_chars: int = 0
 
     @property

@@ -149,7 +149,7 @@ class GradientSettings(RunConfig, ABC):
         return self.baseline_size + proposals * self.step_size + self.reserved_size
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        traced = self.train_size * (steps if self.attribution == "steps" else 1)
+        traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
         return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
 
     def expected_questions(self, proposals: int, modules: int) -> int:
