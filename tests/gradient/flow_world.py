@@ -161,6 +161,7 @@ def settings(**changes: Any) -> GradientConfig:
         "training_examples": cases(9),
         "held_out": (),
         "keep_anyway": True,
+        "attribution": "steps",
     }
     return GradientConfig(**grouped(**(given | changes)))
 

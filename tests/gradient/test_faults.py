@@ -21,6 +21,7 @@ from optimizers.worlds import (
     answer,
     examples,
     section,
+    twin,
 )
 from promptgraft import Case, examples_from, feedback_from
 from promptgraft.errors import OutputError
@@ -214,7 +215,7 @@ def test_no_patch_carries_eight_words_of_a_training_answer() -> None:
         text = f"Known words: w0 {answer_text}"
         return block({"text": text, "why": "?"}) if rendered.key == PATCH else reply(rendered)
 
-    validation = [attrs.evolve(one, id=f"v{one.id}") for one in examples(6)]
+    validation = [twin(one, f"v{one.id}") for one in examples(6)]
     config = settings(training_examples=(*validation, *learned), max_rounds=2)
     result = Run(config, reflection=copying).start()
     assert {one.reason for one in result.rejections} == {RejectionReason.COPIED_ANSWER}

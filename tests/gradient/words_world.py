@@ -31,6 +31,7 @@ def settings(**changes: Any) -> GradientConfig:
         "seed": 1,
         "held_out": (),
         "keep_anyway": True,
+        "attribution": "steps",
     }
     return GradientConfig(**grouped(**(given | changes)))
 

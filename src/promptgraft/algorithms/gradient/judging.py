@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from promptgraft.algorithms.gradient.losses import losses_of
 from promptgraft.algorithms.gradient.patching import Base, Patch
 from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.search.acceptance import Compared, Comparer, Strict
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts
+from promptgraft.search.round_events import Loss
 from promptgraft.search.scores import Score
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason
@@ -63,6 +65,8 @@ class Judge:
     def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit
         self._first_try = config.first_try
+        self._perfect = config.objectives.perfect_score
+        self._examples = {one.id: one for one in kit.training}
         self._known: dict[HexDigest, dict[str, RolloutRecord]] = {}
         self._trial, self._comparer = (
             Comparer(
@@ -77,10 +81,14 @@ class Judge:
             )
         )
 
-    def unknown(self, candidate: Candidate, examples: Sequence[GepaExample]) -> int:
-        """Return how many rollouts on training cases are not known yet."""
-        known = self._known.get(candidate.digest, {})
-        return sum(one.id not in known for one in examples)
+    def known(self, candidate: Candidate) -> Mapping[str, RolloutRecord]:
+        """Return the answers of a candidate to training cases that are known, by case."""
+        return self._known.get(candidate.digest, {})
+
+    def losses(self, record: RolloutRecord) -> tuple[Loss, ...]:
+        """Return what failed on a training case."""
+        example = self._examples[record.example_id]
+        return losses_of(record, example, scorer=self._kit.scorer, perfect=self._perfect)
 
     def forget(self, candidate: Candidate) -> None:
         """Forget the rollouts of a candidate that no later round begins with."""

@@ -95,7 +95,7 @@ class Patcher:
     Args:
         target: whose parts are changed.
         inquiries: has questions answered.
-        guard: refuses texts that carry answers of training cases; None refuses nothing.
+        guard: refuses texts that carry answers of training cases.
         most: how much of what was said of a part is looked at.
         emit: takes events.
     """
@@ -105,7 +105,7 @@ class Patcher:
         target: Target,
         inquiries: Inquiries,
         *,
-        guard: AnswerGuard | None,
+        guard: AnswerGuard,
         most: int,
         emit: Emit,
     ) -> None:
@@ -116,14 +116,23 @@ class Patcher:
         self._emit = emit
         self._refused: defaultdict[str, list[tuple[str, Score, Score]]] = defaultdict(list)
 
-    def merge(self, base: Base, gradients: Sequence[Gradient]) -> Asking[list[Direction]]:
-        """Return where each part is to go that gradients blame."""
+    def merge(
+        self, base: Base, gradients: Sequence[Gradient], *, share: float = 1.0
+    ) -> Asking[list[Direction]]:
+        """Return where parts are to go that gradients blame.
+
+        Args:
+            base: what the round began with.
+            gradients: what failures say of parts.
+            share: share of the parts that are looked at, those first that most cases blame.
+        """
         said: dict[Module, list[Gradient]] = {}
         for one in sorted(gradients, key=lambda one: one.severity):
             said.setdefault(one.module, []).append(one)
-        chosen = {
-            module: said[module][: self._most] for module in self._target.modules if module in said
-        }
+        by_blame = sorted(said, key=lambda module: -len({one.case for one in said[module]}))
+        kept = by_blame[: max(1, round(share * len(said)))]
+        blamed = [module for module in self._target.modules if module in kept]
+        chosen = {module: said[module][: self._most] for module in blamed}
         several = [module for module, those in chosen.items() if len(those) > 1]
         outcomes = yield from self._inquiries.ask(
             [self._merge_inquiry(base, module, chosen[module]) for module in several]
@@ -271,8 +280,7 @@ class Patcher:
             examples=base.examples,
         )
         # After the target has looked at it: by then the text has a bounded length.
-        if self._guard is not None:
-            self._guard.check(one.module, before, found.text)
+        self._guard.check(one.module, before, found.text)
         if child.digest in base.seen:
             raise InvalidProposalError(
                 RejectionReason.DUPLICATE, "this text has been tried before; propose another"

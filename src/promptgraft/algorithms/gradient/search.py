@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from promptgraft.algorithms.gradient.inquiries import Inquiries
 from promptgraft.algorithms.gradient.judging import Attempt, Judge
-from promptgraft.algorithms.gradient.losses import losses_of
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.result import GradientResult, Round
 from promptgraft.algorithms.gradient.settings import Batches, GradientSettings, with_initial
@@ -42,6 +41,7 @@ class GradientSearch(BaseSearch):
         self._seen = Seen()
         self._without_gain = 0
         self._clean = 0
+        self._share = 1.0
         self._given_up: RunStoppedError | None = None
         self._events: list[RoundEvent] = []
         self._rounds: list[Round] = []
@@ -51,21 +51,13 @@ class GradientSearch(BaseSearch):
             max_idle_steps=config.limits.max_idle_steps,
             max_failed_reflections=config.limits.max_failed_reflections,
         )
-        inquiries = Inquiries(kit.questions)
+        inquiries, by_trace = Inquiries(kit.questions), config.attribution == "trace"
         self._tracer = Tracer(
-            target=kit.target,
-            inquiries=inquiries,
-            emit=self._tell,
-            by_trace=config.attribution == "trace",
+            target=kit.target, inquiries=inquiries, emit=self._tell, by_trace=by_trace
         )
-        words = config.copied_words
-        self._patcher = Patcher(
-            kit.target,
-            inquiries,
-            guard=AnswerGuard(kit.training, words) if words else None,
-            most=config.max_gradients,
-            emit=self._tell,
-        )
+        guard = AnswerGuard(kit.training, config.copied_words or None)
+        most = config.max_gradients
+        self._patcher = Patcher(kit.target, inquiries, guard=guard, most=most, emit=self._tell)
         self._judge = Judge(config, kit)
 
     def run(self) -> Asking[None]:
@@ -127,8 +119,10 @@ class GradientSearch(BaseSearch):
 
     def _open_round(self) -> Base:
         number, candidate = self.steps + 1, self.population.pool.candidates[self._current]
-        examples = self._batches.of(number)
-        new = self._judge.unknown(candidate, examples)
+        known = self._judge.known(candidate)
+        failing = {name for name, record in known.items() if self._judge.losses(record)}
+        examples = self._batches.next(failing)
+        new = sum(one.id not in known for one in examples)
         self.kit.budget.require(new + self._config.judging_size, f"round {number}")
         self.steps = number
         return Base(
@@ -149,7 +143,8 @@ class GradientSearch(BaseSearch):
         self._clean = 0
         self._without_gain += 1
         gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
-        directions = yield from self._patcher.merge(base, gradients)
+        # After a refusal fewer parts are changed: so a step that was too long becomes shorter.
+        directions = yield from self._patcher.merge(base, gradients, share=self._share)
         if not directions:
             return self._idle(base, "no text is blamed for what failed")
         written = yield from self._patcher.write(base, directions)
@@ -172,11 +167,9 @@ class GradientSearch(BaseSearch):
         """Evaluate the current candidate on the cases of a round; return those that failed."""
         position = f"round/{base.number}/train"
         records = yield from self._judge.train(base.candidate, base.examples, position)
-        perfect, scorer = self._config.objectives.perfect_score, self.kit.scorer
-        failures = []
-        for record, example in zip(records, base.examples, strict=True):
-            losses = losses_of(record, example, scorer=scorer, perfect=perfect)
-            failures += [Failure(record=record, losses=losses)] if losses else []
+        scorer = self.kit.scorer
+        found = [Failure(record=record, losses=self._judge.losses(record)) for record in records]
+        failures = [one for one in found if one.losses]
         self._tell(
             RoundTrained(
                 step=base.number,
@@ -195,6 +188,7 @@ class GradientSearch(BaseSearch):
         base.rejections.add_all(changes, reason, detail, compared=found)
         self._patcher.remember(attempt.patches, found.before, found.after)
         self._judge.forget(attempt.child)
+        self._share /= 2
         return replace(_ended(base, Decided.REFUSED, detail), **attempt.means)
 
     def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
@@ -204,6 +198,7 @@ class GradientSearch(BaseSearch):
         self._judge.forget(base.candidate)
         self._patcher.forget(attempt.patches)
         self._without_gain = 0
+        self._share = min(1.0, 2 * self._share)
         self.accepted.append(child.modules)
         first = attempt.tried or judged
         self.kit.emit(

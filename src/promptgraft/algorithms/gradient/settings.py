@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 import attrs
@@ -26,6 +26,9 @@ Attribution = Literal["steps", "trace"]
 COPIED_WORDS = 8
 """``guards.max_copied_words`` where it is not given."""
 
+KNOWN_SHARE = 0.75
+"""Share of the cases of a round that may be known to fail, so that their answers are paid for."""
+
 _ASKED_TWICE = 2
 
 
@@ -46,13 +49,14 @@ class GradientSettings(RunConfig, ABC):
         patience: rounds in a row without an accepted candidate, after which the run ends.
         target_score: mean of the current candidate on the validation set at which the run ends;
             None for no such end.
-        train_batch: training cases of a round; each comes once before any comes again. None for
-            all of them in every round.
+        train_batch: training cases of a round: up to three quarters that the current candidate
+            is known to fail, and others, each of which comes once before any comes again. None
+            for all of them in every round.
         initial: texts to begin with, by name of the part, in the place of what is in force.
         max_gradients: what was said of a part in a round, at most; the worst comes first.
-        attribution: how failures are traced back: ``steps`` asks about each step of a rollout,
-            from the last to the first, as published; ``trace`` asks once for each case and shows
-            all of its steps.
+        attribution: how failures are traced back: ``trace`` asks once for each case and shows
+            all of its steps; ``steps`` asks about each step, from the last to the first, as
+            published.
         first_try: whether a candidate is evaluated on the failures that it came from before the
             validation set, and refused if it is no better there; the published search does not.
     """
@@ -70,7 +74,7 @@ class GradientSettings(RunConfig, ABC):
     initial: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
     max_gradients: int = attrs.field(default=20, validator=COUNT)
     attribution: Attribution = attrs.field(
-        default="steps", validator=one_of(*get_args(Attribution))
+        default="trace", validator=one_of(*get_args(Attribution))
     )
     first_try: bool = attrs.field(default=True, validator=FLAG)
 
@@ -164,6 +168,9 @@ class GradientSettings(RunConfig, ABC):
 class Batches:
     """The training cases of each round.
 
+    Most of them are cases that the current candidate is known to fail, as far as there are such:
+    their answers are paid for. Each of the others comes once before any comes again.
+
     Args:
         training: the training set.
         size: cases of a round; None for all.
@@ -177,16 +184,26 @@ class Batches:
         self._training = training
         self._size = min(size or len(training), len(training))
         self._seed = seed
+        self._epoch = 0
+        self._waiting: list[int] = []
         self.count = -(-len(training) // self._size)
 
-    def of(self, number: int) -> tuple[GepaExample, ...]:
-        """Return the cases of a round, in the order of the training set."""
+    def next(self, failing: Container[str]) -> tuple[GepaExample, ...]:
+        """Return the cases of the next round, in the order of the training set.
+
+        Args:
+            failing: ids of those that the current candidate is known to fail.
+        """
         if self.count == 1:
             return tuple(self._training)
-        epoch, place = divmod(number - 1, self.count)
-        order = list(range(len(self._training)))
-        random.Random(f"{self._seed}/epoch/{epoch}").shuffle(order)
-        chosen = order[place * self._size : (place + 1) * self._size]
+        known = [at for at, one in enumerate(self._training) if one.id in failing]
+        self._epoch += 1
+        chance = random.Random(f"{self._seed}/round/{self._epoch}")
+        chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
+        while len(chosen) < self._size:
+            if not self._waiting:
+                self._waiting = chance.sample(range(len(self._training)), len(self._training))
+            chosen.add(self._waiting.pop())
         return tuple(self._training[one] for one in sorted(chosen))
 
 
