@@ -34,7 +34,7 @@ class _Waiting:
 class LiveFiles:
     """Lets the sources themselves hold a candidate while rollouts of that candidate run.
 
-    For agents that cannot be given their texts in another way: whatever else reads the sources
+    For agents that cannot be given their texts in another way: everything that reads the sources
     meanwhile reads candidates. Rollouts of other candidates wait, in the order in which they came;
     those that wait for the same one run together. The sources are written when the candidate
     changes, and hold the last one until the run ends.
@@ -149,7 +149,7 @@ class LiveFiles:
                 waiting.woken.get(timeout=seconds)
 
     def _advance(self) -> None:
-        """Let in whoever need not wait any more; the lock is held."""
+        """Let in the rollouts that need not wait any more; the lock is held."""
         may_switch = self._failure is None and self._queue and not self._active
         if may_switch and self._queue[0].key != self._key:
             self._switch(self._queue[0].key)
