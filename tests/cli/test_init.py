@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path, PurePath
@@ -15,6 +18,7 @@ from cli.console import Console
 from promptgraft.cli.main import run
 from promptgraft.cli.project import TEMPLATES
 from promptgraft.project import load_project
+from promptgraft.runtime import Deadline
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +58,11 @@ def test_every_file_of_a_template_is_written() -> None:
         there = files_below(ROOT / "examples" / "projects" / template)
         made = (".promptgraft/", "runs/", "__pycache__/", ".pytest_cache/")
         kept = {name for name in there if not any(part in name for part in made)}
-        assert kept == {name.replace(".gitignore", "_gitignore") for name in names}
+        shared = set[str]()
+        if template in ("agent_http", "agent_command"):
+            own = {"promptgraft.yaml", "README.md", "agent.py", "service.py"}
+            shared = {name.replace(".gitignore", "_gitignore") for name in names} - own
+        assert kept == {name.replace(".gitignore", "_gitignore") for name in names} - shared
 
 
 def test_the_current_folder_is_the_default_and_what_is_in_it_stays(console: Console) -> None:
@@ -217,3 +225,42 @@ def documented_as(name: str) -> str:
     if parts[0].endswith("_prompts"):
         general[-1] = re.escape("<name>.md")
     return f"`{'/'.join(general)}`"
+
+
+@pytest.mark.parametrize("agent", ["python", "http", "command"])
+def test_the_agent_of_a_new_project_answers_its_cases(
+    console: Console, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert console("init", "--agent", agent).code == 0
+    with contextlib.ExitStack() as stack:
+        if agent == "http":
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = str(free.getsockname()[1])
+            for file in map(Path, ("service.py", "promptgraft.yaml")):
+                file.write_text(file.read_text("utf-8").replace("8765", port), "utf-8")
+            service = subprocess.Popen([sys.executable, "service.py"])
+            stack.callback(service.wait)
+            stack.callback(service.kill)
+            _reached(int(port))
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        ended = console("eval", "--fail-under", "0.1", "--workers", "2")
+    assert (ended.code, ended.err) == (0, "")
+    assert "tests/test_prompt.py" in files_below(Path())
+
+
+def _reached(port: int) -> None:
+    """Wait until something listens."""
+    until = Deadline.after(20)
+    while not until.expired:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+    raise AssertionError("the service has not begun")
+
+
+def test_the_texts_of_a_new_agent_can_be_improved(console: Console) -> None:
+    console("init", "--agent", "python")
+    ended = console("optimize", "--quiet")
+    assert (ended.code, ended.err) == (0, "")
+    assert console("apply", "--to-source").code == 0
+    assert Path("prompts/teams.md").read_text("utf-8").count("\n") > 6

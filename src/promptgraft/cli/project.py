@@ -31,36 +31,45 @@ _COMMON = (
     "tests/test_prompt.py",
     ".gitignore",
 )
+_OF_AGENT = (*_COMMON, "prompts/role.md", "prompts/teams.md", "triage.py", "judging.py")
 TEMPLATES: Mapping[str, Sequence[str]] = {
     "classify": (*_COMMON, "prompts/triage.md"),
     "agent": (*_COMMON, "prompts/repairs.md", "prompts/tools.yaml", "agent.py", "data/fleet.json"),
     "graph": (*_COMMON, "agent.py"),
+    "agent_python": (*_OF_AGENT, "agent.py"),
+    "agent_http": (*_OF_AGENT, "service.py"),
+    "agent_command": (*_OF_AGENT, "agent.py"),
 }
 """The files of each template."""
 
 
-@command("init", "init demo", "init --template agent my_agent", "init --graph my_graph")
+@command("init", "init demo", "init --template agent my_agent", "init --agent http my_service")
 @click.argument("folder", metavar="[DIR]", default=".")
 @click.option(
     "--template",
     type=click.Choice(list(TEMPLATES)),
     default="classify",
     show_default=True,
-    help="A prompt that sorts texts, an agent with a tool, or a graph of prompts.",
+    help="A prompt that sorts texts, an agent with a tool, a graph of prompts, or an agent that is "
+    "only called.",
 )
 @click.option("--graph", "template", flag_value="graph", help="The same as `--template graph`.")
+@click.option(
+    "--agent",
+    type=click.Choice(("python", "http", "command")),
+    help="The same as `--template agent_...`: the texts of a function, a service or a command.",
+)
 @json_option
-def init_command(folder: str, *, template: str, as_json: bool) -> None:
+def init_command(folder: str, *, template: str, agent: str | None, as_json: bool) -> None:
     """Create a project that runs at once, without a key or a network.
 
     DIR is the current folder by default, and is created if it does not exist. Existing files
     are never overwritten. The comments in its `promptgraft.yaml` and its `README.md` say what
     to change for your own prompt and a real model.
     """
+    template = template if agent is None else f"agent_{agent}"
     target, names = Path(folder), sorted(TEMPLATES[template])
-    source = shipped(f"examples/projects/{template}")
-    # Under its own name it would be obeyed where the template stands.
-    stored = [source / name.replace(".gitignore", "_gitignore") for name in names]
+    stored = [_stored(name, template) for name in names]
     _refuse_to_overwrite(target, names)
     for name, file in zip(names, stored, strict=True):
         _write(target / name, file.read_bytes())
@@ -74,6 +83,14 @@ def init_command(folder: str, *, template: str, as_json: bool) -> None:
     screen.line("next:")
     enter = [] if folder == "." else [f"cd {shlex.quote(folder)}"]
     screen.body("\n".join([*enter, "promptgraft optimize", "promptgraft apply"]))
+
+
+def _stored(name: str, template: str) -> Path:
+    """Return where a file of a template is kept; those of agents share what they have alike."""
+    # Under its own name it would be obeyed where the template stands.
+    kept = name.replace(".gitignore", "_gitignore")
+    own = shipped(f"examples/projects/{template}") / kept
+    return own if own.exists() else shipped("examples/projects/agent_python") / kept
 
 
 def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
