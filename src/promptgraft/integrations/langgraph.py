@@ -1,0 +1,150 @@
+"""Graphs of LangGraph: improved as they are, with edges from their drawing and steps from tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from promptgraft.graphs.graph import Graph, Node
+from promptgraft.graphs.plain import NotAsked
+from promptgraft.graphs.run import Run
+from promptgraft.prompt.texts import Placeholders, single_texts
+
+_ENDS = ("__start__", "__end__")
+
+
+class Compiled(Protocol):
+    """What is used of a compiled graph of LangGraph."""
+
+    def get_graph(self) -> Any:
+        """Return its drawing."""
+
+    def stream(self, given: Any, *, stream_mode: list[str]) -> Iterable[Any]:
+        """Yield what happens while it answers."""
+
+
+def graph_of(
+    compiled: Compiled,
+    *,
+    texts: Mapping[str, str],
+    name: str,
+    state: Callable[..., Any],
+    answer: Callable[[Any], Any],
+    placeholders: Placeholders = (),
+    **options: Any,
+) -> Graph:
+    """Return a compiled graph of LangGraph as a graph, whose nodes read their texts with ``text``.
+
+    Its nodes run as LangGraph runs them, side by side where it does. A node that has a text of its
+    name counts as made with that text.
+
+    Args:
+        compiled: the graph, as ``StateGraph.compile()`` returns it. Its nodes are plain functions.
+        texts: the texts by the names of the nodes that read them. Every character is literal.
+        name: name of the graph, in the form of a namespace.
+        state: makes the first state of the ``params`` of an example.
+        answer: takes the answer out of the last state: a text, an object or a ``PromptResponse``.
+        placeholders: strings that the texts which hold them must keep.
+        options: ``candidate_errors``, ``max_steps`` and ``max_step_chars`` of :class:`Graph`.
+
+    Raises:
+        InvalidIdentifierError: a node has a name that is no identifier.
+    """
+    drawing = compiled.get_graph()
+    nodes = [node for node in drawing.nodes if node not in _ENDS]
+    pairs = [(edge.source, edge.target) for edge in drawing.edges]
+    edges = [pair for pair in pairs if not set(pair) & set(_ENDS)]
+    flow = LangGraphFlow(compiled=compiled, state=state, answer=answer, edges=tuple(edges))
+    prompts = single_texts(texts, ns=name, placeholders=placeholders)
+    adapter = NotAsked(answer)
+    return Graph(
+        name,
+        flow=flow,
+        nodes=[
+            Node(node, prompts.get(node), adapter=adapter if node in prompts else None)
+            for node in dict.fromkeys((*nodes, *prompts))
+        ],
+        **options,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LangGraphFlow:
+    """A compiled graph of LangGraph as a flow.
+
+    Attributes:
+        compiled: the graph.
+        state: makes its first state.
+        answer: takes the answer out of its last state.
+        edges: the edges of its drawing, between nodes.
+    """
+
+    compiled: Compiled
+    state: Callable[..., Any]
+    answer: Callable[[Any], Any]
+    edges: tuple[tuple[str, str], ...]
+
+    def __call__(self, run: Run, *params: object) -> Any:
+        state = self.state(*params)
+        waiting: dict[tuple[str, str], str] = {}
+        told = self.compiled.stream(state, stream_mode=["debug", "values"])
+        for mode, found in _together(told):
+            if mode == "values":
+                state = found
+            else:
+                self._record(run, found, waiting)
+        return self.answer(state)
+
+    def _record(self, run: Run, tasks: list[_Task], waiting: dict[tuple[str, str], str]) -> None:
+        """Record tasks that ran side by side.
+
+        Each follows those that lead to it and that nothing of its node has followed yet, so that a
+        loop follows what came last.
+        """
+        branches = [run] if len(tasks) == 1 else run.fork(len(tasks))
+        ended = {}
+        for task, branch in zip(tasks, branches, strict=True):
+            before = [edge for edge in self.edges if edge[1] == task.node and edge in waiting]
+            # What is sent to a node has no edge in the drawing.
+            branch.ends = tuple((waiting.pop(edge), edge[0]) for edge in before) or branch.ends
+            with branch.step(task.node, given=(task.input,)) as (step, _):
+                bound = run.setting.nodes.get(task.node)
+                step.parts = {} if bound is None else bound.parts
+                step.output = task.output
+            ended[task.node] = step.id
+        if branches != [run]:
+            run.join(branches, [(None, None)] * len(branches))
+        waiting |= {edge: ended[edge[0]] for edge in self.edges if edge[0] in ended}
+
+
+@attrs.define
+class _Task:
+    node: str
+    input: object
+    output: object = ""
+
+
+def _together(told: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield states, and the tasks of each step of LangGraph once all of them have ended."""
+    tasks: dict[str, _Task] = {}
+    ended = 0
+    try:
+        for mode, said in told:
+            if mode == "values":
+                yield mode, said
+                continue
+            task = said["payload"]
+            if said["type"] == "task":
+                tasks[task["id"]] = _Task(task["name"], task["input"])
+            elif said["type"] == "task_result" and task["id"] in tasks:
+                tasks[task["id"]].output = task["result"]
+                ended += 1
+            if tasks and ended == len(tasks):
+                yield "tasks", list(tasks.values())
+                tasks, ended = {}, 0
+    except Exception:
+        if tasks:
+            yield "tasks", list(tasks.values())
+        raise
