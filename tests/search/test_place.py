@@ -48,7 +48,6 @@ PLACES = st.one_of(
 ABOUT = st.sampled_from(["case 7", "case%2F7/4.1.2", "section rules/1", "x/repair"])
 PLACES |= st.one_of(
     st.just(Place(phase=Phase.INITIAL)),
-    st.builds(lambda leg: Place(phase=Phase.TEACHER, leg=leg), ABOUT),
     *(
         st.builds(lambda step, phase=phase: Place(phase=phase, step=step), COUNTS)
         for phase in (Phase.ROUND, Phase.TRAIN, Phase.TRY)

@@ -194,7 +194,6 @@ _DOING: Mapping[Phase, str] = {
     Phase.FINAL: "evaluating the finalists",
     Phase.HELD_OUT: "evaluating held-out examples",
     Phase.INITIAL: "evaluating what to begin with",
-    Phase.TEACHER: "asking the teacher for an expected answer",
     Phase.ROUND: "starting",
     Phase.TRAIN: "evaluating training cases",
     Phase.BACKWARD: "tracing a failure back",

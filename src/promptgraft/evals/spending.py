@@ -26,7 +26,6 @@ class Role(StrEnum):
     BACKWARD = "backward"
     AGGREGATE = "aggregate"
     OPTIMIZE = "optimize"
-    TEACHER = "teacher"
 
 
 class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):

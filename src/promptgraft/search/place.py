@@ -45,8 +45,6 @@ class Phase(StrEnum):
     """The baseline or the winner is evaluated on held-out examples."""
     INITIAL = "initial"
     """The candidate that a search begins with is evaluated, where it is not the baseline."""
-    TEACHER = "teacher"
-    """A case without an expected answer is answered by a teacher."""
     ROUND = "round"
     """A round as a whole; nothing is asked there."""
     TRAIN = "train"
@@ -63,7 +61,7 @@ class Phase(StrEnum):
     """A round evaluates its candidate on the validation set."""
 
 
-QUESTIONS = (Phase.REFLECT, Phase.BACKWARD, Phase.AGGREGATE, Phase.OPTIMIZE, Phase.TEACHER)
+QUESTIONS = (Phase.REFLECT, Phase.BACKWARD, Phase.AGGREGATE, Phase.OPTIMIZE)
 """The phases in which a model is asked a question."""
 
 ROUNDS = frozenset(
@@ -154,8 +152,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         match self.phase:
             case Phase.BASELINE | Phase.INITIAL:
                 return self.phase.value
-            case Phase.TEACHER:
-                return f"teacher/{self.leg}"
             case Phase.FINAL:
                 return f"final/{self.candidate}/{self.count}"
             case Phase.HELD_OUT:
@@ -189,8 +185,6 @@ def _parsed(text: str) -> Place | None:
         match text.split("/"):
             case ["baseline" | "initial" as phase]:
                 return Place(phase=Phase(phase))
-            case ["teacher", *case] if case:
-                return Place(phase=Phase.TEACHER, leg="/".join(case))
             case ["round", step, *rest]:
                 return _in_round(int(step), rest)
             case ["final", candidate, count]:
