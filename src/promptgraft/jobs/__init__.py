@@ -3,6 +3,7 @@
 Needs ``pip install "promptgraft[server]"``.
 """
 
+from promptgraft.jobs.client import JobClient
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.types import (
     Attempt,
@@ -21,6 +22,7 @@ __all__ = [
     "Attempt",
     "Job",
     "JobChanges",
+    "JobClient",
     "JobConflictError",
     "JobManager",
     "JobNotFoundError",
