@@ -306,7 +306,7 @@ def test_the_questions_of_a_step_are_shown_to_the_letter(console: Console, demo:
     texts = {one["position"]: one["question"] for one in found["questions"]}
     assert list(texts) == ["step/1/reflect/0"]
     assert printed.out == f"{texts['step/1/reflect/0']}\n"
-    kept = folder.path / "questions" / "step-1-reflect-0.txt"
+    kept = folder.path / "questions" / "step+1+reflect+0.txt"
     assert kept.read_text("utf-8") == texts["step/1/reflect/0"]
     baseline = (folder.path / "baseline_prompts" / "teams.md").read_text()
     assert baseline in printed.out

@@ -24,6 +24,7 @@ from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
 from promptgraft.runs.transcripts import questions_of
+from promptgraft.search.place import Phase, Place
 from promptgraft.search.scores import is_estimate
 from promptgraft.text import visible
 from runs.toy_runs import (
@@ -68,7 +69,7 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
         *(f"candidates/{number}.md" for number in range(len(result.candidates))),
         *(f"rejected/{step}-1.md" for step in range(1, result.steps + 1)),
         *(
-            f"questions/step-{n}-reflect-{k}.txt"
+            f"questions/step+{n}+reflect+{k}.txt"
             for n in range(1, result.steps + 1)
             for k in (0, 1)
         ),
@@ -367,6 +368,21 @@ def test_questions_are_kept_as_the_model_was_sent_them(tmp_path: Path) -> None:
     carry_out(folder, job)
     kept = [path.read_text("utf-8") for path in questions_of(folder).values()]
     assert kept == sent
+
+
+def test_questions_of_every_algorithm_are_found_again_in_order(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    places = [
+        Place.of_step(2, 1).at(Phase.REFLECT, count=3),
+        Place.parse("round/3/backward/mill-lane/1"),
+        Place.parse("round/3/optimize/section%20a-b/0"),
+    ]
+    folder.questions.mkdir()
+    for place in reversed(places):
+        folder.question(str(place)).write_text(str(place))
+    (folder.questions / "notes.txt").write_text("somebody's own")
+    assert list(questions_of(folder)) == places
+    assert all(path.read_text() == str(place) for place, path in questions_of(folder).items())
 
 
 def test_texts_are_there_before_the_first_call_and_the_best_ones_with_the_first_gain(

@@ -24,7 +24,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.files import held_lock, named_in_errors, write_all
-from promptgraft.serde import Json, parse_json, shown
+from promptgraft.serde import Json, digest_text, parse_json, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source
 
@@ -38,6 +38,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 
 _SECONDS_FOR_THE_LOCK = 0.3  # `is_locked` holds it for a moment
 _REMOVED = ".removed-"
+_LONGEST_NAME = 200
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
@@ -106,7 +107,11 @@ class RunFolder:
 
     def question(self, position: str) -> Path:
         """Return the file of the question that was asked at a place in the run."""
-        return self.questions / f"{position.replace('/', '-')}.txt"
+        # No text of a place has this character, so the way back is known.
+        name = position.replace("/", "+")
+        if len(name) > _LONGEST_NAME:
+            name = f"{name[:_LONGEST_NAME]}{digest_text(name)[:12]}"
+        return self.questions / f"{name}.txt"
 
     @property
     def is_locked(self) -> bool:

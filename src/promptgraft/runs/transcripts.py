@@ -14,7 +14,7 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
 from promptgraft.runs.reading import read_events
 from promptgraft.runs.records import RunRecord
-from promptgraft.search.place import Phase, Place
+from promptgraft.search.place import QUESTIONS, Phase, Place
 from promptgraft.search.recorded import record_from_json
 from promptgraft.targets.types import Change, RolloutRecord, read_changes
 
@@ -155,6 +155,10 @@ def questions_of(folder: RunFolder) -> Mapping[Place, Path]:
     found = {}
     for path in folder.questions.glob("*.txt") if folder.questions.is_dir() else ():
         with contextlib.suppress(DataFormatError):  # another's file
-            found[Place.parse(path.stem.replace("-", "/"))] = path
-    order = sorted(found, key=lambda place: (place.step, place.proposal, place.count))
-    return {place: found[place] for place in order}
+            found[Place.parse(path.stem.replace("+", "/"))] = path
+
+    def order(place: Place) -> tuple[object, ...]:
+        phase = QUESTIONS.index(place.phase) if place.phase in QUESTIONS else 0
+        return place.step, place.proposal, phase, place.leg, place.count
+
+    return {place: found[place] for place in sorted(found, key=order)}
