@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated
@@ -155,6 +156,22 @@ REPLIES = {
 }
 
 
+def reply(rendered: RenderedPrompt[object]) -> str:
+    """Return what the reflection model replies; where it may change all parts, it does."""
+    if rendered.key != "reflect-prompt":
+        return REPLIES[rendered.key]
+    parts = re.findall(r"(?m)^\*\*(P\d+):\*\* (section|summary|tool|output field) ", rendered.text)
+    return json_reply(edits=[{"part": mark, "text": _EDITS[kind]} for mark, kind in parts])
+
+
+_EDITS: dict[str, object] = {
+    "section": f"Be exact: {WORD}.",
+    "summary": f"Be exact: {WORD}.",
+    "tool": {"description": f"Search for {WORD}."},
+    "output field": {"description": f"The {WORD}.", "aliases": [WORD]},
+}
+
+
 def feedback(
     example: GepaExample, response: PromptResponse[object], session: SessionProtocol
 ) -> RolloutFeedback:
@@ -194,7 +211,7 @@ def run(
         return json.dumps({field: "high" if look(rendered) else "low"})
 
     task = ScriptedAdapter(answer)
-    reflection = ScriptedAdapter(lambda rendered: REPLIES[rendered.key])
+    reflection = ScriptedAdapter(reply)
     kept = InMemoryPromptOverridesStore() if store is None else store
     context = OptimizationContext(
         task,

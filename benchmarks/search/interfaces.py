@@ -64,3 +64,7 @@ class ReflectionModel(Protocol):
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text of ``module``."""
         ...
+
+    def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
+        """Return what it takes for better texts of the modules that it finds at fault."""
+        ...

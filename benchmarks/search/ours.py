@@ -28,6 +28,7 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaCandidateAdded
+from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_said, write_said
@@ -39,6 +40,9 @@ from search.worlds import Item
 _SAID = re.compile(r"said: (.*)")
 _ASKED = re.compile(r"(\[[\w-]+\] [\w ,]+)")
 _MARKED = re.compile(r"^section (\S+):\n\n(`{3,})\n(.*?)\n\2$", re.DOTALL | re.MULTILINE)
+_PARTS = re.compile(
+    r"^\*\*(P\d+):\*\* (\w+) (\S+)[^\n]*\n\n(`{3,})\n(.*?)\n\4$", re.DOTALL | re.MULTILINE
+)
 _INPUT = "input"
 _DESCRIPTION = "description"
 
@@ -135,6 +139,9 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
 
     def reflect(rendered: RenderedPrompt[object]) -> str:
         bound = _bound(rendered)
+        if _is_on_all(rendered):
+            said = _SAID.findall(bound["examples"])
+            return _edits(bound, lambda texts: reflector.improve_any(texts, said))
         kind, _, module = bound["part"].partition(" ")
         current = bound["current"].partition("\n")[2].rpartition("\n")[0]
         feedback = _SAID.findall(bound["examples"])
@@ -151,20 +158,53 @@ def _reading(reader: ReadingModel) -> Callable[[RenderedPrompt[object]], str]:
 
     def reflect(rendered: RenderedPrompt[object]) -> str:
         bound = _bound(rendered)
+        if _is_on_all(rendered):
+            return _edits(
+                bound,
+                lambda texts: reader.revise(
+                    Shown(asked=tuple(texts), parts=texts, answers=_answers(bound))
+                ),
+            )
         name = bound["part"].partition(" ")[2]
         text = bound["current"].partition("\n")[2].rpartition("\n")[0]
         marked = _MARKED.finditer(bound.get("neighbours", ""))
         others = {found[1]: found[3] for found in marked if found[1] != _INPUT}
-        examples = bound["examples"].split("### Example ")[1:]
-        answers = tuple(
-            (asked[1], said[1])
-            for example in examples
-            if (asked := _ASKED.search(example)) and (said := _SAID.search(example))
-        )
-        shown = Shown(asked=(name,), parts={name: text, **others}, answers=answers)
+        shown = Shown(asked=(name,), parts={name: text, **others}, answers=_answers(bound))
         return f"```instruction\n{reader.revise(shown)[name]}\n```"
 
     return reflect
+
+
+def _edits(
+    bound: Mapping[str, str], revise: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> str:
+    """Return the reply to a question on all parts, out of what ``revise`` makes of their texts."""
+    shown = [found.groups() for found in _PARTS.finditer(bound["current"])]
+    texts = {name: _described(text) if kind == "tool" else text for _, kind, name, _, text in shown}
+    revised = revise(texts)
+    edits = [
+        {
+            "part": mark,
+            "reason": "a failure belongs to it",
+            "text": {_DESCRIPTION: revised[name]} if kind == "tool" else revised[name],
+        }
+        for mark, kind, name, _, _ in shown
+        if name in revised
+    ]
+    return f"```json\n{json.dumps({'edits': edits})}\n```"
+
+
+def _answers(bound: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return input and feedback of each example shown."""
+    return tuple(
+        (asked[1], said[1])
+        for example in bound["examples"].split("### Example ")[1:]
+        if (asked := _ASKED.search(example)) and (said := _SAID.search(example))
+    )
+
+
+def _is_on_all(rendered: RenderedPrompt[object]) -> bool:
+    return rendered.key == WHOLE.key
 
 
 def _bound(rendered: RenderedPrompt[object]) -> dict[str, str]:

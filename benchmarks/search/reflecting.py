@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 _LESSON = re.compile(r"(\w+) wants (\w+) \((\w+)\)")
+_BREADTH = 2
+"""How many times as many lessons it takes from a question about all modules."""
 RUBBISH = (
     "Think step by step and be careful.",
     "It is very important to follow the rules above at all times.",
@@ -60,6 +62,30 @@ class Reflector:
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text of ``module``."""
         self.calls += 1
+        return self._improved(module, text, feedback)
+
+    def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
+        """Return what it takes for better texts of the modules that it finds at fault.
+
+        It takes more lessons than from a question about one module, but not one for each module.
+        """
+        self.calls += 1
+        teaching = [said for said in dict.fromkeys(feedback) if self._teaches(said)]
+        most = min(_BREADTH * self.habits.lessons, len(teaching))
+        heard: dict[str, list[str]] = {} if most else {self.draw.choice(list(texts)): []}
+        for said in self.draw.sample(teaching, most):
+            heard.setdefault(self._at_fault(said, texts), []).append(said)
+        return {name: self._improved(name, texts[name], said) for name, said in heard.items()}
+
+    def _teaches(self, said: str) -> bool:
+        return bool(_LESSON.search(said))
+
+    def _at_fault(self, said: str, texts: Mapping[str, str]) -> str:
+        """Return the module that feedback names, mostly; else any."""
+        named = next((found[2] for found in _LESSON.findall(said) if found[2] in texts), "")
+        return self.draw.choice(list(texts)) if not named or self.draw.random() < 0.1 else named
+
+    def _improved(self, module: str, text: str, feedback: Sequence[str]) -> str:
         draw, habits = self.draw, self.habits
         kind = draw.random()
         if kind < habits.repeats:

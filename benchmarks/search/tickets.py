@@ -95,6 +95,13 @@ class TicketReflector(Reflector):
     def __init__(self, habits: Habits, seed: int) -> None:
         super().__init__(habits, QUEUES, seed)
 
+    def _teaches(self, said: str) -> bool:
+        return bool(_SAID.fullmatch(said))
+
+    def _at_fault(self, said: str, texts: Mapping[str, str]) -> str:
+        del said
+        return self.draw.choice(list(texts))
+
     def noted(self, module: str, lines: Sequence[str], feedback: Sequence[str]) -> list[str]:
         """Return the lines with what the wrong answers teach, some of it noted wrongly."""
         found = [said.groups() for one in feedback if (said := _SAID.fullmatch(one))]

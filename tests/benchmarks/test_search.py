@@ -65,6 +65,13 @@ class Overheard:
         self.written.add((module, improved))
         return improved
 
+    def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
+        assert self.written.issuperset(texts.items())
+        assert self.said.issuperset(feedback)
+        improved = self._reflector.improve_any(texts, feedback)
+        self.written.update(improved.items())
+        return improved
+
 
 @pytest.mark.parametrize("family", NEW)
 @pytest.mark.parametrize("preset", ["lean", "paper"])
@@ -105,6 +112,10 @@ class Awkward(Overheard):
         improved = self.TEXTS[self._reflector.calls % len(self.TEXTS)]
         self.written.add((module, improved))
         return improved
+
+    def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
+        blamed = super().improve_any(texts, feedback)
+        return {name: self.improve(name, texts[name], feedback) for name in blamed}
 
 
 def test_descriptions_of_tools_survive_whatever_they_look_like() -> None:

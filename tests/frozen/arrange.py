@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
@@ -76,6 +77,13 @@ _QUESTIONS = {
     "reflect-output-field": "output_field",
 }
 """The kind of part that is asked about, by the question."""
+_KINDS = {"section": "instruction", "tool": "tool", "output field": "output_field"}
+_AS_JSON = ("tool", "output field")
+_MARKED = re.compile(
+    r"(?ms)^\*\*(P\d+):\*\* (section|tool|output field) ([^\n]*?)(?: \([^\n]*\))?\n\n"
+    r"(`{3,})\n(.*?)\n\4$"
+)
+"""A part in the question on all parts: its mark, kind, name and text."""
 
 
 # Settings
@@ -334,15 +342,43 @@ def reflector_of(world: World, end: Callable[[int], None]) -> Callable[[Rendered
     def reply(rendered: RenderedPrompt[Any]) -> str:
         given = _bound(rendered)
         current = given.get("current", "")
-        asked = Reflection(
-            kind=_QUESTIONS[rendered.key],
-            part=given["part"].replace("/", " ").replace(".", " ").split()[-1],
-            current=current.partition("\n")[2].rpartition("\n")[0],
-            rollouts=given.get("examples", ""),
-            rest=given.get("neighbours", ""),
-            again=bool(given.get("problem")),
-        )
+        if rendered.key == "reflect-prompt":
+            return edit(current, given)
+        asked = _asked(_QUESTIONS[rendered.key], given["part"], _unfenced(current), given)
         end(len(asked.current.split()))
         return reflect(world, asked)
 
+    def edit(current: str, given: Mapping[str, str]) -> str:
+        """Reply to the question on all parts what those of the parts at fault would be replied."""
+        edits = []
+        said = "I would rather not."
+        shown = [found.groups() for found in _MARKED.finditer(current)]
+        at_fault = {found[1] for found in re.finditer(r"(\w+): missing", given["examples"])}
+        end(len(" ".join(text for *_, text in shown).split()))
+        for mark, kind, name, _, text in shown:
+            if at_fault and re.split(r"[ /.]", name)[-1] not in at_fault:
+                continue
+            rest = "\n".join(other for one, *_, other in shown if one != mark)
+            said = reflect(world, _asked(_KINDS[kind], name, text, given, rest=rest))
+            if said.startswith("```") and (new := _unfenced(said)) != text:
+                edits.append({"part": mark, "text": json.loads(new) if kind in _AS_JSON else new})
+        return f"```json\n{json.dumps({'edits': edits})}\n```" if edits else said
+
     return reply
+
+
+def _asked(
+    kind: str, name: str, current: str, given: Mapping[str, str], *, rest: str = ""
+) -> Reflection:
+    return Reflection(
+        kind=kind,
+        part=name.replace("/", " ").replace(".", " ").split()[-1],
+        current=current,
+        rollouts=given.get("examples", ""),
+        rest=rest + given.get("neighbours", ""),
+        again=bool(given.get("problem")),
+    )
+
+
+def _unfenced(block: str) -> str:
+    return block.partition("\n")[2].rpartition("\n")[0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.selection import Choices, Chosen
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
@@ -205,7 +205,7 @@ def test_modules_take_turns_and_the_first_one_begins() -> None:
 def take_turn(choices: Choices) -> Module:
     turn = choices.turn()
     [module] = turn.modules(always)
-    choices.took(turn, [module], {})
+    choices.took(turn, Chosen(modules=[module]))
     return module
 
 
@@ -215,7 +215,7 @@ def test_steps_under_way_have_turns_of_their_own() -> None:
     chosen: list[Module] = []
     for _ in range(7):
         chosen.extend(turns[0].modules(always))
-        choices.took(turns.pop(0), chosen[-1:], {})
+        choices.took(turns.pop(0), Chosen(modules=chosen[-1:]))
         turns.append(choices.turn(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
 

@@ -19,6 +19,7 @@ from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
     REFLECT_ON_SECTION,
+    WHOLE,
     ReflectionParams,
 )
 from promptgraft.algorithms.gepa.questions import reflection_params
@@ -341,9 +342,12 @@ def test_the_published_question_shows_the_text_and_the_rollouts_alone() -> None:
     assert "Expected answers" not in text
 
 
-@pytest.mark.parametrize(("preset", "key"), [("lean", "reflect-section"), ("paper", PUBLISHED.key)])
-def test_a_preset_decides_which_question_is_asked(preset: Preset, key: str) -> None:
+@pytest.mark.parametrize(
+    ("preset", "keys"),
+    [("lean", {"reflect-section", WHOLE.key}), ("paper", {PUBLISHED.key})],
+)
+def test_a_preset_decides_which_questions_are_asked(preset: Preset, keys: set[str]) -> None:
     settings = attrs.evolve(config(), strategy=Strategy(preset=preset))
     run = Run(settings, reflection=lambda _: "?")
     run.start()
-    assert {request.key for request in run.reflection.requests} == {key}
+    assert {request.key for request in run.reflection.requests} == keys

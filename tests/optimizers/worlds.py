@@ -91,7 +91,9 @@ def config(**changes: Any) -> GepaConfig:
     """
     settings: dict[str, Any] = {
         "preset": "paper",
-        "published_question": False,  # reflectors of these worlds are told which part it is
+        # Reflectors of these worlds are told which part it is.
+        "published_question": False,
+        "whole_prompt": 0.0,
         "rollout_budget": 200,
         "minibatch_size": 3,
         "pareto_set_size": 6,

@@ -210,6 +210,13 @@ _REPLIES = {
 }
 
 
+_EDITS = {
+    "section": "Known words: WORDS .",
+    "tool": '{"description": "Look up WORDS ."}',
+    "output field": '{"description": "Known are WORDS ."}',
+}
+
+
 def _reflect(rendered: RenderedPrompt[object]) -> str:
     values = {
         segment.placeholder: segment.text
@@ -224,6 +231,11 @@ def _reflect(rendered: RenderedPrompt[object]) -> str:
         return "I would rather not."
     new = [] if mood == 1 else lacking[:1]
     words = " ".join([*held, *new])
+    if rendered.key == "reflect-prompt":
+        parts = re.findall(r"(?m)^\*\*(P\d+):\*\* (section|tool|output field) ", values["current"])
+        texts = {kind: text.replace("WORDS", words) for kind, text in _EDITS.items()}
+        chosen = parts[len(held) % len(parts) :][: 1 + mood % 2]
+        return _json({"edits": [{"part": mark, "text": texts[kind]} for mark, kind in chosen]})
     reply = _REPLIES[rendered.key].replace("WORDS", words)
     return reply.replace("KEY", f"about-{len(held)}-{mood}")
 

@@ -48,23 +48,32 @@ class Rejections:
 
     def add(
         self,
-        module: Module,
-        description: ModuleDescription,
+        module: str,
+        before: str,
         error: InvalidProposalError,
         *,
         text: str,
         compared: Compared | None = None,
         final: bool = True,
     ) -> None:
-        """Keep a rejection; it is not ``final`` when more of the same proposal follows."""
+        """Keep a rejection.
+
+        Args:
+            module: the name of what was to be changed, or several.
+            before: its present text; empty for several.
+            error: why it is rejected.
+            text: what was proposed.
+            compared: how the child did against its parent, where there was one.
+            final: false when more of the same proposal follows.
+        """
         rejection = MutationRejected(
             step=self.step,
             parent=self.parent,
-            module=module.name,
+            module=module,
             reason=error.reason,
             detail=error.detail,
             text=text,
-            before=description.text,
+            before=before,
             parent_score=compared.before if compared is not None else None,
             child_score=compared.after if compared is not None else None,
             final=final,
@@ -85,8 +94,8 @@ class Rejections:
             others = names_of(one.module for one in changes if one is not change)
             said = f"{detail}; changed together with {others}" if others else detail
             self.add(
-                change.module,
-                change.before,
+                change.module.name,
+                change.before.text,
                 InvalidProposalError(reason, said),
                 text=change.text,
                 compared=compared,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
-from promptgraft.adapters.offline import gradients
+from promptgraft.adapters.offline import gradients, whole
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import REPLIES, nothing_learned, reflect
@@ -103,6 +103,9 @@ class OfflineAdapter:
             text = reflect(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
+        elif rendered.ns == _META_NS and rendered.key == whole.KEY:
+            words = self._words_per_failure
+            text = whole.edit(rendered.text, words_per_failure=words, attention=attention)
         elif rendered.ns == _GRADIENT_NS:
             words = self._words_per_failure
             text = gradients.answer(

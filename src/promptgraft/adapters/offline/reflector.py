@@ -274,12 +274,17 @@ def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> s
     """
     question = read_question(text)
     better = REPLIES[key](Better(question, words_per_failure, attention))
-    why = f"{NOTHING_LEARNED}{_why(question)}\n\n" if better == question.current else ""
-    fence, _, rest = fenced(_UNUSABLE.sub("", better).replace("\r", "")).partition("\n")
+    why = f"{NOTHING_LEARNED}{why_nothing(question)}\n\n" if better == question.current else ""
+    fence, _, rest = fenced(without_unusable(better)).partition("\n")
     return f"{why}{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"
 
 
-def _why(question: Question) -> str:
+def without_unusable(text: str) -> str:
+    """Return a text without the characters that no part may have."""
+    return _UNUSABLE.sub("", text).replace("\r", "")
+
+
+def why_nothing(question: Question) -> str:
     """Return why nothing can be learned from the examples of a question."""
     scored = [case for case in question.cases if case.score is not None]
     if not scored:

@@ -23,6 +23,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "exploration": 1.0,
         "minibatches": "epochs",
         "reuse_rollouts": False,
+        "whole_prompt": 0.0,
         "module_choice": "turns",
         "reflections_per_module": 1,
         "published_question": True,
@@ -32,6 +33,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "exploration": 0.1,
         "minibatches": "teaching",
         "reuse_rollouts": True,
+        "whole_prompt": 0.9,
         "module_choice": "blamed",
         "reflections_per_module": 2,
         "published_question": False,
@@ -65,7 +67,7 @@ class Strategy(Settings):
     """How a search spends its rollouts.
 
     Attributes:
-        preset: what the next nine settings are where they are not given. ``lean`` reached the
+        preset: what the next ten settings are where they are not given. ``lean`` reached the
             highest scores with the fewest rollouts in ``benchmarks/search``; ``paper`` is the
             published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
         validation: on how much of the validation set candidates are evaluated: ``Full()``, or
@@ -85,6 +87,9 @@ class Strategy(Settings):
             before, those first that were chosen least often for that, the others are epochs.
         reuse_rollouts: a parent's rollouts on the training set are not made again, except for
             one example of each minibatch.
+        whole_prompt: share of the steps, 0 to 1, in which one reflection sees all instructions
+            with the failures and may change several, those that it blames. The others reflect on
+            those that ``module_choice`` chooses, each alone.
         module_choice: ``turns``: in turn; or ``blamed``: in half of the steps all those are
             changed together that feedback and traces name, up to four; in a quarter only those
             have their turn that are named most often. Examples are changed one at a time. Or
@@ -126,6 +131,7 @@ class Strategy(Settings):
         default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
     )
     reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
+    whole_prompt: float = attrs.field(default=_by_preset("whole_prompt"), validator=SHARE)
     module_choice: ModuleChoice = attrs.field(
         default=_by_preset("module_choice"), validator=one_of(*get_args(ModuleChoice))
     )

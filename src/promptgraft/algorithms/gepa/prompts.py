@@ -103,6 +103,16 @@ _TASK_EXAMPLE_FORM = """\
   ],
   "outcome": <the answer as JSON, as the prompt's answers must look>
 }"""
+_EDITS_FORM = """\
+{
+  "edits": [
+    {
+      "part": "<its mark, such as P1>",
+      "reason": "<why this part is to blame>",
+      "text": <the whole new text; for a part that is a JSON object, an object of the same fields>
+    }
+  ]
+}"""
 _NEW_EXAMPLE_FORM = _TASK_EXAMPLE_FORM.replace("{", '{\n  "key": "<short-unique-name>",', 1)
 
 
@@ -210,6 +220,51 @@ PUBLISHED: PromptTemplate[object] = PromptTemplate(
 """The question of the paper's appendix, with our limits and form of reply."""
 
 
+WHOLE: PromptTemplate[object] = PromptTemplate(
+    ns=META_NS,
+    key="reflect-prompt",
+    name="Reflect on the whole prompt",
+    sections=(
+        MarkdownSection(
+            title="Role",
+            key="role",
+            template=(
+                "You improve a prompt that a language model follows. You are shown its parts, and "
+                "what the model did with it on real examples: what went in, what came out, the "
+                "score, and why."
+            ),
+        ),
+        MarkdownSection(
+            title="Current text",
+            key="current",
+            template="These parts may change, $part:\n\n$current",
+        ),
+        MarkdownSection(
+            title="Rest of the prompt",
+            key="neighbours",
+            template="These parts stay as they are:\n\n$neighbours",
+            enabled=given("neighbours"),
+        ),
+        MarkdownSection(
+            title="Expected answers", key="output", template="$output", enabled=given("output")
+        ),
+        MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
+        PROBLEM,
+        MarkdownSection(
+            title="Task",
+            key="task",
+            template=(
+                "For each failure find the part that is to blame: the one whose subject it "
+                "belongs to, whatever the feedback names. Write a better text for each part that "
+                f"is to blame, and leave the others out. {GENERAL}\n\n"
+                + REPLY_AS_JSON.replace("$form", _EDITS_FORM)
+            ),
+        ),
+    ),
+)
+"""The question on all parts at once."""
+
+
 META_PROMPTS: Mapping[str, PromptTemplate[object]] = {
     template.key: template
     for template in (
@@ -266,6 +321,7 @@ META_PROMPTS: Mapping[str, PromptTemplate[object]] = {
             form=_OUTPUT_FIELD_FORM,
         ),
         PUBLISHED,
+        WHOLE,
     )
 }
 """The meta-prompt for each kind of part that prompts have."""

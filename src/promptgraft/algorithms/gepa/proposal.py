@@ -7,29 +7,38 @@ nothing that others see: so proposals may overlap in any way.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.drafts import Draft
+from promptgraft.algorithms.gepa.drafts import Draft, Part
 from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.algorithms.gepa.questions import MetaPrompts, question_on, reply_tag
+from promptgraft.algorithms.gepa.questions import (
+    NOT_REFUSED,
+    MetaPrompts,
+    question_on,
+    reply_tag,
+)
 from promptgraft.algorithms.gepa.sampling import Lesson, Names, blamed
-from promptgraft.algorithms.gepa.selection import Turn
+from promptgraft.algorithms.gepa.selection import Chosen, Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
+from promptgraft.algorithms.gepa.whole import edits_of, most_shown, question_on_all
 from promptgraft.search.acceptance import Compared, Comparer
-from promptgraft.search.asks import Asking, Reply, Together
+from promptgraft.search.asks import Asking, Question, Reply, Together
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.proposals import Change, Rejections
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.replies import parse_reply
-from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _FEW_LINES = 10
+_SUCCESSES = 2
+_TRIED = "this text has been tried before; propose another"
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +101,7 @@ class Proposal:
         taught: whether something could be learned from them.
         blame: how often they blame modules, by name.
         modules: what it has chosen to change; nothing when there is nothing to change.
+        on_all: whether one question is on all of these, and the reply decides which change.
         changes: the usable changes.
         compared: how the child did against its parent; None without a child.
     """
@@ -107,6 +117,7 @@ class Proposal:
     taught: bool = False
     blame: Mapping[str, int] = attrs.field(factory=dict)
     modules: tuple[Module, ...] = ()
+    on_all: bool = False
     changes: tuple[Change, ...] = ()
     compared: Compared | None = None
 
@@ -131,6 +142,12 @@ class Proposal:
     def largest(self) -> int:
         """Rollouts that it can use."""
         return self.rules.trial_size - len(self.known.lesson.known)
+
+    @property
+    def chosen(self) -> Chosen:
+        """What it has done with its turn."""
+        usable = bool(self.changes) if self.on_all else None
+        return Chosen(modules=self.modules, blame=self.blame, on_all=usable)
 
     @property
     def accepted(self) -> bool:
@@ -161,6 +178,10 @@ class Proposal:
         self.taught = bool(imperfect or (perfect and strategy.learn_from_perfect))
         if not self.taught:
             return ()
+        every = most_shown(turn.instructions(self._is_worth), self._text) if turn.on_all else ()
+        if imperfect and len(every) > 1:
+            self.on_all = True
+            return every
         if strategy.module_choice == "all":
             return turn.all(self._is_worth)[: rules.config.most_together]
         if strategy.module_choice == "random":
@@ -175,20 +196,38 @@ class Proposal:
         shown = owner is None or any(owner not in record.hidden for record in self.records)
         return shown and self.rules.target.has_room(module, self.known.lesson.candidate)
 
+    def _text(self, module: Module) -> str:
+        return self.rules.target.text(module, self.known.lesson.candidate)
+
     def _propose(self) -> Asking[tuple[Change, ...]]:
         """Return usable changes, each made onto the one before it.
 
         The questions do not depend on each other: all are asked at once, then all repairs.
         """
+        if self.on_all:
+            draft = self._draft_on_all()
+            yield from self._fill([draft])
+            for change in draft.found:
+                self._tell(change)
+            return draft.found
         drafts = [self._drafts(turn, module) for turn, module in enumerate(self.modules)]
         yield from self._fill([draft for those in drafts for draft in those])
         changes: tuple[Change, ...] = ()
         for those in drafts:
-            found = [draft.found for draft in those if draft.found is not None]
+            found = [change for draft in those for change in draft.found]
             if found:
                 whole = found[0] if len(found) == 1 else self._together(found)
                 changes = (*changes, *self._change(whole, changes))
         return changes
+
+    def _draft_on_all(self) -> Draft:
+        """Return the question on all parts: it shows the failures and one or two successes."""
+        rules, parent = self.rules, self.known.lesson.candidate
+        failures, successes = rules.scorer.parted(
+            self.records, at=rules.config.objectives.perfect_score
+        )
+        parts = tuple((one, rules.target.describe(one, parent)) for one in self.modules)
+        return Draft(parts, (*failures, *successes[:_SUCCESSES]), 0)
 
     def _drafts(self, turn: int, module: Module) -> list[Draft]:
         """Return the questions about a module.
@@ -201,7 +240,7 @@ class Proposal:
         shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
         questions = self.rules.config.strategy.reflections_per_module if shares else 1
         if module.is_example or (questions == 1 and not is_blamed):
-            return [Draft(module, description, self.records, turn)]
+            return [Draft(((module, description),), self.records, turn)]
         rules = self.rules
         failures, _ = rules.scorer.parted(self.records, at=rules.config.objectives.perfect_score)
         if is_blamed:
@@ -210,7 +249,7 @@ class Proposal:
         shown = failures or self.records
         parts, apart = parts_of(len(shown), questions), max(MOST_AT_ONCE, len(self.modules))
         return [
-            Draft(module, description, shown[part::parts], turn + apart * part)
+            Draft(((module, description),), shown[part::parts], turn + apart * part)
             for part in range(parts)
         ]
 
@@ -219,27 +258,38 @@ class Proposal:
         ended = False
         try:
             for attempt in range(ATTEMPTS):
-                waiting = [draft for draft in drafts if draft.found is None and not draft.failed]
+                waiting = [draft for draft in drafts if not draft.found and not draft.failed]
                 asked = (
-                    question_on(
-                        f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}",
-                        draft.description,
-                        draft.records,
-                        meta_prompts=self.rules.meta_prompts,
-                        earlier=self._earlier_answers(draft) if self.known.remembered else {},
-                        refused=draft.refusals[-1] if draft.refusals else None,
+                    self._question(
+                        draft, f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}"
                     )
                     for draft in waiting
                 )
                 replies: Sequence[Reply] = (yield from Together(*asked)) if waiting else ()
                 for draft, reply in zip(waiting, replies, strict=True):
                     self._read(draft, reply)
-            ended = all(draft.found is None for draft in drafts)
+            ended = not any(draft.found for draft in drafts)
         finally:
             refused = [(draft, *one) for draft in drafts for one in draft.refusals]
             for left, (draft, error, text) in zip(range(len(refused))[::-1], refused, strict=True):
                 final = ended and not left
-                self.rejections.add(draft.module, draft.description, error, text=text, final=final)
+                self.rejections.add(draft.name, draft.before, error, text=text, final=final)
+
+    def _question(self, draft: Draft, position: str) -> Question:
+        descriptions = [description for _, description in draft.parts]
+        refused = NOT_REFUSED
+        if draft.refusals:
+            error, text = draft.refusals[-1]
+            refused = error.detail, text
+        ask = partial(question_on_all, position, descriptions)
+        if not self.on_all:
+            ask = partial(question_on, position, descriptions[0])
+        return ask(
+            draft.records,
+            meta_prompts=self.rules.meta_prompts,
+            earlier=self._earlier_answers(draft) if self.known.remembered else {},
+            refused=refused,
+        )
 
     def _earlier_answers(self, draft: Draft) -> Mapping[str, Sequence[RolloutRecord]]:
         return better_answers(self.known.remembered, draft.records, self.rules.scorer)
@@ -248,13 +298,37 @@ class Proposal:
         """Make a child of a reply, or keep why that is not possible."""
         try:
             reply.check()
-            tag = reply_tag(draft.description)
-            text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
-            parent = self.known.lesson.candidate
-            draft.found = self._graft(parent, draft.module, draft.description, text)
+            draft.found = (self._edited if self.on_all else self._written)(draft, reply)
         except InvalidProposalError as error:
             draft.refusals.append((error, reply.text))
-            draft.failed = bool(reply.fault)
+            # A model that finds no part at fault would only say so again.
+            blames_none = self.on_all and error.reason is RejectionReason.UNCHANGED
+            draft.failed = bool(reply.fault) or blames_none
+
+    def _written(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
+        """Return the change of the one part that a question was about."""
+        tag = reply_tag(draft.parts[0][1])
+        text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+        return (self._graft(self.known.lesson.candidate, draft.parts[0], text),)
+
+    def _edited(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
+        """Return the changes of those parts that a reply blames, each onto the one before it."""
+        found: list[Change] = []
+        unchanged: list[InvalidProposalError] = []
+        for part, text in edits_of(reply, draft.parts):
+            onto = found[-1].candidate if found else self.known.lesson.candidate
+            try:
+                found.append(self._graft(onto, part, text, is_last=False))
+            except InvalidProposalError as error:
+                # A part that is written out as it is was found to be good.
+                if error.reason is not RejectionReason.UNCHANGED:
+                    raise
+                unchanged.append(error)
+        if not found:
+            raise unchanged[0]
+        if found[-1].candidate.digest in self.known.seen:
+            raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
+        return tuple(found)
 
     def _together(self, found: Sequence[Change]) -> Change:
         """Return the change with all that was proposed for a module, as far as it is compatible."""
@@ -267,45 +341,48 @@ class Proposal:
             if text is None:
                 continue
             try:
-                chosen = self._graft(parent, chosen.module, chosen.before, text)
+                chosen = self._graft(parent, (chosen.module, chosen.before), text)
             except InvalidProposalError:
                 continue
         return chosen
 
     def _change(self, chosen: Change, before: Sequence[Change]) -> Iterator[Change]:
         """Yield the change of a module onto those before it; nothing where it does not fit."""
-        module, description = chosen.module, chosen.before
+        part = chosen.module, chosen.before
         if before:
             try:
-                chosen = self._graft(before[-1].candidate, module, description, chosen.text)
+                chosen = self._graft(before[-1].candidate, part, chosen.text)
             except InvalidProposalError as error:
-                self.rejections.add(module, description, error, text=chosen.text, final=False)
+                self.rejections.add(
+                    chosen.module.name, chosen.before.text, error, text=chosen.text, final=False
+                )
                 return
+        self._tell(chosen)
+        yield chosen
+
+    def _tell(self, change: Change) -> None:
         self.rules.emit(
             MutationProposed(
                 step=self.step,
                 parent=self.known.lesson.parent,
-                module=module.name,
-                before=description.text,
-                after=chosen.text,
+                module=change.module.name,
+                before=change.before.text,
+                after=change.text,
             )
         )
-        yield chosen
 
-    def _graft(
-        self, onto: Candidate, module: Module, description: ModuleDescription, text: str
-    ) -> Change:
+    def _graft(self, onto: Candidate, part: Part, text: str, *, is_last: bool = True) -> Change:
+        """Return the change of a part; the last one of a reply makes a child of its own."""
         rules, lesson = self.rules, self.known.lesson
+        module, description = part
         child = rules.target.graft(
             onto, module, text, parents=(lesson.parent,), examples=lesson.minibatch
         )
         # After the target has looked at it: by then the text has a bounded length.
         if rules.guard is not None:
             rules.guard.check(module, description, text)
-        if child.digest in self.known.seen:
-            raise InvalidProposalError(
-                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
-            )
+        if is_last and child.digest in self.known.seen:
+            raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
         return Change(module, description, text, child)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
@@ -11,7 +12,6 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.serde import digest
-from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
@@ -30,6 +30,12 @@ def reply_tag(description: ModuleDescription) -> str:
     """Return the word that the block of a reply about a module opens with."""
     return JSON_TAG if description.as_json else TEXT_TAG
 
+
+Refusal: TypeAlias = tuple[str, str]
+"""Why a reply could not be used, and the reply."""
+
+NOT_REFUSED: Refusal = ("", "")
+"""At the first attempt."""
 
 _NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
 
@@ -62,7 +68,7 @@ def reflection_params(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
-            _example(record, earlier.get(record.example_id, ()), description.name)
+            example_of(record, earlier.get(record.example_id, ()), {description.name: "this part"})
             for record in records
         ),
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
@@ -94,38 +100,48 @@ def limits_of(description: ModuleDescription) -> str:
     return "\n".join(rules)
 
 
-def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord], part: str) -> str:
+def example_of(
+    record: RolloutRecord, earlier: Sequence[RolloutRecord], parts: Mapping[str, str]
+) -> str:
+    """Return a rollout as a question shows it.
+
+    Args:
+        record: the rollout.
+        earlier: better answers to the same example.
+        parts: what a question calls the parts that it is on, by name.
+    """
     score = "none" if record.score is None else f"{record.score:g}"
-    parts = [
+    said = [
         f"### Example {in_one_line(record.example_id)}",
         f"**Score:** {score}",
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",
     ]
     if record.tool_trace_repr:
-        parts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+        said.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
     # What a single step was given and gave is the input and the output of all of it.
     if len(record.steps) > 1:
-        parts.append(f"**Steps:**\n\n{_steps(record.steps, part)}")
+        said.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
     if record.feedback is not None:
-        parts.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
+        said.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
         if record.feedback.eval_trace:
-            parts.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
-    parts += [
+            said.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
+    said += [
         f"**A better answer of another version** (score {better.score:g}):\n\n"
         f"{fenced(better.output_repr)}"
         for better in earlier
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(said)
 
 
-def _steps(steps: Sequence[Step], part: str) -> str:
-    """Return what a graph did, and what the latest steps with the part were given and gave."""
-    own = [step for step in steps if part in step.parts]
+def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
+    """Return what a graph did, and what the latest steps with the parts were given and gave."""
+    made_with = {step.id: [parts[one] for one in step.parts if one in parts] for step in steps}
+    own = [step for step in steps if made_with[step.id]]
     outline = [
         f"- step {step.id}: {step.node}"
         + (f", after {', '.join(step.after)}" if step.after else "")
-        + (", made with this part" if step in own else "")
+        + (f", made with {', '.join(made_with[step.id])}" if step in own else "")
         for step in steps
     ]
     shown = [
@@ -155,7 +171,7 @@ def question_on(
     *,
     meta_prompts: MetaPrompts,
     earlier: Mapping[str, Sequence[RolloutRecord]],
-    refused: tuple[InvalidProposalError, str] | None = None,
+    refused: Refusal = NOT_REFUSED,
 ) -> Question:
     """Return the question that asks for a new text of a module.
 
@@ -165,19 +181,21 @@ def question_on(
         records: its rollouts; unscored ones are left out.
         meta_prompts: the questions.
         earlier: better answers to the same examples, by example.
-        refused: why the previous reply could not be used, and that reply.
+        refused: why the previous reply could not be used, if there is one.
     """
-    problem, previous = ("", "") if refused is None else (refused[0].detail, refused[1])
+    shown = [record for record in records if record.feedback is not None]
+    problem, previous = refused
     params = reflection_params(
-        description,
-        [record for record in records if record.feedback is not None],
-        earlier=earlier,
-        problem=problem,
-        previous=previous,
+        description, shown, earlier=earlier, problem=problem, previous=previous
     )
+    return bound_question(position, description.meta_prompt, params, meta_prompts)
+
+
+def bound_question(
+    position: str, key: str, params: ReflectionParams, meta_prompts: MetaPrompts
+) -> Question:
+    """Return a question that is bound to ``params``, by the key of its meta-prompt."""
     # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
     return Question(
-        position=position,
-        prompt=meta_prompts[description.meta_prompt].bind(params),
-        digest=digest([description.meta_prompt, params]),
+        position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])
     )

@@ -160,7 +160,7 @@ class GepaSearch:
         self._by.lessons.learn(proposal.known.lesson, proposal.records)
         if proposal.taught:
             step.taught = proposal
-            self._by.choices.took(proposal.known.turn, proposal.modules, proposal.blame)
+            self._by.choices.took(proposal.known.turn, proposal.chosen)
         if proposal.compared is not None:
             self._note(step, proposal, proposal.compared)
         if started.is_last and not self._is_broken:

@@ -37,16 +37,20 @@ class Choices:
         *,
         example_rate: float,
         draws_modules: bool = False,
+        whole_share: float = 0.0,
     ) -> None:
         self._parents = random.Random(f"{seed}/parents")
         self._minibatches = random.Random(f"{seed}/minibatches")
         self._classes = _Draws(random.Random(f"{seed}/modules"))
         self._merges = random.Random(f"{seed}/merges")
         self._blame = _Draws(random.Random(f"{seed}/blame"))
+        self._whole = _Draws(random.Random(f"{seed}/whole"))
         self._order = random.Random(f"{seed}/order")
         self._races = random.Random(f"{seed}/races")
         self._example_rate = example_rate
         self._draws_modules = draws_modules
+        self._whole_share = whole_share
+        self._whole_failed = self._whole_rests = 0
         self._epoch: list[str] = []
         self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
         self._instructions = _Turns([module for module in modules if not module.is_example])
@@ -65,21 +69,23 @@ class Choices:
         first, second = self._instructions.after(ahead), self._examples.after(ahead)
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
-        return Turn(first, second, draw=self._blame.at(ahead))
+        on_all = self._whole.at(ahead) < self._whole_share and not self._whole_rests
+        return Turn(first, second, draw=self._blame.at(ahead), on_all=on_all)
 
-    def took(self, turn: Turn, modules: Sequence[Module], blame: Mapping[str, int]) -> None:
-        """Go on to the next turn, after a step has chosen modules in its own; in order of steps.
-
-        Args:
-            turn: the step's.
-            modules: what it has chosen; none when no module was worth a change.
-            blame: how often modules were blamed, by name.
-        """
+    def took(self, turn: Turn, chosen: Chosen) -> None:
+        """Go on to the next turn, after a step has chosen modules in its own; in order of steps."""
         if turn.first and turn.second:
             self._classes.used()
-        if blame or self._draws_modules:
+        if chosen.blame or self._draws_modules:
             self._blame.used()
-        for module in modules:
+        self._whole.used()
+        if chosen.on_all is None:
+            self._whole_rests = max(0, self._whole_rests - 1)
+        else:
+            # Where a model cannot answer, or repeats itself, other questions have their turn.
+            self._whole_failed = 0 if chosen.on_all else self._whole_failed + 1
+            self._whole_rests = self._whole_failed
+        for module in chosen.modules:
             (self._examples if module.is_example else self._instructions).took(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
@@ -148,6 +154,21 @@ class Choices:
         return sorted(self._merges.sample(positions, min(size, len(positions))))
 
 
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """What a step has done with its turn.
+
+    Attributes:
+        modules: what it has chosen to change; none when no module was worth a change.
+        blame: how often modules were blamed, by name.
+        on_all: whether a question on all parts led to any change; None when it was not asked.
+    """
+
+    modules: Sequence[Module]
+    blame: Mapping[str, int] = _NO_BLAME
+    on_all: bool | None = None
+
+
 @attrs.frozen
 class Turn:
     """Whose turn it is in a step: what is known of that at its beginning.
@@ -156,11 +177,27 @@ class Turn:
         first: the modules of the class that it is the turn of, in their order.
         second: those of the other class.
         draw: decides what the blamed are worth, or which module is drawn, 0 to 1.
+        on_all: whether one question may be on all instructions.
     """
 
     first: tuple[Module, ...]
     second: tuple[Module, ...]
     draw: float = attrs.field(kw_only=True)
+    on_all: bool = attrs.field(kw_only=True)
+
+    def instructions(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+        """Return what one question may be on: the instructions, where it is their turn.
+
+        Modules whose kind has a question of its own are left out: its replies have a form of
+        their own.
+
+        Args:
+            worth: tells whether a module is worth a mutation.
+        """
+        own = (one.is_example or one.question is not None or not worth(one) for one in self.first)
+        return tuple(
+            one for one, is_left_out in zip(self.first, own, strict=True) if not is_left_out
+        )
 
     def modules(
         self, worth: Callable[[Module], bool], blame: Mapping[str, int] = _NO_BLAME

@@ -192,8 +192,10 @@ class GepaSettings(RunConfig):
         if self.strategy.module_choice == "all":
             return round(proposals * _QUESTIONS_EACH * modules)
         together = min(modules, MOST_AT_ONCE) if self.strategy.module_choice == "blamed" else 1
-        # In half of the steps those that are blamed are changed together, about half of them.
-        return round(proposals * _QUESTIONS_EACH * (1 + (together - 1) / 4))
+        # Most steps ask one question on all; in half of the others those that are blamed are
+        # changed together, about half of them.
+        apart = 1 - self.strategy.whole_prompt if together > 1 else 1
+        return round(proposals * _QUESTIONS_EACH * (1 + apart * (together - 1) / 4))
 
     def _merges(self, proposals: int) -> int:
         most = self.strategy.max_merge_invocations if self.enable_merge else 0

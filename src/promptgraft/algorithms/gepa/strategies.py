@@ -59,6 +59,9 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         target.modules,
         example_rate=config.example_mutation_rate,
         draws_modules=config.strategy.module_choice == "random",
+        whole_share=config.strategy.whole_prompt
+        if config.strategy.module_choice == "blamed"
+        else 0.0,
     )
     seen = Seen()
     comparer = Comparer(

@@ -166,7 +166,7 @@ class Patcher:
             for refusal in outcome.refusals:
                 final = outcome.found is None and refusal is outcome.refusals[-1]
                 base.rejections.add(
-                    one.module, before, refusal.error, text=refusal.text, final=final
+                    one.module.name, before.text, refusal.error, text=refusal.text, final=final
                 )
             if outcome.found is None:
                 self._tell_unanswered(base, one.module, "optimize", outcome)
@@ -205,7 +205,7 @@ class Patcher:
                 )
             except InvalidProposalError as error:
                 base.rejections.add(
-                    change.module, change.before, error, text=change.text, final=False
+                    change.module.name, change.before.text, error, text=change.text, final=False
                 )
                 continue
             kept.append(patch)

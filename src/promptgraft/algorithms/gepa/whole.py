@@ -1,0 +1,163 @@
+"""One question on all parts of a prompt, which may change those that it finds at fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import attrs
+
+from promptgraft.algorithms.gepa.drafts import Part
+from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.algorithms.gepa.questions import (
+    NOT_REFUSED,
+    MetaPrompts,
+    Refusal,
+    bound_question,
+    example_of,
+    limits_of,
+    reflection_params,
+)
+from promptgraft.parts.examples import one_line
+from promptgraft.search.asks import Question, Reply
+from promptgraft.serde import Json
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
+from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
+from promptgraft.text import clip, counted, fenced, listed
+
+T = TypeVar("T")
+
+_MOST_CHARS = 24_000
+"""Characters of all texts that one question is on, unless the first alone has more."""
+_SUMMARY_CHARS = 1_000
+_PREVIOUS_CHARS = 60_000
+_SHOWN_CHARS = 80
+
+
+def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
+    """Return as many of the first modules as one question has room for, all of one prompt."""
+    left = _MOST_CHARS
+    found: list[Module] = []
+    prompts = [module.name.rpartition("#")[0] for module in modules]
+    for module, prompt in zip(modules, prompts, strict=True):
+        if prompt != prompts[0]:
+            continue
+        left -= len(text(module))
+        if left < 0 and found:
+            break
+        found.append(module)
+    return tuple(found)
+
+
+def question_on_all(
+    position: str,
+    parts: Sequence[ModuleDescription],
+    records: Sequence[RolloutRecord],
+    *,
+    meta_prompts: MetaPrompts,
+    earlier: Mapping[str, Sequence[RolloutRecord]],
+    refused: Refusal = NOT_REFUSED,
+) -> Question:
+    """Return the question that asks for new texts of the parts that are at fault.
+
+    The other parts of the prompt are shown beside them, long ones in summary.
+
+    Args:
+        position: where in the run.
+        parts: what may be changed.
+        records: rollouts; unscored ones are left out.
+        meta_prompts: the questions.
+        earlier: better answers to the same examples, by example.
+        refused: why the previous reply could not be used, if there is one.
+    """
+    marks = {part.name: mark for mark, part in _marked(parts)}
+    others = dict(parts[0].neighbours)
+    problem, previous = refused
+    whole = attrs.evolve(
+        parts[0],
+        neighbours=[(name, _summary(others[name])) for name in others if name not in marks],
+        siblings=(),
+        max_chars=_PREVIOUS_CHARS,
+    )
+    params = reflection_params(whole, (), problem=problem, previous=previous)
+    examples = (
+        example_of(record, earlier.get(record.example_id, ()), marks)
+        for record in records
+        if record.feedback is not None
+    )
+    params = attrs.evolve(
+        params,
+        part="one or several",
+        current="\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
+        limits="",
+        schema="",
+        examples="\n\n".join(examples),
+    )
+    return bound_question(position, WHOLE.key, params, meta_prompts)
+
+
+def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, str]]:
+    """Return the new texts that a reply to such a question has, each with its part.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
+    by_mark = dict(_marked(parts))
+    return [(by_mark[mark], said) for mark, said in read_edits(text, by_mark).items()]
+
+
+def read_edits(text: str, marks: Collection[str]) -> dict[str, str]:
+    """Return the new texts that a model wrote, by the marks of their parts; an object as JSON.
+
+    Args:
+        text: what it wrote.
+        marks: those of the parts that it may edit.
+
+    Raises:
+        InvalidProposalError: it cannot be read, edits nothing, another part, or a part twice, or
+            holds unusable characters.
+    """
+    edits = fields_in(read_value(text), ("edits",))["edits"]
+    if not isinstance(edits, list):
+        raise _unreadable("edits: expected a list of objects", edits)
+    if not edits:
+        raise InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
+    found: dict[str, str] = {}
+    for number, edit in enumerate(edits, start=1):
+        where = f"edit {number}: "
+        fields = fields_in(edit, ("part", "text"), optional=("reason",), where=where)
+        mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
+        if mark not in marks or mark in found:
+            raise _unreadable(f"{where}part: expected one of {listed(marks)}, each once", mark)
+        said = fields["text"]
+        found[mark] = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
+    return found
+
+
+def _unreadable(expected: str, value: Json) -> InvalidProposalError:
+    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {found}")
+
+
+def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
+    return ((f"P{number}", part) for number, part in enumerate(parts, start=1))
+
+
+def _shown(mark: str, part: ModuleDescription) -> str:
+    title = "" if part.title in part.name else f" ({in_one_line(part.title)})"
+    text = fenced(part.text) if part.text else "It has no text yet."
+    types = f"**Types:**\n\n{fenced_part(part.schema)}" if part.schema else ""
+    said = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
+    return "\n\n".join(filter(None, said))
+
+
+def _summary(text: str) -> str:
+    """Return the head of a long text, with its number of lines."""
+    if len(text) <= _SUMMARY_CHARS:
+        return text
+    lines = counted(len(text.splitlines()), "line")
+    return f"{text[:_SUMMARY_CHARS]}\n[… the head of {lines}, {len(text)} characters …]"
