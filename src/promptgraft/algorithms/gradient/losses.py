@@ -39,7 +39,8 @@ def losses_of(
         )
     if score >= perfect:
         return ()
-    return (_loss(example, "", record.feedback.feedback, Severity.P1),)
+    said = record.feedback.feedback, record.feedback.eval_trace
+    return (_loss(example, "", "\n".join(filter(None, said)), Severity.P1),)
 
 
 def _severity(verdict: Verdict) -> Severity:
