@@ -88,8 +88,15 @@ class Agent:
 
 
 def test_the_plan_names_the_call_and_counts_turns() -> None:
-    turns = (Turn(user="a", expected="a"), Turn(user="b", expected="b"))
-    found = [Case(id=f"c{n}", input="b", expected="b", turns=turns) for n in range(8)]
+    found = [
+        Case(
+            id=f"c{n}",
+            input="b",
+            expected="b",
+            turns=(Turn(user=f"a{n}", expected="a"), Turn(user="b", expected="b")),
+        )
+        for n in range(8)
+    ]
     agent = Agent()
     plan = planned(agent, found=found)
     assert plan.first_call == (
@@ -174,7 +181,7 @@ def test_objectives_that_no_metric_has_are_refused_before_the_first_call(
 
 def test_a_metric_of_tools_is_refused_before_the_first_call() -> None:
     agent = Agent()
-    found = [Case(id=f"c{n}", input="x", tools=(ToolUse(name="a"),)) for n in range(8)]
+    found = [Case(id=f"c{n}", input=f"x{n}", tools=(ToolUse(name="a"),)) for n in range(8)]
     with pytest.raises(ConfigError, match="metric `tool_trajectory` judges tools"):
         run(agent, found=found, judges=(metrics.tool_trajectory(),))
     assert not agent.asked
