@@ -64,6 +64,7 @@ def serve_command(
     """
     _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
     with ExitStack() as held:
+        held.enter_context(_ended_in_order())
         if demo:
             url, projects, workers = held.enter_context(_demo())
         named = named_projects(projects)
@@ -90,6 +91,24 @@ def serve_command(
         sys.stdout.flush()
         app = make_app(manager, access=access, mirrors=mirrors)
         serve(app, socket, certificate=certificate, key=key)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM and Ctrl+C end workers and temporary folders too, whenever they come.
+
+    uvicorn raises the signal that has ended it a second time.
+    """
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    before = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _check_safe(
