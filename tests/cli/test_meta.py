@@ -49,7 +49,7 @@ def test_list_names_every_meta_prompt_and_what_is_overridden(
         in console("meta", "list").out
     )
     listed = json.loads(console("meta", "list", "--json").out)["prompts"]
-    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 10]
+    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 11]
 
 
 def test_write_replaces_no_file_that_says_something_else(

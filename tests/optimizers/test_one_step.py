@@ -15,7 +15,7 @@ SOURCE = Path(promptgraft.__file__).parent
 OWN = (str(SOURCE / "search"), str(SOURCE / "algorithms"))
 
 MOST_MODULES = 27
-MOST_FUNCTIONS = 165
+MOST_FUNCTIONS = 168
 
 
 class Trace:

@@ -165,7 +165,7 @@ def asked(those: list[ModuleDescription], *records: RolloutRecord) -> Rendered:
 
 def test_long_parts_that_cannot_change_are_shown_in_summary() -> None:
     long = attrs.evolve(MODULE, neighbours=(("section long", "line\n" * 900),))
-    text = asked([attrs.evolve(MODULE, name="section other"), long], RECORD).text
+    text = asked([long, attrs.evolve(MODULE, name="section other")], RECORD).text
     assert "[… the head of 900 lines, 4500 characters …]" in text
     assert len(text) < 6_000
 
