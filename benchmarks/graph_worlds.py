@@ -391,22 +391,19 @@ def main() -> None:
     """Measure every method on every world and budget, and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--method", choices=[*METHODS], action="append")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     methods = options.method or list(METHODS)
-    tasks = [
-        (name, seed, budget)
-        for name in methods
-        for budget in BUDGETS
-        for seed in range(options.seeds)
-    ]
+    seeds = range(options.first, options.first + options.seeds)
+    tasks = [(name, seed, budget) for name in methods for budget in BUDGETS for seed in seeds]
     with ProcessPoolExecutor() as executor:
         found = dict(zip(tasks, executor.map(one, tasks), strict=True))
     if options.json:
         rows = [[*task, *what] for task, what in found.items()]
         options.json.write_text(json.dumps(rows), "utf-8")
-    start = median(World.of(seed).quality(World.of(seed).first) for seed in range(options.seeds))
+    start = median(World.of(seed).quality(World.of(seed).first) for seed in seeds)
     print(f"{options.seeds} worlds, which begin at {start:.3f}; medians: words known (questions, ")
     print("thousand tokens of questions)\n")
     print("| method | " + " | ".join(f"{budget} rollouts" for budget in BUDGETS) + " |")
@@ -414,7 +411,7 @@ def main() -> None:
     for name in methods:
         cells = []
         for budget in BUDGETS:
-            made = [found[name, seed, budget] for seed in range(options.seeds)]
+            made = [found[name, seed, budget] for seed in seeds]
             quality, questions, chars = (median(one[at] for one in made) for at in range(3))
             cells.append(f"{quality:.3f} ({questions:.0f}, {chars / 4000:.0f})")
         print(f"| {name} | {' | '.join(cells)} |")
