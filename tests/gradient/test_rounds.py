@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from flows.tickets import GRAPH, Ticket, context
 from gradient import flow_world
 from gradient.words_world import PATCH, Run, block, reply, settings
-from graphs.tickets import GRAPH, Ticket, context
 from optimizers.worlds import PROMPT, bound, current_text, examples, twin
 from promptgraft import GepaExample
 from promptgraft.algorithms.gradient import GradientOptimizer, GradientResult

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from agents.stored_texts import NEW, make, opened
+from black_box.stored_texts import NEW, make, opened
 from killing import Killer, at_every_effect, killed_by
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agents.service import Reply, said, serving
-from agents.stored_texts import contents
+from black_box.service import Reply, said, serving
+from black_box.stored_texts import contents
 from optimizers.worlds import config, judge, propose
 from promptgraft import (
     AgentCall,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.asking import TEXTS, asked, cases
+from black_box.asking import TEXTS, asked, cases
 from promptgraft import AgentAnswer, AgentCall, BlackBox, Case, PromptResponse, Session, evaluate
 from promptgraft.adapters.base import ModelCalled, ToolInvoked, Usage
 from promptgraft.agents.python import PythonAgent

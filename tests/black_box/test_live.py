@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
+from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import folder_in_memory, said_by
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.live import LiveFiles

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.asking import TEXTS, asked
+from black_box.asking import TEXTS, asked
 from promptgraft import (
     AgentAnswer,
     AgentCall,

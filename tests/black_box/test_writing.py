@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from agents.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
+from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import folder_in_memory, said_by
 from promptgraft.agents.sources import CallbackSource, FileSource, Sources, read_sources
 from promptgraft.agents.writing import RECORD

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.app import CODE, NEW, OLD, SAID, SKILL, App, build, promptgraft, write
+from black_box.app import CODE, NEW, OLD, SAID, SKILL, App, build, promptgraft, write
 from cli.console import Console
 from killing import folder_in_memory
 from promptgraft.agents.writing import RECORD

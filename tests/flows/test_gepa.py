@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from graphs.tickets import GRAPH, WANTED, Ticket, context, judge, prompt, settings, template, work
+from flows.tickets import GRAPH, WANTED, Ticket, context, judge, prompt, settings, template, work
 from promptgraft import (
     Dataset,
     GepaExample,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agents.asking import asked
-from agents.service import Service, said, serving
+from black_box.asking import asked
+from black_box.service import Service, said, serving
 from promptgraft import BlackBox, Cancellation, Case, Deadline, HttpAgent, Session
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.errors import (

@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from graphs.recap import AGENTS, ARTICLE, RECAP, Draft, Writer, template
+from flows.recap import AGENTS, ARTICLE, RECAP, Draft, Writer, template
 from promptgraft import MarkdownSection, PromptTemplate, ScriptedAdapter
 from promptgraft.errors import ConfigError, InvalidIdentifierError
 from promptgraft.graphs import Graph, Node, Step

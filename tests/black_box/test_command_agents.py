@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.asking import asked
+from black_box.asking import asked
 from promptgraft import BlackBox, Cancellation, Case, CommandAgent, Deadline, Session
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.errors import (
@@ -164,8 +164,8 @@ PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from agents.asking import asked
-from agents.test_command_agents import family
+from black_box.asking import asked
+from black_box.test_command_agents import family
 agent = family(Path(sys.argv[1]), "wait")
 with ThreadPoolExecutor(4) as executor:
     list(executor.map(lambda _: asked(agent), range(4)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphs.recap import AGENTS, ARTICLE, RECAP, Draft, Writer, template
+from flows.recap import AGENTS, ARTICLE, RECAP, Draft, Writer, template
 from promptgraft import Deadline, Prompt, PromptResponse
 from promptgraft.adapters.base import answered
 from promptgraft.errors import CandidateError, FlowError, TransientProviderError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphs.tickets import Ticket, context, settings
+from flows.tickets import Ticket, context, settings
 from promptgraft import GepaOptimizer, RolloutFeedback, ScriptedAdapter
 from promptgraft.errors import CallerError, ConfigError, FlowError
 from promptgraft.graphs import Graph, Run, Step, step, text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.asking import TEXTS, cases
+from black_box.asking import TEXTS, cases
 from optimizers.worlds import propose
 from promptgraft import (
     AgentCall,

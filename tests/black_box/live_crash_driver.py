@@ -15,7 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from agents.stored_texts import OLD, SKILL, make, opened
+from black_box.stored_texts import OLD, SKILL, make, opened
 from killing import Killer, killed_by
 from promptgraft.agents.live import LiveFiles
 
