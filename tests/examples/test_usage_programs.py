@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import subprocess
 import sys
@@ -215,10 +216,22 @@ class Model:
     def reply(self, rendered: RenderedPrompt[object]) -> str:
         if rendered.ns == "promptgraft/gepa":
             self.proposals += 1
+            if rendered.key == "reflect-prompt":
+                return self.edit_one_of_all(rendered)
             tag, text = PROPOSALS[rendered.key]
             return f"```{tag}\n{text % self.proposals}\n```"
         share = len(self.parts & improved_parts(rendered)) / len(self.parts)
         return f'{{"text": "{"*" * round(100 * share)}"}}'
+
+    def edit_one_of_all(self, rendered: RenderedPrompt[object]) -> str:
+        """Improve the first part without the word, or else the first."""
+        shown = re.findall(
+            r"^\*\*(P\d+):\*\*(.*?)(?=^\*\*P\d|\Z)", rendered.text, re.MULTILINE | re.DOTALL
+        )
+        marks = [mark for mark, text in shown if WORD not in text]
+        text = PROPOSALS["reflect-section"][1] % self.proposals
+        edit = {"part": (marks or ["P1"])[0], "text": text, "reason": "failures"}
+        return f"```json\n{json.dumps({'edits': [edit]})}\n```"
 
 
 def data(count: int) -> list[GepaExample]:

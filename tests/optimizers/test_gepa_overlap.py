@@ -383,7 +383,7 @@ def test_a_merge_that_is_not_paid_for_is_made_with_a_larger_budget(k: int, g: in
     sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
     merging = {"exploration": 1.0, "enable_merge": True, "minibatch_size": 3, "perfect_score": 2}
     reasons = set()
-    for seed in (4, 7, 9):
+    for seed in (4, 8, 13):
         whole = overlapping(k, g, seed=seed, rollout_budget=300, **sizes, **merging)
         small = attrs.evolve(whole, rollout_budget=140)
         journal = MemoryJournal()

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from promptgraft import (
     StopReason,
     Targets,
 )
-from promptgraft.algorithms.gepa import meta_prompt
+from promptgraft.algorithms.gepa import Strategy, meta_prompt
 from promptgraft.errors import CallerError, ConfigError, JournalMismatchError
 from promptgraft.prompt import PromptTemplate, RenderedPrompt
 from promptgraft.targets import (
@@ -287,7 +288,16 @@ def test_a_fault_of_a_merge_names_its_sides() -> None:
         target.merge(one, one, one, parents=(1, 2), examples=())
 
 
-def test_a_text_that_is_too_long_is_refused() -> None:
+def _of_length(length: int, rendered: RenderedPrompt[Any]) -> str:
+    text = "x" * length
+    if rendered.key == "reflect-prompt":
+        edits = [{"part": "P1", "text": text}]
+        return f"```json\n{json.dumps({'edits': edits})}\n```"
+    return f"```instruction\n{text}\n```"
+
+
+@pytest.mark.parametrize("whole_prompt", [0.0, 1.0])
+def test_a_text_that_is_too_long_is_refused(whole_prompt: float) -> None:
     class Short(Forecast):
         max_part_chars = 20
 
@@ -296,9 +306,11 @@ def test_a_text_that_is_too_long_is_refused() -> None:
     # Twice as long as it is, a text may be whatever the limit.
     assert (today.max_chars, later.max_chars) == (24, 28)
     for length, reasons in ((29, {RejectionReason.TOO_LONG}), (24, {RejectionReason.NOT_BETTER})):
-        replies = [f"```instruction\n{'x' * length}\n```"] * 100
-        writer = OptimizationContext(reflection_adapter=ScriptedAdapter(replies))
-        result = GepaOptimizer(writer, settings(rollout_budget=40)).optimize(target)
+        adapter = ScriptedAdapter(partial(_of_length, length), identity="writer")
+        writer = OptimizationContext(reflection_adapter=adapter)
+        strategy = Strategy(whole_prompt=whole_prompt)
+        config = settings(rollout_budget=40, strategy=strategy)
+        result = GepaOptimizer(writer, config).optimize(target)
         found = {one.reason for one in result.rejections}
         assert found - {RejectionReason.DUPLICATE} == reasons
 
