@@ -304,7 +304,12 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def _free(task: str, rules: str, **more: Any) -> Shape:
-    return Shape(prompt=_prompt("", f"# Task\n\n{task}", f"# Rules\n\n{rules}"), asked=60, **more)
+    return Shape(
+        prompt=_prompt("", f"# Task\n\n{task}", f"# Rules\n\n{rules}"),
+        asked=60,
+        optimizer={"strategy": {"whole_prompt": 0}},  # they are about answers, not reflections
+        **more,
+    )
 
 
 FREE_TEXTS: Mapping[str, Shape] = {

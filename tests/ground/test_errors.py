@@ -17,6 +17,7 @@ from promptgraft.errors import (
     LONGEST_MESSAGE,
     ConfigError,
     DataFormatError,
+    FlowError,
     PromptgraftError,
     WinnerNotStoredError,
 )
@@ -55,6 +56,8 @@ def made(kind: type[PromptgraftError]) -> PromptgraftError:
         return kind("the disk is full", {"best": 0.5})
     if issubclass(kind, DataFormatError):
         return kind("two faults", ("one", "two"))
+    if issubclass(kind, FlowError):
+        return kind("it raised", graph="desk", case="c1", step="2", node="reply")
     return kind("what happened", 5)
 
 

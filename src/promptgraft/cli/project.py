@@ -48,10 +48,11 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
 @click.option(
     "--template",
     type=click.Choice(list(TEMPLATES)),
+    metavar="NAME",
     default="classify",
     show_default=True,
-    help="A prompt that sorts texts, an agent with a tool, a graph of prompts, or an agent that is "
-    "only called.",
+    help="`classify`, a prompt that sorts texts; `agent`, with a tool; `graph`, of prompts; or "
+    "`agent_python`, `agent_http` or `agent_command`, an agent that is only called.",
 )
 @click.option("--graph", "template", flag_value="graph", help="The same as `--template graph`.")
 @click.option(
