@@ -21,6 +21,7 @@ from promptgraft import (
     OptimizationContext,
     Prompt,
     ProviderAdapter,
+    Strategy,
     Targets,
 )
 from promptgraft.adapters.anthropic import AnthropicAdapter
@@ -58,6 +59,7 @@ def triage() -> Example:
         training_examples=task.load_tickets(EXAMPLES / "triage" / "train.jsonl"),
         feedback_fn=task.feedback,
         seed=1,
+        strategy=Strategy(whole_prompt=0),
         data=Data(shuffle=True, held_out=()),
     )
     return Example(prompt=Prompt(task.TEMPLATE), config=config)

@@ -85,7 +85,7 @@ def test_an_improved_prompt_is_reported_and_kept(
     ]
     assert len(lines) <= 24
     for name, best, what in (
-        ("held out", scores["held_out_best"], "12 tickets, never seen"),
+        ("held out", scores["held_out_best"], "24 tickets, never seen"),
         ("validation", scores["best"], "6 tickets"),
     ):
         assert f"{name:10}     0.000  {best:.3f}  +{best:.3f}  {what}" in lines
@@ -165,7 +165,15 @@ def test_a_winner_replaces_everything_under_the_tag(
 def test_nothing_better_is_1_and_leaves_the_tag_alone(
     model: Model, console: Console, project: Path
 ) -> None:
-    model(lambda rendered: "no" if rendered.ns == "toy" else "```instruction\nMore.\n```")
+    edit = {"part": "P1", "reason": "none", "text": "More."}
+    replies = {"reflect-prompt": json.dumps({"edits": [edit]})}
+    model(
+        lambda rendered: (
+            "no"
+            if rendered.ns == "toy"
+            else replies.get(rendered.key, "```instruction\nMore.\n```")
+        )
+    )
 
     ended = console("demo")
 
