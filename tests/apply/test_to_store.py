@@ -33,7 +33,7 @@ def test_the_winner_is_one_revision_that_says_where_it_comes_from(
     )
     assert ended.out.endswith("Take it back:\n  promptgraft rollback depot/triage --tag live\n")
     assert revision.provenance.run_id == world.run.name
-    assert revision.provenance.note == "candidate 1, 38 rollouts, seed 0"
+    assert revision.provenance.note == "candidate 1, 32 rollouts, seed 0"
     assert revision.provenance.scores == {"baseline": 0.6, "best": 1.0}
     (entry,) = revision.override.sections.values()
     assert entry.body == world.teams

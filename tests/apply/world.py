@@ -60,7 +60,7 @@ metrics: [{name: team, kind: classification, labels: [lamps, bins]}]
 models: {task: {provider: offline}}
 optimizer:
   {rollout_budget: 50, targets: {sections: [teams]},
-   strategy: {reflections_per_module: 1, shorten_margin: null}}
+   strategy: {preset: paper}}
 store: {path: ., tag: live}
 """
 CASES = {
