@@ -10,7 +10,7 @@ from promptgraft.cli import options
 from promptgraft.cli.choosing import loaded_project, tried_options
 from promptgraft.cli.output import echo, print_json
 from promptgraft.errors import ConfigError
-from promptgraft.evals.evaluate import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.integrations.gate import Choice, Tried, tried_prompt
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.serde import Json, did_you_mean

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter, opened
 from promptgraft.errors import (
-    BindingError,
-    CandidateError,
     ConfigError,
     LimitReachedError,
     PermanentProviderError,
@@ -31,121 +27,22 @@ from promptgraft.evals.aggregate import (
     unscored,
 )
 from promptgraft.evals.attempt import Attempt, Attempting
-from promptgraft.evals.faults import CaseFaults, in_one_line
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
-from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
-from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
-from promptgraft.prompt.texts import TextsPrompt, takes_cases
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import COUNT
-from promptgraft.text import listed, score
-
-ParamsOf = Callable[[Case], object]
-"""Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
+from promptgraft.text import score
 
 Plan = Sequence[tuple[Case, Prompt[object], int]]
 """What is tried: a case, its prompt, and the number of the run."""
-
-
-class _CaseInput(FrozenMap[str, object]):
-    """A class of its own: a prompt keeps only the last parameter of each class."""
-
-
-def params_of_cases(
-    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
-) -> dict[str, tuple[object, ...]]:
-    """Return what the prompt is bound to for each case, by the id of the case.
-
-    Without ``params`` a text goes to the one placeholder that is open, and an object to the
-    placeholders of its names; the prompt of an agent takes the case itself. To a recorded answer
-    nothing is bound.
-
-    Cases that do not fit the prompt raise one ``ConfigError``, which says once what several of them
-    share.
-    """
-    faults = in_one_line()
-    made = params_of_fitting(prompt, cases, params, faults)
-    faults.refuse()
-    return made
-
-
-def params_of_fitting(
-    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None, faults: CaseFaults
-) -> dict[str, tuple[object, ...]]:
-    """Return the same for the cases that fit the prompt, and note what is wrong with the others."""
-    made: dict[str, tuple[object, ...]] = {}
-    make = params or _maker_of(prompt)
-    for case in cases:
-        if case.recorded is not None:
-            made[case.id] = ()
-            continue
-        try:
-            found = make(case)
-            made[case.id] = _checked_params(prompt, found)
-        except (BindingError, ConfigError) as error:
-            faults.add_of(case, str(error))
-    return made
-
-
-def _maker_of(prompt: Prompt[object]) -> ParamsOf:
-    if takes_cases(prompt):
-        return lambda case: case
-    if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
-        return lambda case: case.input
-    open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
-    return lambda case: _by_name(case, open_names, hints)
-
-
-def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
-    made = found if isinstance(found, tuple) else (found,)
-    # A block that does not render with these values is the prompt's fault, not the case's.
-    with contextlib.suppress(CandidateError):
-        # Overrides can use no other placeholders than the source.
-        attrs.evolve(prompt.bind(*made), overrides_store=None).render()
-    return made
-
-
-def _by_name(
-    case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
-) -> Mapping[str, object]:
-    if case.turns or case.context:
-        raise ConfigError(
-            "a case with several turns or a context needs `params` that say where they go"
-        )
-    there = listed(open_names) or "none"
-    if isinstance(case.input, dict):
-        for name in case.input:
-            if name not in open_names:
-                near = did_you_mean(name, list(open_names))
-                mend = hints.get(name, f"open placeholders: {there}")
-                raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
-        if missing := [name for name in open_names if name not in case.input]:
-            raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
-        return _CaseInput(case.input)
-    if not isinstance(case.input, str):
-        raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
-    if len(open_names) != 1:
-        meant = "" if open_names else "; ".join(itertools.islice(hints.values(), 3))
-        mend = meant or "give an object with values by name, or `params`"
-        raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
-    return _CaseInput({open_names[0]: case.input})
-
-
-def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
-    """Return the names that the prompt reads and that are not bound yet."""
-    known = {name for param in prompt.params for name in values_of(param)}
-    reads = dict.fromkeys(
-        name for _, section in prompt.template.walked for name in section.source.reads
-    )
-    return tuple(name for name in reads if name not in known)
 
 
 @attrs.frozen(kw_only=True)
@@ -245,24 +142,11 @@ def evaluate(
             _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
         )
     stopped = _stopped(found, len(plan), deadline)
-    attempts = tuple(
+    attempts = [
         found.get(place) or _untried(case, run, stopped)
         for place, (case, _, run) in enumerate(plan)
-    )
-    by_run = [attempts[len(chosen) * run :][: len(chosen)] for run in range(num_runs)]
-    runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
-    judged_anew = any(asks_models(metric) for metric in metrics)
-    repeats = [
-        case_repeats([run.cases[place] for run in runs], _varies(case, judged_anew))
-        for place, case in enumerate(chosen)
     ]
-    return Evaluation(
-        runs=runs,
-        cases=tuple(repeats),
-        score=spread_of_runs(runs),
-        attempts=attempts,
-        stopped=stopped,
-    )
+    return _evaluation(chosen, metrics, attempts, stopped)
 
 
 def _checked(
@@ -278,6 +162,27 @@ def _checked(
     check_metrics(metrics)
     check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))
     return chosen
+
+
+def _evaluation(
+    cases: tuple[Case, ...], metrics: Sequence[Metric], attempts: Sequence[Attempt], stopped: str
+) -> Evaluation:
+    """Return the figures of the attempts, which come run by run."""
+    size = len(cases)
+    by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
+    runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
+    judged_anew = any(asks_models(metric) for metric in metrics)
+    repeats = [
+        case_repeats([run.cases[place] for run in runs], _varies(case, judged_anew))
+        for place, case in enumerate(cases)
+    ]
+    return Evaluation(
+        runs=runs,
+        cases=tuple(repeats),
+        score=spread_of_runs(runs),
+        attempts=tuple(attempts),
+        stopped=stopped,
+    )
 
 
 def _varies(case: Case, judged_anew: bool) -> Varies:

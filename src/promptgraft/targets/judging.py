@@ -11,7 +11,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals.aggregate import Aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
-from promptgraft.evals.evaluate import ParamsOf, params_of_cases
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import feedback_text, judge_case
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.metrics.reading import ReferenceMetric
