@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from promptgraft.clock import FakeClock
-from promptgraft.errors import ConfigError, DeadlineExceededError
-from promptgraft.runtime import Deadline
+from promptgraft.errors import ConfigError, DeadlineExceededError, RunCancelledError
+from promptgraft.runtime import Cancellation, Deadline
 
 
 def test_time_runs_down_to_zero_and_no_further() -> None:
@@ -36,6 +36,18 @@ def test_a_deadline_that_has_passed_stops_what_asks() -> None:
     with pytest.raises(DeadlineExceededError, match=r"^the deadline of the run has passed"):
         deadline.check()
     with pytest.raises(TimeoutError):
+        deadline.check()
+
+
+def test_a_run_that_is_cancelled_during_the_look_has_not_outlived_its_deadline() -> None:
+    class CancelledRightAfter(Cancellation):
+        def check(self) -> None:
+            super().check()
+            self.set("interrupted")
+
+    deadline = Deadline(cancellation=CancelledRightAfter())
+    deadline.check()
+    with pytest.raises(RunCancelledError, match="interrupted"):
         deadline.check()
 
 

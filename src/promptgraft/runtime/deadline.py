@@ -59,7 +59,8 @@ class Deadline:
         """Raise ``RunCancelledError`` or ``DeadlineExceededError`` when there is no time left."""
         if self.cancellation is not None:
             self.cancellation.check()
-        if self.expired:
+        # Not `expired`: a run that is cancelled from here on has not outlived its deadline.
+        if self.clock.monotonic() >= self.expires_at:
             raise DeadlineExceededError("the deadline of the run has passed")
 
 

@@ -195,6 +195,7 @@ class _Call:
         except NothingReceivedError as error:
             nothing = error
         if last and nothing.timed_out:
+            self.time.check_run()
             raise DeadlineExceededError("the deadline of the run has passed")
         return nothing
 

@@ -87,6 +87,11 @@ class CallTime:
         """Seconds until the deadline, never negative; infinite without one."""
         return math.inf if self._deadline is None else self._deadline.remaining
 
+    def check_run(self) -> None:
+        """Raise ``LimitReachedError`` when the run has been stopped or has no time left."""
+        if self._deadline is not None:
+            self._deadline.check()
+
     def forgive(self, seconds: float) -> None:
         """Leave a wait for a slot out of the time of the call."""
         self._queued += seconds
