@@ -120,7 +120,12 @@ class Tables:
                 Column("line", _document(), nullable=False),
                 UniqueConstraint("job", "key_digest"),
             ),
-            events=of_job("events", "number", Column("line", _document(), nullable=False)),
+            events=of_job(
+                "events",
+                "number",
+                _named("kind", 16),
+                Column("line", _document(), nullable=False),
+            ),
             tokens=table("tokens", *_token(), UniqueConstraint("name")),
         )
 

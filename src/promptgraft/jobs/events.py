@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from msgspec import UnsetType
@@ -12,50 +12,34 @@ from sqlalchemy import Connection
 from promptgraft.clock import Clock
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import LeaseLostError
+from promptgraft.jobs.lines import OF_THE_RUN, Line, LineKind, encoded_plain
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.types import Status
-from promptgraft.runs.event_file import EventLines, decoded, encoded, encoded_json, is_same
+from promptgraft.runs.event_file import EventLines, decoded, encoded, is_same
 from promptgraft.search.ledger import money
-from promptgraft.search.notices import Event, RunProgress, Unknown
+from promptgraft.search.notices import Event, RunProgress
 
 _PAGE = 500
 _MOST_PROGRESS = 99.0
 """What only the end of a job goes beyond."""
 
-REWOUND = "rewound"
 
-
-def lines_of(database: Database, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a job's events with their numbers."""
-    rows, after = JobRows(database), 0
-    while True:
-        with database.reading() as connection:
-            page = rows.events(connection, number, after=after, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after = page[-1][0]
-
-
-def told(database: Database, number: int) -> list[tuple[int, Event, bytes]]:
-    """Return what a run has told by now, without what a replay has taken back.
+def told(
+    database: Database, number: int, kinds: Sequence[LineKind] = OF_THE_RUN
+) -> Iterator[tuple[int, Event, bytes]]:
+    """Yield what a run has told by now, without what a replay has taken back.
 
     Each with its number among the job's events; those of the job itself are left out.
     """
-    found: list[tuple[int, Event, bytes]] = []
-    for at, line in lines_of(database, number):
-        event = decoded(line, f"job {number}, event {at}")
-        if not isinstance(event, Unknown):
-            if not isinstance(event.number, UnsetType):
-                # What a replay tells otherwise begins again with the number of the difference.
-                while found and _number(found[-1][1]) >= event.number:
-                    found.pop()
-            found.append((at, event, line))
-    return found
-
-
-def _number(event: Event) -> int:
-    return 0 if isinstance(event.number, UnsetType) else event.number
+    rows, after = JobRows(database), 0
+    while True:
+        with database.reading() as connection:
+            page = rows.events(connection, number, after=after, limit=_PAGE, kinds=kinds)
+        for at, line in page:
+            yield at, decoded(line, f"job {number}, event {at}"), line
+        if len(page) < _PAGE:
+            return
+        after = page[-1][0]
 
 
 class JobEvents:
@@ -75,11 +59,9 @@ class JobEvents:
         self._rows = JobRows(database)
         self._lines = EventLines(clock)
         self._lock = threading.Lock()
-        earlier = [one for _, one, _ in told(database, claim.job.number) if _number(one)]
-        self._earlier = iter(earlier)
+        self._earlier = told(database, claim.job.number, [LineKind.NUMBERED])
         self._expected = next(self._earlier, None)
         self._is_over = False
-        self._last_stage = ""
 
     @property
     def status(self) -> Status:
@@ -112,38 +94,43 @@ class JobEvents:
     def on_event(self, event: object) -> None:
         """Write what an event tells."""
         with self._lock:
-            new = [line for told in self._lines.of(event) for line in self._fresh(told)]
-            if not new or self._is_over:
+            lines = list(self._lines.of(event))
+            if self._is_over:
                 return
             try:
-                self._database.write(lambda connection: self._append(connection, new))
+                for line in lines:
+                    self._tell(line)
             except (LeaseLostError, DatabaseError) as error:
                 self._is_over = True
                 self._lost(str(error))
 
-    def progress_lines(self) -> list[int]:
-        """Return the numbers of the lines that tell where the run stood."""
-        return [
-            at
-            for at, line in lines_of(self._database, self._claim.job.number)
-            if isinstance(decoded(line, f"event {at}"), RunProgress)
-        ]
-
-    def _append(self, connection: Connection, lines: list[bytes]) -> None:
-        self._rows.check(connection, self._claim)
-        number = self._claim.job.number
-        self._rows.append(connection, number, lines)
-        self._rows.advance(connection, number, self.progress, self.status)
-
-    def _fresh(self, line: Event) -> Iterator[bytes]:
-        """Yield the lines to write for one; none for what a replay tells again."""
+    def _tell(self, line: Event) -> None:
+        """Write a line, unless a replay tells again what is there."""
+        new, start = [Line(_kind(line), encoded(line).encode())], 0
         if self._expected is not None:
             if isinstance(line.number, UnsetType):
                 return
-            if is_same(line, self._expected):
+            start, expected, _ = self._expected
+            if is_same(line, expected):
                 self._expected = next(self._earlier, None)
                 return
             self._expected = None
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            yield encoded_json({"event": REWOUND, "time": now, "from": line.number}).encode()
-        yield encoded(line).encode()
+            marker = encoded_plain({"event": "rewound", "time": now, "from": line.number})
+            new.insert(0, Line(LineKind.REWOUND, marker))
+
+        def append(connection: Connection) -> None:
+            number = self._claim.job.number
+            self._rows.check(connection, self._claim)
+            if start:
+                self._rows.take_back(connection, number, start)
+            self._rows.append(connection, number, new)
+            self._rows.advance(connection, number, self.progress, self.status)
+
+        self._database.write(append)
+
+
+def _kind(line: Event) -> LineKind:
+    if isinstance(line, RunProgress):
+        return LineKind.PROGRESS
+    return LineKind.PASSING if isinstance(line.number, UnsetType) else LineKind.NUMBERED

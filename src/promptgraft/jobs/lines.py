@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 
+import attrs
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
 from promptgraft.database import Database
 from promptgraft.jobs.types import Attempt
 from promptgraft.serde import Json
 
+_AT_ONCE = 256
+
 
 def encoded_plain(plain: Mapping[str, Json]) -> bytes:
     """Return an object as the tables keep it: JSON in ASCII."""
     return json.dumps(plain, separators=(",", ":")).encode()
+
+
+class LineKind(StrEnum):
+    """What a line of a job's events tells."""
+
+    JOB = "job"
+    """Something of the job itself."""
+    NUMBERED = "numbered"
+    """A line of the run that a replay tells again."""
+    PASSING = "passing"
+    """A line of the run that a replay leaves out."""
+    PROGRESS = "progress"
+    """Where the run stood; of no use once the job has ended."""
+    REWOUND = "rewound"
+    """From here on a replay tells something else."""
+    UNTOLD = "untold"
+    """A line of the run that a replay has taken back."""
+
+
+OF_THE_RUN = (LineKind.NUMBERED, LineKind.PASSING, LineKind.PROGRESS)
+
+
+@attrs.frozen
+class Line:
+    """A line of a job's events."""
+
+    kind: LineKind
+    text: bytes
 
 
 class JobLines:
@@ -27,9 +59,9 @@ class JobLines:
     def tell(self, connection: Connection, number: int, kind: str, **said: Json) -> None:
         """Add an event of the job itself."""
         line: dict[str, Json] = {"event": kind, "time": self._database.now(connection).isoformat()}
-        self.append(connection, number, [encoded_plain({**line, **said})])
+        self.append(connection, number, [Line(LineKind.JOB, encoded_plain({**line, **said}))])
 
-    def append(self, connection: Connection, number: int, lines: Sequence[bytes]) -> None:
+    def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> None:
         """Add lines to the events of a job, with the next numbers."""
         if not lines:
             return
@@ -39,21 +71,44 @@ class JobLines:
         first = last - len(lines) + 1
         connection.execute(
             insert(self._database.tables.events),
-            [{"job": number, "number": first + at, "line": line} for at, line in enumerate(lines)],
+            [
+                {"job": number, "number": first + at, "kind": line.kind, "line": line.text}
+                for at, line in enumerate(lines)
+            ],
         )
 
     def events(
-        self, connection: Connection, number: int, *, after: int, limit: int
+        self,
+        connection: Connection,
+        number: int,
+        *,
+        after: int,
+        limit: int,
+        kinds: Sequence[LineKind] = tuple(LineKind),
     ) -> list[tuple[int, bytes]]:
         """Return lines of the events of a job with their numbers."""
         events = self._database.tables.events
         rows = connection.execute(
             select(events.c.number, events.c.line)
-            .where(events.c.job == number, events.c.number > after)
+            .where(events.c.job == number, events.c.number > after, events.c.kind.in_(kinds))
             .order_by(events.c.number)
             .limit(limit)
         )
         return [(row.number, row.line) for row in rows]
+
+    def all_events(
+        self, connection: Connection, number: int, *, after: int
+    ) -> Iterator[tuple[int, Line]]:
+        """Yield lines of the events of a job with their numbers, as they are at one moment."""
+        events = self._database.tables.events
+        query = select(events.c.number, events.c.kind, events.c.line).where(
+            events.c.job == number, events.c.number > after
+        )
+        with connection.execution_options(yield_per=_AT_ONCE).execute(
+            query.order_by(events.c.number)
+        ) as rows:
+            for row in rows:
+                yield row.number, Line(LineKind(row.kind), row.line)
 
     def last_event(self, connection: Connection, number: int) -> int:
         """Return the number of the latest line of a job's events; 0 for none."""
@@ -61,12 +116,24 @@ class JobLines:
             connection.scalar(select(self._jobs.c.events).where(self._jobs.c.number == number)) or 0
         )
 
-    def forget_events(self, connection: Connection, number: int, which: Iterable[int]) -> None:
-        """Remove some lines of the events of a job."""
+    def take_back(self, connection: Connection, number: int, start: int) -> None:
+        """Mark the lines of the run from a number on as taken back by a replay."""
         events = self._database.tables.events
+        behind = (events.c.job == number, events.c.number >= start)
+        connection.execute(delete(events).where(*behind, events.c.kind == LineKind.PROGRESS))
         connection.execute(
-            delete(events).where(events.c.job == number, events.c.number.in_(list(which)))
+            update(events)
+            .where(*behind, events.c.kind.in_(OF_THE_RUN))
+            .values(kind=LineKind.UNTOLD)
         )
+
+    def thin(self, connection: Connection, number: int) -> None:
+        """Remove the lines of progress of a job, but for the last."""
+        events = self._database.tables.events
+        progress = (events.c.job == number, events.c.kind == LineKind.PROGRESS)
+        last = connection.scalar(select(func.max(events.c.number)).where(*progress))
+        if last is not None:
+            connection.execute(delete(events).where(*progress, events.c.number < last))
 
     def attempts(self, connection: Connection, number: int) -> list[Attempt]:
         """Return each time that a worker took a job."""
@@ -109,9 +176,12 @@ class JobLines:
         )
 
     def answers(self, connection: Connection, number: int) -> int:
-        """Return how many answers a job has."""
+        """Return how many lines the journal of a job has, without counting them."""
         answers = self._database.tables.answers
-        return connection.scalar(select(func.count()).where(answers.c.job == number)) or 0
+        last = connection.scalar(
+            select(func.max(answers.c.position)).where(answers.c.job == number)
+        )
+        return 0 if last is None else last + 1
 
     def _update(self, connection: Connection, number: int, **values: object) -> None:
         connection.execute(update(self._jobs).where(self._jobs.c.number == number).values(values))

@@ -290,6 +290,9 @@ class JobRows(JobLines):
             barren=barren,
             **values,
         )
+        if state in ENDED:
+            # Where a job was is of no use once it has ended; how it got there is.
+            self.thin(connection, job.number)
         self.tell(connection, job.number, _KINDS[state], reason=reason)
 
     def lose(self, connection: Connection, job: Job, why: str) -> None:

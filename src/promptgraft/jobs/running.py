@@ -256,7 +256,6 @@ def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
     claim, events, rows = work.claim, work.events, JobRows(work.database)
     document = None if job is None or end.result is None else _document(job, end.result)
     status = _final(job, end, events.status)
-    progress = events.progress_lines()
 
     def settle(connection: Connection) -> None:
         rows.check(connection, claim)
@@ -264,8 +263,6 @@ def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
         rows.settle(
             connection, claim.job, end.state, reason=end.reason, error=end.error, result=document
         )
-        # Where a job was is of no use once it has ended; how it got there is.
-        rows.forget_events(connection, claim.job.number, progress[:-1])
 
     work.database.write(settle)
 
