@@ -31,6 +31,7 @@ ROWS = (
     {
         "errors",
         "clock",
+        "extras",
         "serde",
         "files",
         "frozenmap",
@@ -70,6 +71,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     ),
     "jsonschema": ("evals/metrics/", True),
     "markdown_it": ("project/markdown/", True),
+    "opentelemetry": ("integrations/telemetry.py", True),
     "pytest": (("testing/", "integrations/pytest_plugin"), False),
     "rapidfuzz": ("evals/metrics/", True),
     "regex": ("evals/metrics/patterns.py", True),

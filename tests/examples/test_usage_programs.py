@@ -28,6 +28,7 @@ from promptgraft import (
     Tool,
     ToolExample,
 )
+from promptgraft.adapters.base import PromptAsked
 from promptgraft.algorithms.gepa import (
     GeneratedTaskExample,
     GepaConfig,
@@ -300,7 +301,7 @@ def test_instructions_are_optimized_as_the_specification_shows(in_project: Path)
     assert improved_parts(later.render()) == {INSTRUCTIONS, GUIDANCE}
     assert told(heard, GepaRolloutCompleted) == result.total_rollouts
     # What is being waited for and asked is told to the bus only: it is no part of the story.
-    notices = GepaWorking | CallsInFlight | QuestionAsked
+    notices = GepaWorking | CallsInFlight | PromptAsked | QuestionAsked
     story = [event for event in heard if not isinstance(event, notices)]
     assert story == list(session.select_all(object))
     assert isinstance(heard[-1], GepaOptimizationCompleted)

@@ -24,7 +24,7 @@ from promptgraft import (
     Splits,
     optimize,
 )
-from promptgraft.adapters.base import answered
+from promptgraft.adapters.base import PromptAsked, answered
 from promptgraft.errors import (
     ConfigError,
     FlowError,
@@ -140,7 +140,7 @@ def outcome(workers: int) -> tuple[object, ...]:
             executor=executor if workers else None,
         )
         result = GepaOptimizer(surroundings, settings(rollout_budget=60)).optimize(GRAPH)
-    told = [event for event in seen if not isinstance(event, (Working, CallsInFlight))]
+    told = [event for event in seen if not isinstance(event, (Working, CallsInFlight, PromptAsked))]
     return result, {one.key: one.answer for one in journal.records()}, told
 
 

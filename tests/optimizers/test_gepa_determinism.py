@@ -39,7 +39,7 @@ from optimizers.worlds import (
     twin,
     with_output,
 )
-from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.base import PromptAsked, PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import (
     GepaConfig,
@@ -180,7 +180,11 @@ def test_threads_do_not_change_mutations_of_every_kind_and_merges(tmp_path: Path
             )
         with FileJournal(folder / "journal.jsonl") as journal:
             answered = {record.key: record.answer for record in journal.records()}
-        told = [event for event in seen if not isinstance(event, GepaWorking | CallsInFlight)]
+        told = [
+            event
+            for event in seen
+            if not isinstance(event, GepaWorking | CallsInFlight | PromptAsked)
+        ]
         return result, answered, told
 
     in_turn = outcome_with(0)

@@ -18,6 +18,7 @@ from optimizers.worlds import (
     propose,
     section,
 )
+from promptgraft.adapters.base import PromptAsked
 from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaMutationAccepted,
@@ -184,7 +185,7 @@ def test_the_bus_is_told_the_same_as_the_session() -> None:
     heard: list[object] = []
     bus.subscribe(object, heard.append)
     optimize(session=session, event_bus=bus)
-    notices = GepaWorking | CallsInFlight | QuestionAsked
+    notices = GepaWorking | CallsInFlight | PromptAsked | QuestionAsked
     events = tuple(event for event in heard if not isinstance(event, notices))
     assert events == session.select_all(object)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
 from decimal import Decimal
@@ -132,6 +133,24 @@ class CallWaiting:
     reason: str
 
 
+@attrs.frozen(kw_only=True)
+class PromptAsked:
+    """A notice: an adapter was asked for an answer, and has given one or failed.
+
+    Published in the thread that waited for it.
+
+    Attributes:
+        adapter: what was asked.
+        events: what it has dispatched: the prompt as it was sent, calls of models and of tools, and
+            the answer.
+        seconds: wall time, waits included.
+    """
+
+    adapter: ProviderAdapter
+    events: tuple[object, ...] = attrs.field(repr=False)
+    seconds: float
+
+
 class ProviderAdapter(Protocol):
     """Evaluates prompts; ``evaluate`` may be ``def`` or ``async def``.
 
@@ -254,6 +273,7 @@ def evaluated(
     example = tags.get("example") or tags.get("case")
     on = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
     where = f"adapter `{adapter_identity(adapter)}` on {on}"
+    before, began = len(session.select_all(object)), time.perf_counter()
     try:
         with doing(where):
             answer = adapter.evaluate(prompt, session=session, deadline=deadline)
@@ -266,6 +286,9 @@ def evaluated(
         raise AdapterError(
             f"{where} raised {raised_at(error)}; raise a TransientProviderError for what may pass"
         ) from error
+    finally:
+        events, seconds = session.select_all(object)[before:], time.perf_counter() - began
+        session.notify(PromptAsked(adapter=adapter, events=events, seconds=seconds))
     fault = _fault_of(response)
     if fault:
         raise AdapterError(

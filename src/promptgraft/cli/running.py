@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,11 +41,16 @@ def carry_out(
 ) -> RunResult:
     """Run a job as ``OptimizationJob.run`` does, and write its events to ``stream`` as lines.
 
-    ``workers`` and ``journal`` replace those of its context.
+    ``workers`` and ``journal`` replace those of its context. A process that is instrumented with
+    OpenTelemetry makes spans of the run.
     """
     given = job.context
     bus = given.event_bus or EventBus()
     with contextlib.ExitStack() as held:
+        if "opentelemetry.trace" in sys.modules:
+            from promptgraft.integrations.telemetry import traced
+
+            held.enter_context(traced(bus))
         held.callback(bus.subscribe(object, progress.on_event))
         if stream is not None:
             held.callback(bus.subscribe(object, EventStream(stream).on_event))

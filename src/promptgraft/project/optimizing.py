@@ -22,6 +22,7 @@ from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.models import named_adapter
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.runtime.session import EventBus
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
@@ -46,6 +47,7 @@ class OptimizeOptions(TypedDict, total=False):
         overrides_tag: the tag for both; ``latest`` by default.
         keep_anyway: store a winner that is better on the validation set only, too.
         journal: keeps every answer, so that the run can be resumed; by default none.
+        event_bus: gets every event of the run; by default none.
     """
 
     reflection_model: str | ProviderAdapter
@@ -58,6 +60,7 @@ class OptimizeOptions(TypedDict, total=False):
     overrides_tag: str
     keep_anyway: bool
     journal: Journal
+    event_bus: EventBus
 
 
 def optimize(
@@ -149,6 +152,7 @@ def _prepared(
         overrides_tag=options.get("overrides_tag", DEFAULT_TAG),
         executor=executor,
         journal=options.get("journal"),
+        event_bus=options.get("event_bus"),
     )
     try:
         yield Optimizer(context, config), subject

@@ -209,22 +209,33 @@ T = TypeVar("T")
 
 @attrs.frozen
 class CallsInFlight:
-    """A notice: ``change`` more calls are in flight, or with a minus fewer."""
+    """A notice: ``change`` more calls are in flight, or with a minus fewer.
+
+    Published in the thread that makes the call, just before and just after it.
+
+    Attributes:
+        change: 1 or -1.
+        position: where in the run, as text; empty for what is no part of its course.
+        outcome: what the call has returned; None before it, and when it raised.
+    """
 
     change: int
+    position: str = ""
+    outcome: object = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)
 class Watch:
     """Budget, notices and event loop of a run; they stay in its process: a copy lends nothing.
 
-    ``notices`` publishes the calls in flight and what they wait for. ``loop`` runs coroutines, that
-    of the process when it is None. A run that would begin in the thread of the loop that it needs
-    raises ``CallerError``.
+    ``notices`` publishes the calls in flight and what they wait for; ``position`` is where in the
+    run they are made. ``loop`` runs coroutines, that of the process when it is None. A run that
+    would begin in the thread of the loop that it needs raises ``CallerError``.
     """
 
     budget: Budget | None = None
     notices: EventBus | None = None
+    position: str = ""
     loop: event_loop.RunLoop | None = attrs.field(factory=event_loop.of_new_run, eq=False)
 
     def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
@@ -235,11 +246,13 @@ class Watch:
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
         """Call ``function`` with the event loop of the run, and publish that it is in flight."""
-        self._publish(CallsInFlight(1))
+        outcome: T | None = None
+        self._publish(CallsInFlight(1, self.position))
         try:
-            return event_loop.call_in(self.loop, partial(function, *args, **given))
+            outcome = event_loop.call_in(self.loop, partial(function, *args, **given))
+            return outcome
         finally:
-            self._publish(CallsInFlight(-1))
+            self._publish(CallsInFlight(-1, self.position, outcome))
 
     def _publish(self, notice: object) -> None:
         if self.notices is not None:

@@ -198,8 +198,8 @@ class RolloutBatch(Batch):
         ask, sources = one.ask, self._sources
         example = ask.examples[place]
         # What an agent, a tool or a feedback function changes, no other rollout may see.
-        own, call = example.copy(), sources.watch.call
-        return partial(call, sources.rollout, ask.candidate, own, sources.deadline)
+        own, watch = example.copy(), attrs.evolve(sources.watch, position=one.keys[place])
+        return partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
@@ -293,11 +293,12 @@ class QuestionBatch(Batch):
         self.missing = len(self._missing)
 
     def work(self, number: int) -> Callable[[], object]:
+        question = self._questions[self._missing[number]]
         return partial(
-            self.sources.watch.call,
+            attrs.evolve(self.sources.watch, position=question.position).call,
             evaluated,
             self.sources.reflection,
-            self._questions[self._missing[number]].prompt,
+            question.prompt,
             session=self._sessions[number],
             deadline=self.sources.deadline,
         )

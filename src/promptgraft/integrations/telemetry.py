@@ -1,0 +1,341 @@
+"""Runs as spans of OpenTelemetry: the run, its steps, their rollouts, and calls of models.
+
+Needs ``pip install "promptgraft[otel]"``. Without a tracer provider, nothing is told to anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptgraft.adapters.base import (
+    ModelCalled,
+    PromptAsked,
+    PromptExecuted,
+    Usage,
+    adapter_identity,
+)
+from promptgraft.adapters.calling.turns import content_of
+from promptgraft.errors import DataFormatError
+from promptgraft.extras import check_package
+from promptgraft.prompt.rendered import PromptRendered
+from promptgraft.runtime.session import CallsInFlight, EventBus
+from promptgraft.search.events import (
+    CandidateAdded,
+    MutationRejected,
+    RunEnded,
+    RunStarted,
+)
+from promptgraft.search.place import QUESTIONS, Place
+from promptgraft.search.round_events import RoundEnded
+from promptgraft.targets.types import RolloutRecord
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""Asks instrumentations of models for the texts that are sent and received."""
+
+_AT_LEAST = "1.30"
+_NANOSECONDS = 1_000_000_000
+_Plain = str | bool | int | float | Sequence[str]
+
+
+@contextlib.contextmanager
+def traced(
+    bus: EventBus,
+    *,
+    content: bool | None = None,
+    tracer_provider: TracerProvider | None = None,
+) -> Iterator[None]:
+    """Make spans of the runs that publish to ``bus``, one after the other.
+
+    A span of the caller that is open when a run begins is the parent of the span of the run.
+
+    Args:
+        bus: the event bus of the runs.
+        content: whether spans of calls hold what was sent and received; when it is None, the
+            environment variable of :data:`CONTENT_VARIABLE` says so with ``true``.
+        tracer_provider: makes the spans; by default that of the process.
+
+    Raises:
+        ConfigError: ``opentelemetry-api`` is missing or too old.
+    """
+    check_package("opentelemetry-api", _AT_LEAST, extra="otel", what="tracing")
+    from opentelemetry import trace
+
+    if content is None:
+        content = os.environ.get(CONTENT_VARIABLE, "").strip().lower() == "true"
+    tracer = trace.get_tracer("promptgraft", tracer_provider=tracer_provider)
+    spans = _Spans(tracer, content)
+    stop = bus.subscribe(object, spans.on_event)
+    try:
+        yield
+    finally:
+        stop()
+        spans.close()
+
+
+@attrs.define(eq=False)
+class _Open:
+    """A span that is open, and when the latest call below it ended, in nanoseconds."""
+
+    span: Span
+    ended: int = 0
+    told: set[int] = attrs.field(factory=set)  # identities of calls of models
+    token: Token[Context] | None = None
+
+
+# The call of this thread or task: threads of a rollout have a copy of its context.
+_under_way: ContextVar[_Open | None] = ContextVar("promptgraft_span", default=None)
+
+
+class _Spans:
+    """The open spans of a run. Called in the threads that publish."""
+
+    def __init__(self, tracer: Tracer, content: bool) -> None:
+        self._tracer = tracer
+        self._content = content
+        self._lock = threading.Lock()
+        self._run: _Open | None = None
+        self._steps: dict[int, _Open] = {}
+
+    def on_event(self, event: object) -> None:
+        if isinstance(event, PromptAsked):
+            self._asked(event)
+        elif isinstance(event, CallsInFlight):
+            if event.change > 0:
+                self._begin_call(event.position)
+            else:
+                self._end_call(event)
+        elif isinstance(event, RunStarted):
+            self._begin_run(event)
+        elif isinstance(event, (CandidateAdded, MutationRejected, RoundEnded)):
+            self._decided(event)
+        elif isinstance(event, RunEnded):
+            self._end_run(event)
+
+    def close(self) -> None:
+        """End what a run has left open that was broken off."""
+        with self._lock:
+            self._end_steps()
+            if self._run is not None:
+                _fail(self._run.span, "the run was broken off")
+                self._run.span.end()
+                self._run = None
+
+    def _begin_run(self, event: RunStarted) -> None:
+        self.close()
+        told: dict[str, _Plain] = {
+            "promptgraft.run.id": event.run_id,
+            "promptgraft.prompt": event.prompt,
+            "promptgraft.seed": event.seed,
+        }
+        span = self._tracer.start_span(f"optimize {event.prompt}", attributes=told)
+        self._run = _Open(span)
+
+    def _end_run(self, event: RunEnded) -> None:
+        with self._lock:
+            self._end_steps()
+            run, self._run = self._run, None
+        if run is None:
+            return
+        calls = [entry.usage for entry in event.ledger]
+        total = sum(calls, Usage())
+        _set(
+            run.span,
+            {
+                "promptgraft.stop_reason": event.stop_reason,
+                "promptgraft.verdict": event.verdict.value,
+                "promptgraft.baseline.score": event.baseline_mean,
+                "promptgraft.best.score": event.best_mean,
+                "promptgraft.best.candidate": event.best,
+                "promptgraft.candidates": event.candidates,
+                "promptgraft.steps": event.steps,
+                "promptgraft.rollouts": event.rollouts,
+                "promptgraft.reflections": event.reflections,
+                "promptgraft.cost_usd": None if event.cost is None else float(event.cost),
+                "gen_ai.usage.input_tokens": total.input_tokens,
+                "gen_ai.usage.output_tokens": total.output_tokens,
+            },
+        )
+        run.span.end()
+
+    def _begin_call(self, position: str) -> None:
+        """Open the span of a rollout or a question, in the thread that makes the call."""
+        from opentelemetry import context, trace
+
+        place = Place.of_rollout(position)
+        question = None if place is not None else _question(position)
+        step = (place or question or Place.of_step(0)).step
+        name = question.phase.value if question is not None else "rollout"
+        with self._lock:
+            above = self._step(step) if step else self._run
+        told = {"promptgraft.position": position} if position else {}
+        inside = None if above is None else trace.set_span_in_context(above.span)
+        opened = _Open(self._tracer.start_span(name, context=inside, attributes=told))
+        opened.token = context.attach(trace.set_span_in_context(opened.span))
+        _under_way.set(opened)
+
+    def _step(self, number: int) -> _Open:
+        from opentelemetry import trace
+
+        if number not in self._steps:
+            run = self._run
+            inside = None if run is None else trace.set_span_in_context(run.span)
+            told = {"promptgraft.step": number}
+            span = self._tracer.start_span(f"step {number}", context=inside, attributes=told)
+            self._steps[number] = _Open(span)
+        return self._steps[number]
+
+    def _end_call(self, event: CallsInFlight) -> None:
+        from opentelemetry import context
+
+        opened = _under_way.get()
+        if opened is None or opened.token is None:
+            return
+        _under_way.set(None)
+        context.detach(opened.token)
+        outcome = event.outcome
+        if isinstance(outcome, RolloutRecord):
+            told = {"promptgraft.example": outcome.example_id, "promptgraft.score": outcome.score}
+            _set(opened.span, told)
+            if outcome.fault:
+                _fail(opened.span, outcome.fault if self._content else "no answer could be used")
+        elif outcome is None:
+            _fail(opened.span, "the call raised")
+        now = time.time_ns()
+        opened.span.end(end_time=now)
+        place = Place.of_rollout(event.position) or _question(event.position)
+        with self._lock:
+            if place is not None and place.step in self._steps:
+                self._steps[place.step].ended = now
+
+    def _decided(self, event: CandidateAdded | MutationRejected | RoundEnded) -> None:
+        """Note how a step has ended; the steps before it are over."""
+        with self._lock:
+            if (step := self._steps.get(event.step)) is not None:
+                _set(step.span, _decision(event))
+            self._end_steps(before=event.step)
+
+    def _end_steps(self, *, before: int | None = None) -> None:
+        for number in sorted(self._steps):
+            if before is None or number < before:
+                step = self._steps.pop(number)
+                step.span.end(end_time=step.ended or None)
+
+    def _asked(self, asked: PromptAsked) -> None:
+        """Add a span for every call of a model, laid end to end up to now."""
+        calls = [event for event in asked.events if isinstance(event, ModelCalled)]
+        calls = calls or [_only_call(asked)]
+        if (above := _under_way.get()) is not None:
+            # An adapter of several parts tells of what they have told already.
+            calls = [call for call in calls if id(call) not in above.told]
+            above.told |= {id(call) for call in calls}
+        ended = time.time_ns() - round(sum(call.seconds for call in calls) * _NANOSECONDS)
+        for number, call in enumerate(calls, start=1):
+            began, ended = ended, ended + round(call.seconds * _NANOSECONDS)
+            last = number == len(calls)
+            self._add_call(asked, call, began=began, ended=ended, last=last)
+
+    def _add_call(
+        self, asked: PromptAsked, call: ModelCalled, *, began: int, ended: int, last: bool
+    ) -> None:
+        from opentelemetry.trace import SpanKind
+
+        answers = [event for event in asked.events if isinstance(event, PromptExecuted)]
+        told: dict[str, _Plain | None] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": adapter_identity(asked.adapter).partition("/")[0],
+            "gen_ai.request.model": call.model,
+            "gen_ai.usage.input_tokens": call.usage.input_tokens,
+            "gen_ai.usage.output_tokens": call.usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": call.usage.cached_tokens or None,
+            "promptgraft.requests": call.requests,
+            "promptgraft.cost_usd": None if call.cost is None else float(call.cost),
+        }
+        if last and answers:
+            told["gen_ai.response.finish_reasons"] = [answers[-1].response.finish_reason]
+        if last and self._content:
+            told |= _content(asked.events)
+        span = self._tracer.start_span(f"chat {call.model}", kind=SpanKind.CLIENT, start_time=began)
+        _set(span, told)
+        if call.fault or not answers:
+            _set(span, {"error.type": "no_answer"})
+            _fail(span, call.fault or "no answer")
+        span.end(end_time=ended)
+
+
+def _question(position: str) -> Place | None:
+    """Return the place of a question; None for another one."""
+    try:
+        place = Place.parse(position)
+    except DataFormatError:
+        return None
+    return place if place.phase in QUESTIONS else None
+
+
+def _only_call(asked: PromptAsked) -> ModelCalled:
+    """Return the call of an adapter that does not say what it has called."""
+    answers = [event for event in asked.events if isinstance(event, PromptExecuted)]
+    return ModelCalled(
+        model=adapter_identity(asked.adapter),
+        requests=1,
+        usage=answers[-1].response.usage if answers else Usage(),
+        cost=None,
+        seconds=asked.seconds,
+    )
+
+
+def _decision(event: CandidateAdded | MutationRejected | RoundEnded) -> dict[str, _Plain | None]:
+    if isinstance(event, CandidateAdded):
+        return {
+            "promptgraft.step.outcome": "accepted",
+            "promptgraft.candidate": event.candidate,
+            "promptgraft.score": event.mean,
+        }
+    if isinstance(event, MutationRejected):
+        return {"promptgraft.step.outcome": f"rejected: {event.reason.value}"}
+    return {"promptgraft.step.outcome": event.decided.value}
+
+
+def _content(events: Sequence[object]) -> dict[str, _Plain | None]:
+    """Return what was sent and received, in the form of the GenAI conventions."""
+    told: dict[str, _Plain | None] = {}
+    for event in events:
+        if isinstance(event, PromptRendered):
+            content = content_of(event.prompt, say_format=False)
+            told["gen_ai.input.messages"] = _messages("user", content.user)
+            if content.system:
+                parts = [{"type": "text", "content": content.system}]
+                told["gen_ai.system_instructions"] = json.dumps(parts, ensure_ascii=False)
+        elif isinstance(event, PromptExecuted):
+            reason = event.response.finish_reason
+            told["gen_ai.output.messages"] = _messages(
+                "assistant", event.response.text, finish_reason=reason
+            )
+    return told
+
+
+def _messages(role: str, text: str, **further: str) -> str:
+    message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
+    return json.dumps([message], ensure_ascii=False)
+
+
+def _set(span: Span, told: Mapping[str, _Plain | None]) -> None:
+    span.set_attributes({name: value for name, value in told.items() if value is not None})
+
+
+def _fail(span: Span, why: str) -> None:
+    from opentelemetry.trace import StatusCode
+
+    span.set_status(StatusCode.ERROR, why)
