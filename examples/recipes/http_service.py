@@ -5,6 +5,8 @@ It takes its text from the request, so that promptgraft can try many at once.
 
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 
 import uvicorn
@@ -21,6 +23,13 @@ def client() -> AsyncOpenAI:
     return AsyncOpenAI(max_retries=0)
 
 
+@asynccontextmanager
+async def open_client(_: Starlette) -> AsyncIterator[None]:
+    """Close the client when the service ends."""
+    async with client():
+        yield
+
+
 async def chat(request: Request) -> JSONResponse:
     """Answer ``query`` with the text ``system``."""
     asked = await request.json()
@@ -34,7 +43,7 @@ async def chat(request: Request) -> JSONResponse:
     return JSONResponse({"final_text": reply.choices[0].message.content})
 
 
-app = Starlette(routes=[Route("/chat", chat, methods=["POST"])])
+app = Starlette(routes=[Route("/chat", chat, methods=["POST"])], lifespan=open_client)
 
 if __name__ == "__main__":
     uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")
