@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -29,6 +30,20 @@ class Answer:
     @property
     def detail(self) -> str:
         return str(self.document.get("detail", ""))
+
+    def at(self, *names: str) -> Json:
+        """Return what the document has at a path of names."""
+        found: Json = self.document
+        for name in names:
+            assert isinstance(found, dict)
+            found = found[name]
+        return found
+
+    def rows(self, name: str) -> list[dict[str, Json]]:
+        """Return a list of objects that the document has."""
+        found = self.document[name]
+        assert isinstance(found, list)
+        return [row for row in found if isinstance(row, dict)]
 
 
 @attrs.define
@@ -80,13 +95,14 @@ class Client:
 
 
 @contextmanager
-def served(manager: JobManager, mirrors: Path, *, now: object = None) -> Iterator[Client]:
+def served(
+    manager: JobManager, mirrors: Path, *, now: Callable[[], float] = time.monotonic
+) -> Iterator[Client]:
     """Serve jobs on a free port."""
     tokens = TokenStore(manager.database)
     with bound("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        more = {} if now is None else {"now": now}
-        access = Access(tokens, hosts=[f"127.0.0.1:{port}"], **more)  # type: ignore[arg-type]
+        access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now)
         app = make_app(manager, access=access, mirrors=mirrors)
         config = uvicorn.Config(app, log_level="critical", lifespan="off")
         server = uvicorn.Server(config)

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from jobs.job_world import FILE, work_off, write_project
+from jobs.job_world import work_off
 from promptgraft.jobs import JobManager, JobState, Worker
 from promptgraft.project import load_project
 from runs.test_report_in_browser import browser as browser_of_reports
-from server.serving import Client, served
+from server.serving import Client
 
 browser = browser_of_reports
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{ 7*7 }}\u202e"
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[JobManager]:
-    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
-    path = write_project(tmp_path / "support", file=file)
-    made = JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(manager: JobManager, tmp_path: Path) -> Iterator[Client]:
-    with served(manager, tmp_path / "mirrors") as found:
-        yield found
 
 
 class Watched:
