@@ -62,7 +62,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_text("No job yet.")).to_be_visible()
     page.get_by_role("link", name="New job").click()
     page.get_by_label("Prompt").select_option("support/triage")
-    page.get_by_label("Rollouts").fill("120")
+    page.get_by_role("textbox", name="Rollouts").fill("120")
     page.get_by_label("Note").fill(HOSTILE)
     page.get_by_role("button", name="Show the plan").click()
     expect(page.get_by_role("status")).to_contain_text("120 rollouts")
@@ -71,7 +71,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     work_off(manager)
     # The script has heard of it by now.
     expect(page.locator("#live .badge").first).to_have_text("completed")
-    expect(page.get_by_text("Best mean on the whole validation set")).to_be_visible()
+    expect(page.get_by_text("Mean on the validation set against rollouts")).to_be_visible()
     expect(page.get_by_text(HOSTILE[:20])).to_be_visible()
     assert no_sideways_scrolling(page)
     page.get_by_role("link", name="#1", exact=True).click()
@@ -84,7 +84,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
 def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
     page = watched.page
     page.goto(f"{page.url}new")
-    page.get_by_label("Rollouts").fill("many")
+    page.get_by_role("textbox", name="Rollouts").fill("many")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("alert")).to_have_text(
         "budget: expected an integer of at least 1, found 'many'"
@@ -105,7 +105,7 @@ def test_buttons_are_those_that_the_state_allows(watched: Watched, manager: JobM
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     assert manager.get(job.id).state is JobState.QUEUED
-    page.get_by_label("Rollouts").fill("130")
+    page.get_by_role("textbox", name="Rollouts").fill("130")
     page.get_by_role("button", name="Change the limits").click()
     assert manager.get(job.id).changes.budget == 130
     page.get_by_role("button", name="Cancel").click()
@@ -132,7 +132,7 @@ def test_pages_work_without_a_script(browser: Browser, client: Client, manager: 
     page = context.new_page()
     page.goto(f"{client.url}/login?code={client.access.new_code()}")
     page.get_by_role("link", name="New job").click()
-    page.get_by_label("Rollouts").fill("60")
+    page.get_by_role("textbox", name="Rollouts").fill("60")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".badge").first).to_have_text("queued")
     work_off(manager)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec.structs import asdict
-
-from promptgraft.jobs import JobState
-from promptgraft.jobs.events import told
 from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
 from promptgraft.runs.report.page import write_report
-from promptgraft.search.events import CandidateAdded, CandidateScored
+from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import Json
 from promptgraft.server.calls import Call, Reply, reply
 from promptgraft.server.problems import Problem
@@ -40,29 +38,21 @@ def _is_short(call: Call) -> bool:
 
 def list_candidates(call: Call) -> Reply:
     """Return the candidates of a job; ``detail=short`` leaves out texts and scores."""
-    found = [_candidate(one, short=_is_short(call)) for one in candidates_of(call)]
+    found = [_candidate(one, short=_is_short(call)) for one in call.view.candidates]
     return reply({"candidates": found})
 
 
 def show_candidate(call: Call) -> Reply:
     """Return one candidate of a job with its texts."""
-    candidates, given = candidates_of(call), call.path["number"]
-    if not (given.isascii() and given.isdigit() and int(given) < len(candidates)):
+    return reply(_candidate(candidate_of(call), short=False))
+
+
+def candidate_of(call: Call) -> CandidateAdded:
+    """Return the candidate that the path names."""
+    candidates = {f"{one.candidate}": one for one in call.view.candidates}
+    found = candidates.get(call.path["number"])
+    if found is None:
         raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
-    return reply(_candidate(candidates[int(given)], short=False))
-
-
-def candidates_of(call: Call) -> list[CandidateAdded]:
-    """Return the candidates of a job as they are now."""
-    found: list[CandidateAdded] = []
-    for _, event, _ in told(call.manager.database, call.job.number):
-        if isinstance(event, CandidateAdded):
-            found.append(event)
-        elif isinstance(event, CandidateScored) and event.candidate < len(found):
-            one = found[event.candidate]
-            found[event.candidate] = type(one)(
-                **{**asdict(one), "scores": event.scores, "mean": event.mean}
-            )
     return found
 
 
@@ -101,24 +91,27 @@ def list_rollouts(call: Call) -> Reply:
 
 def show_report(call: Call) -> Reply:
     """Return the report of a job as one HTML page."""
-    folder = RunFolder(_mirrored(call))
-    with folder.held():
-        page = folder.report if folder.report.exists() else write_report(folder)
-        content = page.read_bytes()
+    with mirrored(call) as folder, folder.held():
+        if not _is_newer(folder.report, folder.events):
+            write_report(folder)
+        content = folder.report.read_bytes()
     return Reply(content=content, media="text/html; charset=utf-8")
+
+
+def _is_newer(page: Path, events: Path) -> bool:
+    return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
 
 
 def show_archive(call: Call) -> Reply:
     """Return the run directory of a job as one compressed archive."""
-    folder, packed = _mirrored(call), io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(folder, arcname=folder.name, filter=_plain_file)
-    name = f'attachment; filename="{folder.name}.tar.gz"'
-    return Reply(
-        content=packed.getvalue(),
-        media="application/gzip",
-        headers={"Content-Disposition": name},
-    )
+    packed = io.BytesIO()
+    with (
+        mirrored(call) as folder,
+        tarfile.open(fileobj=packed, mode="w:gz") as archive,
+    ):
+        archive.add(folder.path, arcname=folder.id, filter=_plain_file)
+    named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
+    return Reply(content=packed.getvalue(), media="application/gzip", headers=named)
 
 
 def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -127,8 +120,11 @@ def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if entry.name.endswith(".lock") else entry
 
 
-def _mirrored(call: Call) -> Path:
+@contextmanager
+def mirrored(call: Call) -> Iterator[RunFolder]:
+    """Give the run directory of a job as it is now; one at a time, whoever asks."""
     job = call.job
-    if job.state is JobState.QUEUED and not job.attempts:
+    if not job.attempts:
         raise Problem(409, f"job {job.id} was never begun; there is nothing to show yet")
-    return call.manager.mirror(job.id, call.mirrors)
+    with call.mirroring:
+        yield RunFolder(call.manager.mirror(job.id, call.mirrors))

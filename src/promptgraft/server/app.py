@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from promptgraft.server.figures import figures
 from promptgraft.server.openapi import PREFIX, openapi
 from promptgraft.server.problems import TITLES, Problem, problem_of
 from promptgraft.server.streams import EventStream
+from promptgraft.server.views import JobViews
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -86,6 +88,7 @@ class _Server:
 
     def __init__(self, manager: JobManager, access: Access, mirrors: Path) -> None:
         self._manager, self._access, self._mirrors = manager, access, mirrors
+        self._views, self._mirroring = JobViews(), threading.Lock()
 
     def open(self, handler: Callable[[Call], Reply]) -> Endpoint:
         """Return an endpoint that everybody may ask."""
@@ -95,6 +98,8 @@ class _Server:
             call = Call(
                 manager=self._manager,
                 mirrors=self._mirrors,
+                mirroring=self._mirroring,
+                views=self._views,
                 caller=LOCAL,
                 path=request.path_params,
             )
@@ -112,6 +117,8 @@ class _Server:
             call = Call(
                 manager=self._manager.acting_for(caller.name),
                 mirrors=self._mirrors,
+                mirroring=self._mirroring,
+                views=self._views,
                 caller=caller,
                 path=request.path_params,
                 query=dict(request.query_params),

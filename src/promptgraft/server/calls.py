@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,7 @@ from promptgraft.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.serde import Json, is_deeper, parse_json
 from promptgraft.server.access import Caller, Scope
 from promptgraft.server.problems import Problem
+from promptgraft.server.views import JobView, JobViews
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source
 
@@ -35,6 +37,8 @@ class Call:
     Attributes:
         manager: the jobs.
         mirrors: the folder in which jobs are mirrored for reports and archives.
+        mirroring: held while a mirror is written and read.
+        views: what pages show of jobs.
         caller: who asks.
         path: the values of the placeholders of the path.
         query: the parameters behind the question mark.
@@ -44,6 +48,8 @@ class Call:
 
     manager: JobManager
     mirrors: Path
+    mirroring: threading.Lock
+    views: JobViews
     caller: Caller
     path: Mapping[str, str] = _NO_TEXTS
     query: Mapping[str, str] = _NO_TEXTS
@@ -61,6 +67,15 @@ class Call:
         if not self.caller.sees(job.project):
             raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
         return job
+
+    @property
+    def view(self) -> JobView:
+        """The job that the path names as its events tell it.
+
+        Raises:
+            JobNotFoundError: there is none.
+        """
+        return self.views.of(self.manager, self.job)
 
     def project(self, name: str) -> str:
         """Return the name of a project, if the caller may know of it.

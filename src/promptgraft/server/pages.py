@@ -20,11 +20,12 @@ from promptgraft.overrides import Revision
 from promptgraft.overrides.resolution import diff_override
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
-from promptgraft.runs import RunFolder, read_run
+from promptgraft.runs import read_run
+from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.page import comparison_page, make_environment
 from promptgraft.runs.report.texts import PartChange, changes_between
-from promptgraft.search.events import CandidateAdded
 from promptgraft.server import api_results, api_stores
 from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route
@@ -41,8 +42,7 @@ POLICY = (
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
-_WIDTH, _HEIGHT = 640, 160
-_MOST_EVENTS = 60
+_MOST_CANDIDATES = 50
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
 
 
@@ -127,69 +127,32 @@ def show_live(call: Call) -> Reply:
 
 
 def _job_values(call: Call) -> dict[str, object]:
-    job = call.job
-    candidates = api_results.candidates_of(call)
-    last = call.manager.last_event(job.id)
-    events = call.manager.events(job.id, after=max(0, last - _MOST_EVENTS))
+    job, view = call.job, call.view
     return {
         "job": job,
-        "last": last,
+        "last": view.last,
         "changes": written_changes(job.changes),
         "allowed": ALLOWED[job.state],
         "attempts": call.manager.attempts(job.id),
-        "candidates": candidates[::-1][:50],
-        "curve": curve_of(candidates),
-        "events": [(number, line.decode("ascii")[:400]) for number, _, line in events][::-1],
+        "candidates": view.candidates[::-1][:_MOST_CANDIDATES],
+        "winner": view.candidates[view.data.winner] if view.candidates else None,
+        "charts": _charts(view.data),
+        "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
     }
 
 
-@attrs.frozen
-class Curve:
-    """The best mean so far over rollouts, as a path of SVG."""
-
-    path: str
-    low: float
-    high: float
-    rollouts: int
-    width: int = _WIDTH
-    height: int = _HEIGHT
-
-
-def curve_of(candidates: Sequence[CandidateAdded]) -> Curve | None:
-    """Return the best mean on the whole validation set over rollouts.
-
-    Estimates, which rise and fall, are left out. None for less than two points.
-    """
-    points: list[tuple[int, float]] = []
-    for one in candidates:
-        if one.mean is not None and not one.estimated:
-            best = max(one.mean, points[-1][1]) if points else one.mean
-            points.append((one.rollouts, best))
-    if len(points) < 2:
-        return None
-    low, high = min(mean for _, mean in points), max(mean for _, mean in points)
-    first, last = points[0][0], points[-1][0]
-    reach, span = (high - low) or 1.0, (last - first) or 1
-    places = [
-        (
-            round(4 + (at - first) / span * (_WIDTH - 8), 1),
-            round(_HEIGHT - 4 - (mean - low) / reach * (_HEIGHT - 8), 1),
-        )
-        for at, mean in points
-    ]
-    path = f"M{places[0][0]} {places[0][1]}" + "".join(f"H{x}V{y}" for x, y in places[1:])
-    return Curve(path, low, high, last)
+def _charts(data: ReportData) -> list[tuple[str, Chart]]:
+    """Return the means against what they cost, each with its title."""
+    drawn = [rollouts_chart(data), spending_chart(data)[0]]
+    return [(f"Mean on the validation set against {one.what}", one) for one in drawn if one]
 
 
 def show_candidate(call: Call) -> Reply:
     """Show one candidate beside its parent."""
-    job, candidates, given = call.job, api_results.candidates_of(call), call.path["number"]
-    if not (given.isascii() and given.isdigit() and int(given) < len(candidates)):
-        raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
-    one = candidates[int(given)]
-    parent = candidates[one.parents[0]] if one.parents else None
+    job, one = call.job, api_results.candidate_of(call)
+    parent = call.view.candidates[one.parents[0]] if one.parents else None
     changes = list(changes_between(parent.texts, one.texts)) if parent else []
     return _page("candidate.html", job=job, one=one, parent=parent, changes=changes)
 
@@ -204,7 +167,8 @@ def compare(call: Call) -> Reply:
     records = []
     for name in ("first", "second"):
         one = attrs.evolve(call, path={"job": call.query.get(name, "")})
-        records.append(read_run(RunFolder(call.manager.mirror(one.job.id, call.mirrors))))
+        with api_results.mirrored(one) as folder:
+            records.append(read_run(folder))
     return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
 
 

@@ -1,0 +1,120 @@
+"""What pages show of a job, brought up to date by the events that have come since."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict, deque
+
+import attrs
+
+from promptgraft.jobs import Job, JobManager
+from promptgraft.jobs.events import told
+from promptgraft.runs.history import RunHistory
+from promptgraft.runs.report.data import ReportData
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.notices import Event, Unknown
+
+_MOST_JOBS = 64
+_MOST_LINES = 60
+_PAGE = 500
+
+
+@attrs.frozen(kw_only=True)
+class JobView:
+    """A job as its events up to one of them tell it.
+
+    Attributes:
+        last: the number of that event.
+        data: what drawings and tables are made of.
+        lines: the latest events with their numbers, the newest first.
+    """
+
+    last: int
+    data: ReportData
+    lines: tuple[tuple[int, bytes], ...]
+
+    @property
+    def candidates(self) -> tuple[CandidateAdded, ...]:
+        """The candidates, the baseline first."""
+        return self.data.candidates
+
+
+class JobViews:
+    """Views of jobs. Safe to share between threads.
+
+    The cost of a view does not grow with the events that were read before; those of the jobs that
+    were looked at last are kept.
+
+    Args:
+        most: jobs that are kept.
+    """
+
+    def __init__(self, most: int = _MOST_JOBS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Following] = OrderedDict()
+
+    def of(self, manager: JobManager, job: Job) -> JobView:
+        """Return what is known of a job now.
+
+        Raises:
+            DataFormatError: its events are not what a run tells.
+        """
+        with self._lock:
+            following = self._kept.setdefault(job.id, _Following())
+            self._kept.move_to_end(job.id)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return following.view(manager, job)
+
+
+class _Following:
+    """One job, as far as its events were read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = self._told = 0
+        self._history = RunHistory()
+        self._lines: deque[tuple[int, bytes]] = deque(maxlen=_MOST_LINES)
+        self._view: JobView | None = None
+
+    def view(self, manager: JobManager, job: Job) -> JobView:
+        with self._lock:
+            while page := manager.events(job.id, after=self._last, limit=_PAGE):
+                for number, event, line in page:
+                    if number > self._told:
+                        self._add(manager, job, event, line)
+                    self._lines.append((number, line))
+                    self._last = number
+                if len(page) < _PAGE:
+                    break
+            if self._view is None or self._view.last != self._last:
+                self._view = JobView(
+                    last=self._last, data=self._data(job), lines=tuple(reversed(self._lines))
+                )
+            return self._view
+
+    def _add(self, manager: JobManager, job: Job, event: Event, line: bytes) -> None:
+        if not isinstance(event, Unknown):
+            self._history.add(event)
+        elif json.loads(line)["event"] == "rewound":
+            # Part of what was told is taken back, and what there was before it is not kept.
+            self._history = RunHistory()
+            for at, earlier, _ in told(manager.database, job.number):
+                self._history.add(earlier)
+                self._told = at
+
+    def _data(self, job: Job) -> ReportData:
+        history = self._history
+        return ReportData(
+            run_id=job.id,
+            prompt=job.prompt,
+            case_ids=history.pareto_ids,
+            candidates=tuple(history.candidates),
+            winner=history.best,
+            rejections=tuple(history.rejections),
+            rollouts=history.rollouts,
+            rollout_budget=history.budget,
+            reflections=history.reflections,
+        )

@@ -1,0 +1,115 @@
+"""What pages show of a job is the same however often it was looked at before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec import UnsetType
+from sqlalchemy import Connection
+
+from jobs.job_world import work_off
+from promptgraft.errors import DataFormatError
+from promptgraft.jobs import JobManager, Worker
+from promptgraft.jobs.lines import Line, LineKind
+from promptgraft.jobs.rows import JobRows
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.notices import Event
+from promptgraft.server.views import JobViews
+
+
+class Counting(JobManager):
+    """Counts the events that are read."""
+
+    read = 0
+
+    def events(
+        self, job: str, *, after: int = 0, limit: int = 500
+    ) -> Sequence[tuple[int, Event, bytes]]:
+        found = super().events(job, after=after, limit=limit)
+        self.read += len(found)
+        return found
+
+
+def test_no_event_is_read_twice(manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 90})
+    work_off(manager)
+    counting, views = Counting(manager.database, projects=manager.projects), JobViews()
+    first = views.of(counting, job)
+    assert counting.read == len(manager.events(job.id, limit=5_000)) > 10
+    assert views.of(counting, job) is first
+    before = counting.read
+    rows = JobRows(manager.database)
+    manager.database.write(lambda at: rows.tell(at, job.number, "job_asked", what="look"))
+    assert views.of(counting, job).lines[1:] == first.lines[:59]
+    assert counting.read == before + 1
+
+
+def test_a_view_is_that_of_a_first_look_at_any_moment(manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    views, seen = JobViews(), set[int]()
+
+    def compare() -> None:
+        found, anew = views.of(manager, job), JobViews().of(manager, job)
+        assert found.last == anew.last
+        assert (found.candidates, found.data.winner) == (anew.candidates, anew.data.winner)
+        assert found.data.rejections == anew.data.rejections
+        seen.add(len(found.candidates))
+
+    for _ in range(4):
+        claim = Worker(manager).claim()
+        assert claim is not None
+        manager.pause(job.id)
+        Worker(manager).run_here(claim)
+        compare()
+        manager.change(job.id, {"note": "on"})
+        manager.resume(job.id)
+    work_off(manager)
+    compare()
+    assert len(seen) > 1
+
+
+def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
+    job = manager.create("support", "triage", {"budget": 120})
+    views = JobViews()
+    work_off(manager)
+    whole = views.of(manager, job)
+    assert len(whole.candidates) > 1
+    at, line = 0, b""
+    for number, event, told in manager.events(job.id):
+        if isinstance(event, CandidateAdded) and event.candidate == 1:
+            break
+        if not isinstance(event.number, UnsetType):
+            at, line = number, told
+    rows = JobRows(manager.database)
+
+    def rewind(connection: Connection) -> None:
+        rows.take_back(connection, job.number, at)
+        told = [(LineKind.REWOUND, b'{"event":"rewound"}'), (LineKind.NUMBERED, line)]
+        rows.append(connection, job.number, [Line(*one) for one in told])
+
+    manager.database.write(rewind)
+    for view in (views.of(manager, job), JobViews().of(manager, job)):
+        assert [one.candidate for one in view.candidates] == [0]
+
+
+def test_only_the_jobs_that_were_looked_at_last_are_kept(manager: JobManager) -> None:
+    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(3)]
+    views = JobViews(most=2)
+    kept = [views.of(manager, job) for job in jobs]
+    assert [views.of(manager, job) is one for job, one in zip(jobs[1:], kept[1:], strict=True)] == [
+        True,
+        True,
+    ]
+    assert views.of(manager, jobs[0]) is not kept[0]
+
+
+@pytest.mark.parametrize("line", [b"{", b'{"event": 3}'])
+def test_a_damaged_event_is_said_each_time(manager: JobManager, line: bytes) -> None:
+    job = manager.create("support", "triage")
+    views = JobViews()
+    rows = JobRows(manager.database)
+    manager.database.write(lambda at: rows.append(at, job.number, [Line(LineKind.JOB, line)]))
+    for _ in range(2):
+        with pytest.raises(DataFormatError, match="event 2"):
+            views.of(manager, job)
