@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -32,6 +32,16 @@ from promptgraft.serde import shown
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
+
+
+def given(name: str) -> Callable[[Values], bool]:
+    """Return what enables a section only where a value is not empty."""
+    return functools.partial(_is_given, name)
+
+
+def _is_given(name: str, values: Values) -> bool:
+    return bool(values[name])
+
 
 _LOOKALIKES = {
     BodySyntax.DOLLAR: re.compile(r"\{\{? ?([_a-zA-Z]\w*) ?\}\}?"),

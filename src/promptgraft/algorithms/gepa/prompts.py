@@ -7,13 +7,12 @@ examples and models is bound as a value; nothing is ever formatted into a templa
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import Values
+from promptgraft.prompt.syntax import given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.types import MetaPrompt
 
@@ -48,15 +47,6 @@ class ReflectionParams:
     examples: str
     problem: str = ""
     previous: str = ""
-
-
-def given(name: str) -> Callable[[Values], bool]:
-    """Return what shows a section only where a value is not empty."""
-    return functools.partial(_is_given, name)
-
-
-def _is_given(name: str, values: Values) -> bool:
-    return bool(values[name])
 
 
 _REPLY = (

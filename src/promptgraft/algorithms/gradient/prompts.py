@@ -10,8 +10,9 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import GENERAL, PROBLEM, REPLY_AS_JSON, given
+from promptgraft.algorithms.gepa.prompts import GENERAL, PROBLEM, REPLY_AS_JSON
 from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.syntax import given
 from promptgraft.prompt.template import PromptTemplate
 
 GRADIENT_NS = "promptgraft/gradient"
