@@ -29,7 +29,7 @@ from promptgraft import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.runtime import SessionProtocol
-from promptgraft.search.recorded import READER
+from promptgraft.search.answers import READER
 from promptgraft.serde import canonical_json
 
 TITLE = "Graphs"

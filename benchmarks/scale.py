@@ -23,6 +23,7 @@ from figures import Figure, unit_seconds
 from promptgraft.algorithms.gepa.merging import triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.frontier import drawn
 from promptgraft.search.population import Pool
 from promptgraft.serde import HexDigest
 from promptgraft.targets.types import Candidate
@@ -90,7 +91,7 @@ def take(world: str, candidates: int) -> Taken:
 
 
 def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
-    parents = (choices.parent(pool.frontier()),) if number else ()
+    parents = (drawn(pool.frontier(), choices.parents.random()),) if number else ()
     digest = HexDigest(f"{number:064x}")
     pool.add(
         Candidate(changes={"bench/scale": _EMPTY}, parents=parents, digest=digest),

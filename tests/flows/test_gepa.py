@@ -38,9 +38,9 @@ from promptgraft.graphs import Graph, Node, Run, Step
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import EventBus
 from promptgraft.runtime.session import CallsInFlight
+from promptgraft.search.answers import record_from_json
 from promptgraft.search.events import RolloutCompleted
 from promptgraft.search.notices import Working
-from promptgraft.search.recorded import record_from_json
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.types import RolloutRecord

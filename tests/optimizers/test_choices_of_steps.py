@@ -17,7 +17,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationProposed,
 )
 from promptgraft.algorithms.gepa.sampling import Lessons
-from promptgraft.algorithms.gepa.selection import Choices, Chosen
+from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search import StopReason
@@ -71,7 +71,7 @@ def test_a_part_that_is_drawn_is_as_likely_as_any_other() -> None:
         turn = choices.turn()
         found = turn.drawn(lambda module: module != MODULES[0])
         counts.update(found)
-        choices.took(turn, Chosen(modules=found))
+        choices.took(turn, found)
     assert set(counts) == set(MODULES[1:])
     assert all(abs(count / 3_000 - 0.5) < 0.05 for count in counts.values())
 

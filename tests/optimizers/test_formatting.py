@@ -20,7 +20,7 @@ from promptgraft.evals.trace import Step
 from promptgraft.evals.types import Verdict
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
-from promptgraft.search.recorded import READER, record_from_json, record_to_json
+from promptgraft.search.answers import READER, record_from_json, record_to_json
 from promptgraft.serde import canonical_json, digest_text
 from promptgraft.targets.formatting import (
     default_example_formatter,

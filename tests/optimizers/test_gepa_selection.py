@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.algorithms.gepa.selection import Choices, Chosen
+from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
@@ -165,7 +165,7 @@ def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -
 
 def test_parents_are_chosen_as_often_as_they_lead() -> None:
     choices = Choices(7, MODULES, example_rate=0.3)
-    draws = Counter(choices.parent({0: 1, 3: 5, 4: 2}) for _ in range(8000))
+    draws = Counter(drawn({0: 1, 3: 5, 4: 2}, choices.parents.random()) for _ in range(8000))
     assert set(draws) == {0, 3, 4}
     for parent, share in ((0, 1000), (3, 5000), (4, 2000)):
         assert abs(draws[parent] - share) < 200
@@ -186,7 +186,7 @@ def test_scores_decide_how_often_each_candidate_becomes_a_parent(
     rows: Sequence[Row], shares: dict[int, float]
 ) -> None:
     choices, frontier = Choices(7, MODULES, example_rate=0.3), pool_of(rows).frontier()
-    draws = Counter(choices.parent(frontier) for _ in range(3000))
+    draws = Counter(drawn(frontier, choices.parents.random()) for _ in range(3000))
     assert set(draws) == set(shares)
     for parent, share in shares.items():
         assert abs(draws[parent] / 3000 - share) < 0.04
@@ -205,7 +205,7 @@ def test_modules_take_turns_and_the_first_one_begins() -> None:
 def take_turn(choices: Choices) -> Module:
     turn = choices.turn()
     [module] = turn.modules(always)
-    choices.took(turn, Chosen(modules=[module]))
+    choices.took(turn, [module])
     return module
 
 
@@ -215,7 +215,7 @@ def test_steps_under_way_have_turns_of_their_own() -> None:
     chosen: list[Module] = []
     for _ in range(7):
         chosen.extend(turns[0].modules(always))
-        choices.took(turns.pop(0), Chosen(modules=chosen[-1:]))
+        choices.took(turns.pop(0), chosen[-1:])
         turns.append(choices.turn(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
 
@@ -292,11 +292,11 @@ def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:
     frontier, data = {0: 1, 1: 1, 2: 1}, examples(9)
     alone, mixed = Choices(7, MODULES, example_rate=0.3), Choices(7, MODULES, example_rate=0.3)
     minibatches = [alone.minibatch(data, 3) for _ in range(20)]
-    parents = [alone.parent(frontier) for _ in range(20)]
+    parents = [drawn(frontier, alone.parents.random()) for _ in range(20)]
     modules = [take_turn(alone) for _ in range(20)]
     together = []
     for _ in range(20):
-        parent, module = mixed.parent(frontier), take_turn(mixed)
+        parent, module = drawn(frontier, mixed.parents.random()), take_turn(mixed)
         together.append((parent, module, mixed.minibatch(data, 3)))
     assert together == list(zip(parents, modules, minibatches, strict=True))
 
@@ -306,7 +306,10 @@ def test_the_seed_decides_parents_and_minibatches() -> None:
 
     def path(seed: int) -> list[object]:
         choices = Choices(seed, MODULES, example_rate=0.3)
-        return [(choices.parent(frontier), choices.minibatch(data, 3)) for _ in range(5)]
+        return [
+            (drawn(frontier, choices.parents.random()), choices.minibatch(data, 3))
+            for _ in range(5)
+        ]
 
     assert path(1) == path(1)
     assert path(1) != path(2)

@@ -14,8 +14,8 @@ from promptgraft.search import StopReason
 SOURCE = Path(promptgraft.__file__).parent
 OWN = (str(SOURCE / "search"), str(SOURCE / "algorithms"))
 
-MOST_MODULES = 27
-MOST_FUNCTIONS = 168
+MOST_MODULES = 24
+MOST_FUNCTIONS = 141
 
 
 class Trace:

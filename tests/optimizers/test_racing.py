@@ -46,7 +46,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.sampling import Names, blamed, names_of
-from promptgraft.algorithms.gepa.selection import Choices, Chosen
+from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
@@ -394,7 +394,7 @@ def turns(
     for _ in range(steps):
         turn = choices.turn()
         found = turn.modules(lambda one: True, blame)
-        choices.took(turn, Chosen(modules=found, blame={"any": 1}))
+        choices.took(turn, found, blamed=True)
         chosen[tuple(one.name for one in found)] += 1
     return chosen
 

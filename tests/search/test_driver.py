@@ -20,13 +20,12 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.journal.records import Record
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
-from promptgraft.search.answers import Answers
+from promptgraft.search.answers import Answers, record_from_json, record_to_json
 from promptgraft.search.asks import Outlook, Records, Rollouts, Together
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
-from promptgraft.search.recorded import record_from_json, record_to_json
 from promptgraft.serde import Json, digest_text
 
 P = ParamSpec("P")

@@ -161,8 +161,7 @@ PLANNED = RunPlan(
 
 def ledger_of(rollouts: int, *spent: Spending) -> Ledger:
     ledger = Ledger(100)
-    ledger.count_answers(rollouts=rollouts)
-    ledger.count(spent)
+    ledger.count(spent, rollouts=rollouts)
     return ledger
 
 

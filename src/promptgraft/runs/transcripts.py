@@ -14,8 +14,8 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
 from promptgraft.runs.reading import read_events
 from promptgraft.runs.records import RunRecord
+from promptgraft.search.answers import record_from_json
 from promptgraft.search.place import QUESTIONS, Phase, Place
-from promptgraft.search.recorded import record_from_json
 from promptgraft.targets.types import Change, RolloutRecord, read_changes
 
 _BASE = "base"

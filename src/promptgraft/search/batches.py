@@ -29,11 +29,16 @@ from promptgraft.evals.spending import (
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import Answers, Working
+from promptgraft.search.answers import (
+    READER,
+    Answers,
+    Working,
+    record_from_json,
+    record_to_json,
+)
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
-from promptgraft.search.recorded import READER, record_from_json, record_to_json
 from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
@@ -185,12 +190,13 @@ class RolloutBatch(Batch):
                 one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
         found = [record for record in one.records if record is not None]
         one.done = len(found)
-        ledger.replay(
+        ledger.count(
             [paid for record in found for paid in record.spent]
-            + answers.spent(one.keys, one.digests)
+            + answers.spent(one.keys, one.digests),
+            rollouts=one.done,
+            unscored=[record.feedback for record in found].count(None),
+            recorded=True,
         )
-        unscored = [record.feedback for record in found].count(None)
-        ledger.count_answers(rollouts=one.done, unscored=unscored)
         return one
 
     def work(self, number: int) -> Callable[[], object]:
@@ -237,8 +243,7 @@ class RolloutBatch(Batch):
             books.answers.hold(key, digest, record_to_json(record))
         else:
             entry = Record(key, digest, "rollout", record_to_json(record))
-            books.ledger.count(record.spent)
-        books.ledger.count_answers(rollouts=1, unscored=record.feedback is None)
+        books.ledger.count(record.spent, rollouts=1, unscored=record.feedback is None)
         one.records[place] = record
         one.done += 1
         if self._sources.working is not None:
@@ -276,7 +281,7 @@ class QuestionBatch(Batch):
         books, key = self.books, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        books.ledger.replay(books.answers.spent([key], [question.digest]))
+        spent = books.answers.spent([key], [question.digest])
         answer = books.answers.recall(key, question.digest)
         reply = None
         if answer is None:
@@ -285,9 +290,9 @@ class QuestionBatch(Batch):
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
-            reply, spent = _read(answer, key)
-            books.ledger.replay(spent)
-            books.ledger.count_answers(reflections=1)
+            reply, paid = _read(answer, key)
+            spent += paid
+        books.ledger.count(spent, reflections=reply is not None, recorded=True)
         self._questions.append(question)
         self._replies.append(reply)
         self.missing = len(self._missing)
@@ -307,7 +312,8 @@ class QuestionBatch(Batch):
         place, books = self._missing[number], self.books
         question = self._questions[place]
         key, digest = question.position, question.digest
-        entry = None
+        entry: Record | None = None
+        spent: tuple[Spending, ...] = ()
         try:
             response = outcome()
         except (ProviderError, CandidateError) as error:
@@ -329,9 +335,8 @@ class QuestionBatch(Batch):
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
             spent = self._spent(number)
             entry = Record(key, digest, "reflection", _answer(reply, spent))
-            books.ledger.count(spent)
         self._replies[place] = reply
-        books.ledger.count_answers(reflections=1)
+        books.ledger.count(spent, reflections=1)
         return entry
 
     def _spent(self, number: int) -> tuple[Spending, ...]:

@@ -80,10 +80,6 @@ class Driver:
         self._rollouts_told = 0
         self._waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = []
 
-    def emit(self, event: object) -> None:
-        """Publish an event of the search; those of a branch wait until it is joined."""
-        self._tell(self._current, event)
-
     def run(self, search: Asking[T]) -> T:
         """Run a search to its end and return what it has come to.
 
@@ -223,9 +219,9 @@ class Driver:
         self._branches.remove(line)
         for event in line.emitted:
             if ask.amend is None or isinstance(event, Made):
-                self._tell(parent, event)
+                self.emit(event, parent)
             else:
-                self._tell(parent, ask.amend(event))
+                self.emit(ask.amend(event), parent)
         parent.books.ledger.take(line.books.ledger)
         parent.books.answers.held |= line.books.answers.held
         if parent is self._main:
@@ -260,8 +256,9 @@ class Driver:
             if other.number < line.number and other.number != line.number[: len(other.number)]
         ]
 
-    def _tell(self, line: Line[Any], event: object) -> None:
-        """Publish an event of a line, or keep it until the line is joined."""
+    def emit(self, event: object, line: Line[Any] | None = None) -> None:
+        """Publish an event of the search, or of a line; those of a branch wait for its joining."""
+        line = line or self._current
         if line is not self._main:
             line.emitted.append(event)
         elif isinstance(event, Made):
@@ -294,7 +291,7 @@ class Driver:
         made = batch.answers()
         for keys, records in made:
             for key, record in zip(keys, records, strict=True):
-                self._tell(line, Made(key, record))
+                self.emit(Made(key, record), line)
             line.batches.append(tuple([record.feedback is None for record in records]))
         answers = [records for _, records in made]
         faults = [record.fault for of in answers for record in of if record.feedback is None]

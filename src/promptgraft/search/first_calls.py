@@ -74,7 +74,7 @@ def rehearsed(
     question = digest([target.identity.digest])
     recorded = answers.recall(_KEY, question)
     if recorded is not None:
-        ledger.replay(spent_from_json(recorded, _KEY))
+        ledger.count(spent_from_json(recorded, _KEY), recorded=True)
         return
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     spent = rehearse(adapter, prompt, cases_of(config), watch=watch, deadline=deadline)

@@ -16,6 +16,7 @@ from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 from typing import Literal
 
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.search.scores import (
     BELOW_SCORES,
     UNSCORED,
@@ -63,20 +64,19 @@ def cells_of(
         case "instance":
             return scores
         case "objective":
-            return means_of(objectives, names)
+            return tuple(map(means_of(objectives, names).get, names))
         case "hybrid":
-            return (*scores, *means_of(objectives, names))
+            return (*scores, *map(means_of(objectives, names).get, names))
     return tuple(
         None if found is None else found.get(name) for found in objectives for name in names
     )
 
 
-def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Score, ...]:
+def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> Mapping[str, float]:
     """Return the mean of each objective over the examples that are scored."""
-    if not names:
-        return ()
-    scored = [found for found in objectives if found is not None]
-    return tuple(mean_score([found.get(name) for found in scored]) for name in names)
+    scored = [found for found in objectives if found is not None] if names else []
+    means = ((name, mean_score([found.get(name) for found in scored])) for name in names)
+    return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
 _LATEST = 16

@@ -130,16 +130,27 @@ class Ledger:
                 limit="max_reflections",
             )
 
-    def count_answers(self, *, rollouts: int = 0, unscored: int = 0, reflections: int = 0) -> None:
-        """Count rollouts, those of them that the provider failed, and reflections."""
+    def count(
+        self,
+        spent: Sequence[Spending] = (),
+        *,
+        rollouts: int = 0,
+        unscored: int = 0,
+        reflections: int = 0,
+        recorded: bool = False,
+    ) -> None:
+        """Add answers, and the calls that were made for them.
+
+        Args:
+            spent: the calls.
+            rollouts: rollouts among the answers.
+            unscored: those of them that the provider failed.
+            reflections: reflections among the answers.
+            recorded: whether an earlier process made the calls: they are paid for here.
+        """
         self.rollouts += rollouts
         self.unscored += unscored
         self.reflections += reflections
-        if self.whole is not None:
-            self.whole.count_answers(rollouts=rollouts, unscored=unscored, reflections=reflections)
-
-    def count(self, spent: Sequence[Spending]) -> None:
-        """Add calls that were made now."""
         for one in spent:
             found = self.sums[one.role, one.model]
             found.calls += one.calls
@@ -152,13 +163,9 @@ class Ledger:
                 found.unpriced += one.calls
             elif one.cost:
                 found.cost += one.cost
-        if self.whole is not None and spent:
-            self.whole.count(spent)
-
-    def replay(self, spent: Sequence[Spending]) -> None:
-        """Add calls that an earlier process made, and pay for them."""
-        if spent:
-            self.count(spent)
+        if self.whole is not None:
+            self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
+        if recorded and spent:
             cost = sum((one.cost for one in spent if one.cost), ZERO)
             self.budget.pay(Charge(cost=cost, tokens=sum(one.tokens for one in spent)))
 

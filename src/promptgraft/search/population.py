@@ -88,7 +88,7 @@ class Population:
         pool = self.pool
         scores, objectives = self._scored(records or [None] * len(self._examples))
         tried = sum(record is not None for record in records)
-        means = pool.means_of(objectives)
+        means = means_of(objectives, pool.names)
         eligible = not pool.candidates or self._is_eligible(tried, scores, means)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
@@ -108,7 +108,7 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self.figures(position),
+                figures=self._tallies[position].figures,
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -182,7 +182,7 @@ class Population:
         """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
         tried = sum(record is not None for record in records)
         scores, objectives = self._scored(records)
-        return self._is_eligible(tried, scores, self.pool.means_of(objectives))
+        return self._is_eligible(tried, scores, means_of(objectives, self.pool.names))
 
     def _scored(
         self, records: Sequence[RolloutRecord | None]
@@ -230,6 +230,7 @@ class Pool:
         scores: for each candidate its scores, by example.
         means: for each candidate its mean over the scored examples; None when there are none.
         objectives: for each candidate the mean of each objective over the scored examples.
+        names: the objectives that there are: those of the baseline.
         best: position of the eligible candidate with the highest mean; the elder wins a tie. A
             candidate with unscored examples must also beat the baseline on those that both were
             scored on: leaving out what is hard makes none better. Where the pool does not rank,
@@ -251,7 +252,7 @@ class Pool:
         self.best = 0
         self._kind = frontier
         self._gaps: dict[int, list[Objectives]] = {}
-        self._names: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()
         self._frontier = Frontier()
         self._cover = Cover() if pruning == "redundant" else None
         kept = self._frontier if self._cover is None else self._cover
@@ -296,14 +297,14 @@ class Pool:
         """
         index = len(self.candidates)
         if not index:
-            self._names = tuple(sorted({name for found in objectives for name in found or ()}))
+            self.names = tuple(sorted({name for found in objectives for name in found or ()}))
         self.candidates.append(candidate)
         self.scores.append(Scores(scores))
         self.means.append(mean_score(scores))
-        self.objectives.append(self.means_of(objectives))
+        self.objectives.append(means_of(objectives, self.names))
         if None in scores:
             self._gaps[index] = list(objectives)
-        cells = cells_of(self._kind, self.scores[index], objectives, self._names)
+        cells = cells_of(self._kind, self.scores[index], objectives, self.names)
         if self._cover is None:
             self._frontier.add(cells)
         else:
@@ -324,16 +325,11 @@ class Pool:
             scores[place], objectives[place] = score, has
         self.scores[index] = Scores(scores)
         self.means[index] = mean_score(scores)
-        self.objectives[index] = self.means_of(objectives)
+        self.objectives[index] = means_of(objectives, self.names)
         if None not in scores:
             del self._gaps[index]
-        cells = cells_of(self._kind, self.scores[index], objectives, self._names)
+        cells = cells_of(self._kind, self.scores[index], objectives, self.names)
         self._frontier.fill(index, cells)
-
-    def means_of(self, objectives: Sequence[Objectives]) -> Mapping[str, float]:
-        """Return the mean of each objective that the baseline has, over the scored examples."""
-        means = zip(self._names, means_of(objectives, self._names), strict=True)
-        return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
 class Seen(dict[object, int]):

@@ -233,7 +233,6 @@ class Scorer:
         self._weights = dict(weights)
         self._perfect_score = perfect_score
         self._amounts = AMOUNTS.keys() & {*weights, *also}
-        self._total = sum(weights.values())
         self._usual: dict[str, float] = {}
         self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
 
@@ -273,13 +272,9 @@ class Scorer:
         Raises:
             FeedbackError: an objective with a weight is missing, or their mean is too high.
         """
-        if record.feedback is None:
-            return None
-        if not self._weights:
-            return record.feedback.score
-        found = self._all(record)
-        parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
-        return self._bounded(sum(parts) / self._total, record)
+        if record.feedback is None or not self._weights:
+            return None if record.feedback is None else record.feedback.score
+        return self._weighted(record, self.objectives(record) or {}, self._weights)
 
     def check(self, record: RolloutRecord) -> None:
         """Find out from a rollout alone, before the baseline is known, that it has no usable score.
@@ -289,15 +284,22 @@ class Scorer:
         Raises:
             FeedbackError: an objective with a weight is missing, or the score is too high.
         """
-        if record.feedback is None:
-            return
-        weights = self._weights or {SCORE: 1.0}
-        found = self._said(record)
-        known = [name for name in weights if name not in self._amounts]
-        least = sum(weights[name] * self._one(name, record, found) for name in known)
-        self._bounded(least / sum(weights.values()), record)
+        if record.feedback is not None and not record.fault:
+            found = {SCORE: record.feedback.score, **record.feedback.objectives}
+            found |= dict.fromkeys(self._amounts, 0.0)
+            self._weighted(record, found, self._weights or {SCORE: 1.0})
 
-    def _bounded(self, score: float, record: RolloutRecord) -> float:
+    def _weighted(
+        self, record: RolloutRecord, found: Mapping[str, float], weights: Mapping[str, float]
+    ) -> float:
+        for name in weights:
+            if name not in found:
+                raise FeedbackError(
+                    f"weights: the feedback on example `{record.example_id}` has no objective "
+                    f"`{name}`{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+                )
+        whole = sum(weights.values())
+        score = sum(weight * found[name] for name, weight in weights.items()) / whole
         if score > self._perfect_score + ROUNDING:
             raise FeedbackError(
                 f"feedback function on example `{record.example_id}`: the score {score:g} is above "
@@ -316,32 +318,13 @@ class Scorer:
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return what a rollout has in each objective, the more the better."""
-        return None if record.feedback is None else self._all(record)
-
-    def _all(self, record: RolloutRecord) -> Mapping[str, float]:
-        if record.fault:
-            return self._nothing
-        found = dict(self._said(record))
+        if record.feedback is None or record.fault:
+            return None if record.feedback is None else self._nothing
+        found = {SCORE: record.feedback.score, **record.feedback.objectives}
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5
         return found
-
-    def _said(self, record: RolloutRecord) -> Mapping[str, float]:
-        """Return the objectives that the feedback has."""
-        feedback = record.feedback
-        assert feedback is not None  # noqa: S101 - callers have looked
-        if record.fault:
-            return self._nothing
-        return {SCORE: feedback.score, **feedback.objectives}
-
-    def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
-        if name in found:
-            return found[name]
-        raise FeedbackError(
-            f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
-            f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
-        )
 
 
 def _amount(name: str, record: RolloutRecord) -> float:

@@ -6,7 +6,7 @@ nothing that others see: so proposals may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -15,25 +15,20 @@ from msgspec.structs import replace
 from promptgraft.algorithms.gepa.drafts import Draft, Part
 from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.algorithms.gepa.questions import (
-    NOT_REFUSED,
-    MetaPrompts,
-    question_on,
-    reply_tag,
-)
+from promptgraft.algorithms.gepa.questions import NOT_REFUSED, MetaPrompts, question_on
 from promptgraft.algorithms.gepa.sampling import Lesson, Names, blamed
-from promptgraft.algorithms.gepa.selection import Chosen, Turn
+from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.algorithms.gepa.whole import edits_of, most_shown, question_on_all
 from promptgraft.search.acceptance import Compared, Comparer
-from promptgraft.search.asks import Asking, Question, Reply, Together
+from promptgraft.search.asks import Asking, Question, Reply, Rollouts, Together
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.proposals import Change, Rejections
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _FEW_LINES = 10
@@ -124,9 +119,25 @@ class Proposal:
     def run(self) -> Asking[None]:
         """Algorithm 1, lines 8 to 14: evaluate the parent, reflect, mutate, evaluate the child."""
         lesson = self.known.lesson
-        self.records = yield from lesson.evaluate_parent(f"{self.position}/parent")
+        made = yield from Rollouts(
+            position=f"{self.position}/parent",
+            candidate=lesson.candidate,
+            examples=[one for one in lesson.minibatch if one.id not in lesson.known],
+        )
+        known = {**lesson.known, **{record.example_id: record for record in made}}
+        self.records = tuple(known[example.id] for example in lesson.minibatch)
         self.modules = self._choose_modules()
         self.changes = yield from self._propose()
+        for change in self.changes:
+            self.rules.emit(
+                MutationProposed(
+                    step=self.step,
+                    parent=lesson.parent,
+                    module=change.module.name,
+                    before=change.before.text,
+                    after=change.text,
+                )
+            )
         if self.changes:
             modules = tuple(change.module for change in self.changes)
             self.child = attrs.evolve(self.changes[-1].candidate, modules=modules)
@@ -142,12 +153,6 @@ class Proposal:
     def largest(self) -> int:
         """Rollouts that it can use."""
         return self.rules.trial_size - len(self.known.lesson.known)
-
-    @property
-    def chosen(self) -> Chosen:
-        """What it has done with its turn."""
-        usable = bool(self.changes) if self.on_all else None
-        return Chosen(modules=self.modules, blame=self.blame, on_all=usable)
 
     @property
     def accepted(self) -> bool:
@@ -207,17 +212,22 @@ class Proposal:
         if self.on_all:
             draft = self._draft_on_all()
             yield from self._fill([draft])
-            for change in draft.found:
-                self._tell(change)
             return draft.found
         drafts = [self._drafts(turn, module) for turn, module in enumerate(self.modules)]
         yield from self._fill([draft for those in drafts for draft in those])
         changes: tuple[Change, ...] = ()
         for those in drafts:
-            found = [change for draft in those for change in draft.found]
-            if found:
-                whole = found[0] if len(found) == 1 else self._together(found)
-                changes = (*changes, *self._change(whole, changes))
+            if not (found := [change for draft in those for change in draft.found]):
+                continue
+            change = found[0] if len(found) == 1 else self._together(found)
+            module, before, text = change.module, change.before, change.text
+            try:
+                if changes:
+                    change = self._graft(changes[-1].candidate, (module, before), text)
+            except InvalidProposalError as error:
+                self.rejections.add(module.name, before.text, error, text=text, final=False)
+                continue
+            changes = (*changes, change)
         return changes
 
     def _draft_on_all(self) -> Draft:
@@ -298,18 +308,19 @@ class Proposal:
         """Make a child of a reply, or keep why that is not possible."""
         try:
             reply.check()
-            draft.found = (self._edited if self.on_all else self._written)(draft, reply)
+            if self.on_all:
+                draft.found = self._edited(draft, reply)
+            else:
+                [(module, description)] = draft.parts
+                tag = JSON_TAG if description.as_json else TEXT_TAG
+                text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+                parent = self.known.lesson.candidate
+                draft.found = (self._graft(parent, (module, description), text),)
         except InvalidProposalError as error:
             draft.refusals.append((error, reply.text))
             # A model that finds no part at fault would only say so again.
             blames_none = self.on_all and error.reason is RejectionReason.UNCHANGED
             draft.failed = bool(reply.fault) or blames_none
-
-    def _written(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
-        """Return the change of the one part that a question was about."""
-        tag = reply_tag(draft.parts[0][1])
-        text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
-        return (self._graft(self.known.lesson.candidate, draft.parts[0], text),)
 
     def _edited(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
         """Return the changes of those parts that a reply blames, each onto the one before it."""
@@ -345,31 +356,6 @@ class Proposal:
             except InvalidProposalError:
                 continue
         return chosen
-
-    def _change(self, chosen: Change, before: Sequence[Change]) -> Iterator[Change]:
-        """Yield the change of a module onto those before it; nothing where it does not fit."""
-        part = chosen.module, chosen.before
-        if before:
-            try:
-                chosen = self._graft(before[-1].candidate, part, chosen.text)
-            except InvalidProposalError as error:
-                self.rejections.add(
-                    chosen.module.name, chosen.before.text, error, text=chosen.text, final=False
-                )
-                return
-        self._tell(chosen)
-        yield chosen
-
-    def _tell(self, change: Change) -> None:
-        self.rules.emit(
-            MutationProposed(
-                step=self.step,
-                parent=self.known.lesson.parent,
-                module=change.module.name,
-                before=change.before.text,
-                after=change.text,
-            )
-        )
 
     def _graft(self, onto: Candidate, part: Part, text: str, *, is_last: bool = True) -> Change:
         """Return the change of a part; the last one of a reply makes a child of its own."""

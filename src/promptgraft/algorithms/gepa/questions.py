@@ -14,7 +14,6 @@ from promptgraft.search.asks import Question
 from promptgraft.serde import digest
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, fenced
 
@@ -24,11 +23,6 @@ _OWN_STEPS = 3
 _STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: its fence, and words around it."""
-
-
-def reply_tag(description: ModuleDescription) -> str:
-    """Return the word that the block of a reply about a module opens with."""
-    return JSON_TAG if description.as_json else TEXT_TAG
 
 
 Refusal: TypeAlias = tuple[str, str]
@@ -57,10 +51,11 @@ def reflection_params(
         problem: why the previous reply could not be used; empty when there is none.
         previous: that reply.
     """
+    untold = "" if description.is_new else "It has no text yet."
     return ReflectionParams(
         part=in_one_line(description.name),
         limits=limits_of(description),
-        current=_current(description),
+        current=fenced(description.text) if description.text else untold,
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
         output=fenced_part(description.output),
@@ -74,12 +69,6 @@ def reflection_params(
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
-
-
-def _current(description: ModuleDescription) -> str:
-    if description.text:
-        return fenced(description.text)
-    return "" if description.is_new else "It has no text yet."
 
 
 def limits_of(description: ModuleDescription) -> str:

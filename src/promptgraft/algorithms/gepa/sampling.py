@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from promptgraft.algorithms.gepa.policies import Explored
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
-from promptgraft.search.asks import Asking, Records, Rollouts
+from promptgraft.search.frontier import drawn
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import Target
@@ -77,20 +77,14 @@ class Lesson:
         parent: position of the parent.
         candidate: the parent.
         minibatch: examples that a child is tried on.
-        known: the parent's rollouts that are not made again, by example.
+        known: the parent's rollouts that are not made again, by example; the last example's is
+            always a new one.
     """
 
     parent: int
     candidate: Candidate
     minibatch: tuple[GepaExample, ...]
     known: Mapping[str, RolloutRecord]
-
-    def evaluate_parent(self, position: str) -> Asking[Records]:
-        """Return the parent's rollouts on the minibatch; the last example's is always a new one."""
-        asked = [example for example in self.minibatch if example.id not in self.known]
-        made = yield from Rollouts(position=position, candidate=self.candidate, examples=asked)
-        found = {**self.known, **{record.example_id: record for record in made}}
-        return tuple(found[example.id] for example in self.minibatch)
 
 
 class Lessons:
@@ -124,8 +118,17 @@ class Lessons:
             parent: position of its parent.
             candidate: the parent.
         """
-        minibatch = self._minibatch(candidate)
-        known = self._known.of(candidate) if self._config.strategy.reuse_rollouts else {}
+        strategy, choices, size = self._config.strategy, self._choices, self._size
+        match strategy.minibatches:
+            case "random":
+                minibatch = choices.minibatch(self._feedback, size)
+            case "epochs":
+                minibatch = choices.epochs(self._feedback, size)
+            case _:
+                failed = self._known.failed(candidate)
+                minibatch = choices.teaching(self._feedback, size, failed=failed)
+                self._known.choose(candidate, minibatch)
+        known = self._known.of(candidate) if strategy.reuse_rollouts else {}
         names = [example.id for example in minibatch[:-1] if example.id in known]
         return Lesson(
             parent=parent,
@@ -136,34 +139,25 @@ class Lessons:
 
     def parent(self, pool: Pool) -> int:
         """Return the parent of the next step's proposals."""
-        if not self._choices.explores(self._config.strategy.exploration):
+        strategy, draws = self._config.strategy, self._choices.parents
+        if strategy.exploration < 1 and draws.random() >= strategy.exploration:
             return pool.best
-        what = self._config.strategy.explored
-        return self._choices.parent(pool.frontier() if what == "frontier" else _of(pool, what))
+        is_frontier = strategy.explored == "frontier"
+        weights = pool.frontier() if is_frontier else _of(pool, strategy.explored)
+        return drawn(weights, draws.random())
 
-    def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
-        """Return the examples that a child of ``parent`` is tried on."""
-        size = self._size
-        match self._config.strategy.minibatches:
-            case "random":
-                return self._choices.minibatch(self._feedback, size)
-            case "epochs":
-                return self._choices.epochs(self._feedback, size)
-        failed = self._known.failed(parent)
-        chosen = self._choices.teaching(self._feedback, size, failed=failed)
-        self._known.choose(parent, chosen)
-        return chosen
-
-    def learn(self, lesson: Lesson, records: Sequence[RolloutRecord]) -> None:
-        """Take account of the parent's rollouts that a lesson took."""
-        made = [record for record in records if record.example_id not in lesson.known]
-        self.remember(lesson.candidate, made)
-
-    def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
-        """Take account of rollouts on the training set."""
+    def learn(
+        self,
+        candidate: Candidate,
+        records: Sequence[RolloutRecord],
+        *,
+        known: Container[str] = (),
+    ) -> None:
+        """Take account of rollouts on the training set, but for those on ``known`` examples."""
         strategy = self._config.strategy
         if strategy.reuse_rollouts or strategy.minibatches == "teaching":
-            self._known.add(candidate, records)
+            made = [record for record in records if record.example_id not in known]
+            self._known.add(candidate, made)
 
 
 def _of(pool: Pool, what: Explored) -> Mapping[int, int]:

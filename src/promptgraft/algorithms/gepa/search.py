@@ -157,10 +157,16 @@ class GepaSearch:
         # What comes of a step is not known when a part of it is not.
         amend = partial(named_with, step.parent) if moved else None
         yield from self._or_broken(Join(started.branch, amend))
-        self._by.lessons.learn(proposal.known.lesson, proposal.records)
+        lesson = proposal.known.lesson
+        self._by.lessons.learn(lesson.candidate, proposal.records, known=lesson.known)
         if proposal.taught:
             step.taught = proposal
-            self._by.choices.took(proposal.known.turn, proposal.chosen)
+            self._by.choices.took(
+                proposal.known.turn,
+                proposal.modules,
+                blamed=bool(proposal.blame),
+                on_all=bool(proposal.changes) if proposal.on_all else None,
+            )
         if proposal.compared is not None:
             self._note(step, proposal, proposal.compared)
         if started.is_last and not self._is_broken:
@@ -169,7 +175,8 @@ class GepaSearch:
     def _note(self, step: Step, proposal: Proposal, compared: Compared) -> None:
         """Take account of a child that was evaluated (line 15)."""
         self._proposals += 1
-        self._by.shortener.learn(proposal)
+        if self._config.strategy.shorten_margin is not None:
+            self._by.shortener.learn(proposal)
         if self._by.history is not None:
             self._by.history.add([one for records in compared.batches for one in records])
         if proposal.child.digest in self._by.seen:
@@ -178,7 +185,7 @@ class GepaSearch:
         step.tried = True
         self._by.seen.add(proposal.child.digest)
         if compared.refusal is None:
-            self._by.lessons.remember(proposal.child, compared.batches[-1])
+            self._by.lessons.learn(proposal.child, compared.batches[-1])
             step.accepted.append(proposal)
 
     def _close(self, step: Step) -> Asking[None]:
@@ -205,7 +212,7 @@ class GepaSearch:
         position = yield from self._by.validator.take_in(
             f"step/{step.number}/pareto",
             racer.candidate,
-            placed((), (), of=len(self._kit.validation)),
+            [None] * len(self._kit.validation),
             step=step.number,
             entry=step.entry,
             proposals=len(racer.proposals),

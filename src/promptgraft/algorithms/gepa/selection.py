@@ -12,7 +12,6 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.algorithms.gepa.policies import MOST_AT_ONCE
-from promptgraft.search.frontier import drawn
 from promptgraft.targets.types import GepaExample, Module
 
 T = TypeVar("T")
@@ -28,6 +27,9 @@ class Choices:
     """Parents, modules and minibatches, as the seed decides.
 
     A stream for each kind of choice keeps one kind from disturbing the others.
+
+    Attributes:
+        parents: random numbers that parents are chosen by.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Choices:
         draws_modules: bool = False,
         whole_share: float = 0.0,
     ) -> None:
-        self._parents = random.Random(f"{seed}/parents")
+        self.parents = random.Random(f"{seed}/parents")
         self._minibatches = random.Random(f"{seed}/minibatches")
         self._classes = _Draws(random.Random(f"{seed}/modules"))
         self._merges = random.Random(f"{seed}/merges")
@@ -53,40 +55,50 @@ class Choices:
         self._whole_failed = self._whole_rests = 0
         self._epoch: list[str] = []
         self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
-        self._instructions = _Turns([module for module in modules if not module.is_example])
-        self._examples = _Turns([module for module in modules if module.is_example])
-
-    def explores(self, share: float) -> bool:
-        """Tell whether the parent comes from the frontier; else it is the best candidate."""
-        return share >= 1 or self._parents.random() < share
-
-    def parent(self, weights: Mapping[int, int]) -> int:
-        """Choose a candidate with a probability proportional to its weight."""
-        return drawn(weights, self._parents.random())
+        # In the order of their turns: whose turn is longest ago is next, so that no module has
+        # to wait for those that are blamed all the time.
+        self._instructions = [module for module in modules if not module.is_example]
+        self._examples = [module for module in modules if module.is_example]
 
     def turn(self, ahead: int = 0) -> Turn:
         """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
-        first, second = self._instructions.after(ahead), self._examples.after(ahead)
+        first, second = _after(ahead, self._instructions), _after(ahead, self._examples)
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
         on_all = self._whole.at(ahead) < self._whole_share and not self._whole_rests
         return Turn(first, second, draw=self._blame.at(ahead), on_all=on_all)
 
-    def took(self, turn: Turn, chosen: Chosen) -> None:
-        """Go on to the next turn, after a step has chosen modules in its own; in order of steps."""
+    def took(
+        self,
+        turn: Turn,
+        modules: Sequence[Module],
+        *,
+        blamed: bool = False,
+        on_all: bool | None = None,
+    ) -> None:
+        """Begin the next turn, after a step has had its own; in the order of steps.
+
+        Args:
+            turn: the step's.
+            modules: what it has chosen to change; none when no module was worth a change.
+            blamed: whether any module was blamed.
+            on_all: whether a question on all parts led to any change; None when it was not asked.
+        """
         if turn.first and turn.second:
             self._classes.used()
-        if chosen.blame or self._draws_modules:
+        if blamed or self._draws_modules:
             self._blame.used()
         self._whole.used()
-        if chosen.on_all is None:
+        if on_all is None:
             self._whole_rests = max(0, self._whole_rests - 1)
         else:
             # Where a model cannot answer, or repeats itself, other questions have their turn.
-            self._whole_failed = 0 if chosen.on_all else self._whole_failed + 1
+            self._whole_failed = 0 if on_all else self._whole_failed + 1
             self._whole_rests = self._whole_failed
-        for module in chosen.modules:
-            (self._examples if module.is_example else self._instructions).took(module)
+        for module in modules:
+            turns = self._examples if module.is_example else self._instructions
+            turns.remove(module)
+            turns.append(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
         """Choose ``size`` different examples."""
@@ -105,18 +117,23 @@ class Choices:
         """
         places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._minibatches.sample(list(failed), len(failed))
-        chosen = sorted(mixed, key=lambda one: failed[one] // _TURNS_IN_A_ROW)[:places]
-        return self._completed(chosen, examples, size)
+        again = sorted(mixed, key=lambda one: failed[one] // _TURNS_IN_A_ROW)[:places]
+        return self.epochs(examples, size, again=again)
 
-    def epochs(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
-        """Choose ``size`` different examples, none again before all others were chosen."""
-        return self._completed([], examples, size)
-
-    def _completed(
-        self, chosen: list[str], examples: Sequence[GepaExample], size: int
+    def epochs(
+        self, examples: Sequence[GepaExample], size: int, *, again: Sequence[str] = ()
     ) -> tuple[GepaExample, ...]:
-        """Return a minibatch with those that are chosen, by id, and the next of the epoch."""
-        by_id = self._named(examples)
+        """Choose ``size`` different examples, none again before all others were chosen.
+
+        Args:
+            examples: what may be chosen.
+            size: how many.
+            again: ids of some that are chosen all the same.
+        """
+        # All steps choose from the same examples, of which there may be thousands.
+        if self._examples_named[0] is not examples:
+            self._examples_named = examples, {example.id: example for example in examples}
+        by_id, chosen = self._examples_named[1], list(again)
         while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(by_id)
@@ -130,12 +147,6 @@ class Choices:
             else:
                 self._epoch = []
         return tuple(by_id[one] for one in chosen)
-
-    def _named(self, examples: Sequence[GepaExample]) -> Mapping[str, GepaExample]:
-        # All steps choose from the same examples, of which there may be thousands.
-        if self._examples_named[0] is not examples:
-            self._examples_named = examples, {example.id: example for example in examples}
-        return self._examples_named[1]
 
     def order(self, count: int) -> list[int]:
         """Return the positions of so many examples in random order."""
@@ -152,21 +163,6 @@ class Choices:
     def subsample(self, positions: Sequence[int], size: int) -> list[int]:
         """Choose up to ``size`` different positions, in their order."""
         return sorted(self._merges.sample(positions, min(size, len(positions))))
-
-
-@attrs.frozen(kw_only=True)
-class Chosen:
-    """What a step has done with its turn.
-
-    Attributes:
-        modules: what it has chosen to change; none when no module was worth a change.
-        blame: how often modules were blamed, by name.
-        on_all: whether a question on all parts led to any change; None when it was not asked.
-    """
-
-    modules: Sequence[Module]
-    blame: Mapping[str, int] = _NO_BLAME
-    on_all: bool | None = None
 
 
 @attrs.frozen
@@ -248,20 +244,7 @@ class _Draws:
         self._waiting.popleft()
 
 
-class _Turns:
-    """Modules that take turns, beginning with the first: whose turn is longest ago is next.
-
-    So no module has to wait for those that are blamed all the time.
-    """
-
-    def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = list(modules)
-
-    def after(self, ahead: int) -> tuple[Module, ...]:
-        """Return them in the order of their turns, when ``ahead`` others have theirs before."""
-        start = ahead % len(self._modules) if self._modules else 0
-        return (*self._modules[start:], *self._modules[:start])
-
-    def took(self, module: Module) -> None:
-        self._modules.remove(module)
-        self._modules.append(module)
+def _after(ahead: int, modules: Sequence[Module]) -> tuple[Module, ...]:
+    """Return modules in the order of their turns, when ``ahead`` others have theirs before."""
+    start = ahead % len(modules) if modules else 0
+    return (*modules[start:], *modules[:start])

@@ -99,7 +99,7 @@ class Shortener:
 
     def learn(self, proposal: Proposal) -> None:
         """Take account of a proposal's rollouts: they tell where the loss of a line could hurt."""
-        if self.margin is None or proposal.compared is None:
+        if proposal.compared is None:
             return
         lesson = proposal.known.lesson
         for number, records in enumerate(proposal.compared.batches):

@@ -37,17 +37,6 @@ class Started:
     branch: Branch[None]
     is_last: bool
 
-    @property
-    def rollouts(self) -> int:
-        """Rollouts that it has used, or else can use at most."""
-        return self.branch.rollouts if self.branch.has_ended else self.proposal.largest
-
-    @property
-    def fails(self) -> bool:
-        """Whether it has ended with what ends the run, so that more work would be lost."""
-        error = self.branch.error
-        return error is not None and not is_orderly(error)
-
 
 @attrs.define
 class _Pace:
@@ -59,8 +48,11 @@ class _Pace:
 
     @property
     def rollouts(self) -> int:
-        """Rollouts that its proposals can still use."""
-        return sum(one.rollouts for one in self.waiting)
+        """Rollouts that its proposals have used, or else can use at most."""
+        return sum(
+            one.branch.rollouts if one.branch.has_ended else one.proposal.largest
+            for one in self.waiting
+        )
 
 
 class Opener(Protocol):
@@ -185,7 +177,9 @@ class UnderWay:
         return race, others
 
     def _fails(self) -> bool:
-        return any(one.fails for pace in self._steps for one in pace.waiting)
+        """Tell whether a proposal has ended with what ends the run: more work would be lost."""
+        errors = (one.branch.error for pace in self._steps for one in pace.waiting)
+        return any(error is not None and not is_orderly(error) for error in errors)
 
     def _keep_whole(self) -> None:
         """Keep all that the steps under way can use, whatever they have used by now.
