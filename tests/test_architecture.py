@@ -32,6 +32,7 @@ ROWS = (
         "errors",
         "clock",
         "extras",
+        "frames",
         "serde",
         "files",
         "frozenmap",

@@ -21,6 +21,9 @@ from promptgraft.errors import DataFormatError
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "specs/*.md", "docs/**/*.md", "examples/**/README.md")
 
+NEEDS = re.compile(r"<!-- needs: (\w+) -->")
+"""A package without which the blocks of a page do not run."""
+
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _INFOS = {"python", "python no-run"}
 _FILE = re.compile(r"\S+ (?P<path>[\w./-]+\.\w+)")
@@ -141,6 +144,8 @@ def test_every_place_of_documentation_is_looked_at() -> None:
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for package in NEEDS.findall(page.read_text("utf-8")):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # as for a program that is started there
     run_page(page.relative_to(ROOT), page.read_text("utf-8"))

@@ -13,7 +13,7 @@ from cli.console import Console
 from optimizers.worlds import about, failing, judge, twins
 from promptgraft.errors import TransientProviderError
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.comparing import Incomparable, figures_of, incomparable
+from promptgraft.runs.comparing import Incomparable, cases_frame, figures_of, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 from settings_leaves import evolved
 
@@ -112,3 +112,24 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     assert f"| baseline | ~{mean:.3f} |" in page
     assert "A mean with ~ is an estimate: some examples have no score.\n" in page
     assert "~" not in whole.summary.read_text("utf-8")
+
+
+def test_scores_of_two_runs_are_a_table_by_case(whole: RunFolder) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    record = read_run(whole)
+    rows = cases_frame(record, record).to_dict("records")
+    assert [row["case"] for row in rows if row["set"] == "validation"] == [*record.pareto_ids]
+    assert all(row["a"] == row["b"] for row in rows)
+    best = record.candidates[record.best].scores
+    assert [row["a"] for row in rows][: len(best)] == list(best)
+
+
+def test_a_result_is_a_table_of_candidates() -> None:
+    pytest.importorskip("polars", reason="polars is not installed")
+    result = make_job().run()
+    rows = list(result.to_frame("polars").iter_rows(named=True))
+    assert [row["candidate"] for row in rows] == list(range(len(result.candidates)))
+    assert [row["mean"] for row in rows] == list(result.means)
+    assert [row["parents"] for row in rows] == [list(one) for one in result.parents]
+    assert [row["candidate"] for row in rows if row["best"]] == [result.best_index]
+    assert [row["objective score"] for row in rows] == [one["score"] for one in result.objectives]

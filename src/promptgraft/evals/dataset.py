@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -12,9 +12,17 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import Row, csv_rows, json_rows, jsonl_rows, yaml_rows
+from promptgraft.evals.rows import (
+    Row,
+    csv_rows,
+    json_rows,
+    jsonl_rows,
+    parquet_rows,
+    yaml_rows,
+)
 from promptgraft.evals.types import Case
 from promptgraft.files import is_file
+from promptgraft.frames import Frame, is_frame, rows_of_frame
 from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
 from promptgraft.strict.checks import INTEGER
@@ -26,6 +34,7 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "json": json_rows,
     "csv": csv_rows,
     "yaml": yaml_rows,
+    "parquet": parquet_rows,
 }
 _ENDINGS = {
     ".jsonl": "jsonl",
@@ -35,6 +44,7 @@ _ENDINGS = {
     ".tsv": "csv",
     ".yaml": "yaml",
     ".yml": "yaml",
+    ".parquet": "parquet",
 }
 _SHORT_DIGEST = 12
 
@@ -188,11 +198,12 @@ class Dataset(Shown):
         keep: Collection[str] = (),
         delimiter: str | None = None,
     ) -> Dataset:
-        """Read a file: JSONL, JSON, CSV, YAML or an EvalSet (``specs/datasets.md``).
+        """Read a file: JSONL, JSON, CSV, YAML, Parquet or an EvalSet (``specs/datasets.md``).
 
         Args:
             path: the file; ``FILE:ID`` for one case of it.
-            format: ``jsonl``, ``json``, ``csv`` or ``yaml``; by the ending when it is None.
+            format: ``jsonl``, ``json``, ``csv``, ``yaml`` or ``parquet``; by the ending when it is
+                None.
             fields: the columns that hold ``id``, ``input``, ``expected``, ... where they have
                 other names; for ``input`` also a list of columns.
             keep: columns that are not shown to the agent and stay in ``Case.fields``.
@@ -216,18 +227,36 @@ class Dataset(Shown):
     @classmethod
     def of(
         cls,
-        cases: Iterable[Case | Mapping[str, object]],
+        cases: Iterable[Case | Mapping[str, object]] | Frame,
         *,
+        id: str | None = None,  # noqa: A002 - the name of the field
+        input: str | Sequence[str] | None = None,  # noqa: A002 - the same
+        label: str | None = None,
         name: str = "cases",
         fields: Names | None = None,
         keep: Collection[str] = (),
     ) -> Dataset:
-        """Make a data set of cases, or of mappings as they would stand in a JSON file.
+        """Make a data set of cases, of mappings as they would stand in a JSON file, or of a table.
+
+        Args:
+            cases: cases, mappings, or a table of pandas, polars, Arrow or Hugging Face
+                ``datasets``, where missing values count as absent.
+            id: the column that holds the ids; as in ``fields``.
+            input: the column that holds the input, or a list of columns; as in ``fields``.
+            label: the column that holds what is expected; ``expected`` in ``fields``.
+            name: how messages call the data set.
+            fields: as :meth:`load` has it.
+            keep: as :meth:`load` has it.
 
         Raises:
             ConfigError: an argument is unusable.
-            DataFormatError: with all faults; mappings are counted from 1.
+            DataFormatError: with all faults; mappings and rows are counted from 1.
         """
+        fields = _named({"id": id, "input": input, "expected": label}, fields or {})
+        if is_frame(cases):
+            cases = rows_of_frame(cases)
+        if not isinstance(cases, Iterable):
+            raise ConfigError(f"cases: expected cases, mappings or a table, found {shown(cases)}")
         given = tuple(cases)
         ready = tuple(case for case in given if isinstance(case, Case))
         if len(ready) == len(given):
@@ -258,6 +287,15 @@ class Dataset(Shown):
         return Card(
             title=self.name, lead=lead, blocks=(first_rows(rows, ("id", "input", "expected")),)
         )
+
+
+def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Names:
+    """Return ``fields`` with the columns that are given one by one."""
+    named = {field: column for field, column in given.items() if column is not None}
+    for field in named:
+        if field in fields:
+            raise ConfigError(f"fields: the column of `{field}` is given twice")
+    return {**fields, **named}
 
 
 def asked_by(case: Case) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from typing import Any
 
 import attrs
 
@@ -31,6 +32,7 @@ from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
+from promptgraft.frames import frame_of
 from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt
@@ -68,6 +70,29 @@ class Evaluation(Shown):
     def report(self) -> EvaluationReport:
         """The figures of the first run."""
         return self.runs[0]
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the answers as a table of ``pandas``, ``polars`` or ``pyarrow``, one a row.
+
+        A row has ``case``, ``run`` (from 0), ``status``, ``score``, ``error``, the ``answer`` as
+        text, and the score of each metric as ``metric NAME``.
+
+        Raises:
+            ConfigError: the library is another one, or not installed.
+        """
+        rows = [
+            {
+                "case": one.case_id,
+                "run": one.run,
+                "status": one.outcome.status.value,
+                "score": one.outcome.score,
+                "error": one.outcome.error,
+                "answer": None if one.answer is None else one.answer.text,
+                **{f"metric {found.metric}": found.score for found in one.outcome.verdicts},
+            }
+            for one in self.attempts
+        ]
+        return frame_of(rows, library)
 
     def __repr__(self) -> str:
         return f"<Evaluation {len(self.runs)} runs, the first: {self.report!r}>"

@@ -1,8 +1,9 @@
-"""Cases in JSON, strict YAML and CSV files, each with the line that it begins in."""
+"""Cases in JSON, strict YAML, CSV and Parquet files, each with the line that it begins in."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import itertools
 import json
 import re
@@ -14,8 +15,11 @@ from typing import NamedTuple
 
 import attrs
 
+from promptgraft.errors import DataFormatError
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown
+from promptgraft.extras import check_package
+from promptgraft.frames import rows_of_frame
+from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown, unstructure
 from promptgraft.strict.kinds import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
@@ -238,6 +242,23 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
         yield from eval_set_rows(value, lines[()], faults)
     elif value is not None:
         faults.add(lines[()], "expected a list of cases or an EvalSet")
+
+
+def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
+    """Yield the rows of a Parquet file, counted from 1."""
+    check_package("pyarrow", "15.0", extra="parquet", what=f"{path}: reading Parquet")
+    arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    with path.open("rb") as file:
+        try:
+            table = parquet.read_table(file)
+        except (arrow.ArrowException, OSError) as error:
+            faults.add(0, f"not Parquet: {' '.join(str(error).split())}")
+            return
+    for number, row in enumerate(rows_of_frame(table), start=1):
+        try:
+            yield Row(number, unstructure(row))
+        except DataFormatError as error:
+            faults.add(number, str(error))
 
 
 def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:

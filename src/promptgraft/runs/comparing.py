@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.evals.statistics import Gain, gain
+from promptgraft.frames import frame_of
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
@@ -151,6 +153,28 @@ def unseen_scores(record: RunRecord) -> Mapping[str, float | None]:
     """Return what the winner scored on held-out cases; nothing when it was not measured."""
     found = record.ended.held_out if record.ended else None
     return dict(zip(found.ids, found.winner_scores, strict=False)) if found else {}
+
+
+def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") -> Any:
+    """Return what the best candidates of two runs scored, case by case.
+
+    Args:
+        first: A.
+        second: B.
+        library: ``pandas``, ``polars`` or ``pyarrow``, of which the table is made. A row has the
+            ``set``, ``validation`` or ``held-out``, the ``case``, and the scores ``a`` and ``b``.
+
+    Raises:
+        ConfigError: the library is another one, or not installed.
+    """
+    sets = (("validation", seen_scores), ("held-out", unseen_scores))
+    rows = [
+        {"set": name, "case": case, "a": one.get(case), "b": other.get(case)}
+        for name, scores_of in sets
+        for one, other in [(scores_of(first), scores_of(second))]
+        for case in {**one, **other}
+    ]
+    return frame_of(rows, library)
 
 
 def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -> Gain | None:

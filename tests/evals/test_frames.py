@@ -1,0 +1,193 @@
+"""Tables of other libraries as cases, and results as tables; each library is skipped if missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import promptgraft as pg
+from promptgraft import Case, Dataset
+from promptgraft.errors import ConfigError, DataFormatError
+
+COLUMNS: dict[str, list[Any]] = {
+    "ticket": [7, 8, 9],
+    "text": ["Where is it?", "It is torn.", "Thanks!"],
+    "queue": ["delivery", "quality", None],
+    "tags": [["late"], [], ["nice", "short"]],
+    "day": [dt.date(2026, 1, day) for day in (1, 2, 3)],
+}
+
+
+def of_pandas(columns: dict[str, list[Any]]) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+def of_polars(columns: dict[str, list[Any]]) -> Any:
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+def of_arrow(columns: dict[str, list[Any]]) -> Any:
+    return pytest.importorskip("pyarrow").table(columns)
+
+
+def of_datasets(columns: dict[str, list[Any]]) -> Any:
+    return pytest.importorskip("datasets").Dataset.from_dict(columns)
+
+
+def of_pandas_from_arrow(columns: dict[str, list[Any]]) -> Any:
+    pytest.importorskip("pandas")
+    return of_arrow(columns).to_pandas()
+
+
+def of_lazy_polars(columns: dict[str, list[Any]]) -> Any:
+    return of_polars(columns).lazy()
+
+
+KINDS = (of_pandas, of_polars, of_arrow, of_datasets, of_pandas_from_arrow, of_lazy_polars)
+Make = Callable[[dict[str, list[Any]]], Any]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_table_gives_the_cases_that_its_rows_give(make: Make) -> None:
+    named: dict[str, Any] = {"id": "ticket", "input": "text", "label": "queue"}
+    keep = ["tags", "day"]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    found = Dataset.of(make(COLUMNS), **named, keep=keep)
+    assert found == Dataset.of(rows, **named, keep=keep)
+    assert found.cases[1] == Case(
+        id="8",
+        input="It is torn.",
+        expected="quality",
+        fields={"tags": [], "day": "2026-01-02"},
+        origin="cases:2",
+    )
+    assert found.cases[2].expected is None
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_faults_name_column_and_row(make: Make) -> None:
+    columns: dict[str, list[Any]] = {
+        "text": ["a", "b"],
+        "queue": ["x", "y"],
+        "picture": [b"\x89", b"\x90"],
+    }
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of(make(columns), input="text", label="queue", keep=["picture"], name="tickets")
+    assert str(caught.value).startswith("tickets:1: ")
+    assert "picture" in str(caught.value)
+    with pytest.raises(DataFormatError, match=r"cases:1: .* queue: unknown key; name it in"):
+        Dataset.of(make({"text": ["a"], "queue": ["x"]}), input="text")
+
+
+def test_missing_values_of_pandas_count_as_absent() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "input": ["a", "b", "c"],
+            "expected": pandas.array([1, None, 3], dtype="Int64"),
+            "critical": [True, None, False],
+            "hints": ["", float("nan"), pandas.NaT],
+        }
+    )
+    cases = Dataset.of(frame).cases
+    assert [case.expected for case in cases] == [1, None, 3]
+    assert [case.critical for case in cases] == [True, False, False]
+    assert [dict(case.hints) for case in cases] == [{}, {}, {}]
+
+
+def test_columns_without_names_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(DataFormatError, match="columns: expected names that are texts, found 0"):
+        Dataset.of(pandas.DataFrame([["a", "b"]]))
+    with pytest.raises(DataFormatError, match="columns: 2 columns are called 'a'"):
+        Dataset.of(pandas.DataFrame([["a", "b"]], columns=["a", "a"]))
+
+
+def test_a_parquet_file_is_a_data_set(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "tickets.parquet"
+    parquet.write_table(of_arrow(COLUMNS), path)
+    names = {"id": "ticket", "input": "text", "expected": "queue"}
+    cases = Dataset.load(path, fields=names, keep=["tags", "day"])
+    assert cases.ids == ("7", "8", "9")
+    assert cases.cases[0].fields == {"tags": ["late"], "day": "2026-01-01"}
+    assert Dataset.load(f"{path}:8", fields=names, keep=["tags", "day"]).ids == ("8",)
+
+    path.write_text("no such thing", "utf-8")
+    with pytest.raises(DataFormatError, match=r"tickets\.parquet: not Parquet: "):
+        Dataset.load(path)
+    with pytest.raises(DataFormatError, match=r"missing\.parquet: cannot be read"):
+        Dataset.load(tmp_path / "missing.parquet")
+
+
+def test_a_column_may_be_named_once_only() -> None:
+    with pytest.raises(ConfigError, match="the column of `expected` is given twice"):
+        Dataset.of([{"a": "b"}], label="a", fields={"expected": "a"})
+    with pytest.raises(ConfigError, match="cases: expected cases, mappings or a table, found 5"):
+        Dataset.of(5)  # type: ignore[arg-type]
+
+
+SCRIPT = """
+import sys
+from promptgraft import Dataset
+Dataset.of([{"input": "a"}])
+loaded = {"pandas", "polars", "pyarrow", "datasets", "numpy"} & set(sys.modules)
+assert not loaded, loaded
+"""
+
+
+def test_nothing_is_imported_that_the_user_has_not() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+
+
+def evaluation() -> pg.Evaluation:
+    section = pg.MarkdownSection(title="Q", key="q", template="$q")
+    prompt = pg.Prompt(pg.PromptTemplate[object](ns="tests", key="frames", sections=(section,)))
+    from promptgraft.evals import metrics
+
+    cases = Dataset.of([{"id": n, "input": "yes" * n, "expected": "yes"} for n in (0, 1)])
+    adapter = pg.ScriptedAdapter(lambda asked: "yes" if "yes" in asked.text else "no")
+    return pg.evaluate(prompt, cases, (metrics.exact(),), adapter=adapter)
+
+
+ROWS = [
+    {
+        "case": "0",
+        "run": 0,
+        "status": "failed",
+        "score": 0.0,
+        "error": "",
+        "answer": "no",
+        "metric exact": 0.0,
+    },
+    {
+        "case": "1",
+        "run": 0,
+        "status": "passed",
+        "score": 1.0,
+        "error": "",
+        "answer": "yes",
+        "metric exact": 1.0,
+    },
+]
+
+
+def test_an_evaluation_is_a_table() -> None:
+    found = evaluation()
+    assert of_pandas({}).__class__ is type(found.to_frame())
+    assert found.to_frame().to_dict("records") == ROWS
+    pytest.importorskip("polars")
+    assert list(found.to_frame("polars").iter_rows(named=True)) == ROWS
+    pytest.importorskip("pyarrow")
+    assert found.to_frame("pyarrow").to_pylist() == ROWS
+
+
+def test_a_library_that_makes_no_tables_is_refused() -> None:
+    with pytest.raises(ConfigError, match="library: expected one of pandas, polars, pyarrow"):
+        evaluation().to_frame("csv")
