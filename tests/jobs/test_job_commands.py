@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
-from jobs.job_world import write_project
+from jobs.job_world import work_off, write_project
 from promptgraft.cli.main import run
+from promptgraft.jobs import JobManager
+from server.serving import served
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +70,73 @@ def test_from_submitting_to_a_run_directory(capsys: pytest.CaptureFixture[str]) 
     )
     assert said(capsys, "jobs", "prune", job, forked["id"]).count("removed job") == 2
     assert said(capsys, "jobs", "list").startswith("0 jobs")
+
+
+def test_values_that_are_nothing_are_values(capsys: pytest.CaptureFixture[str]) -> None:
+    job = submitted(capsys, "--seed", "0", "--priority", "0", "--set", "store=false")
+    told = json.loads(said(capsys, "jobs", "show", job, "--json"))
+    assert told["changes"] == {"seed": 0, "store": False}
+    changed = said(capsys, "jobs", "change", job, "--priority", "7", "--note", "n", "--json")
+    assert json.loads(changed)["changes"] == {"seed": 0, "store": False, "priority": 7, "note": "n"}
+    changed = said(capsys, "jobs", "change", job, "--priority", "0", "--note", "", "--json")
+    assert json.loads(changed)["changes"] == {"seed": 0, "store": False}
+
+
+def test_a_long_list_is_made_of_pages(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = in_a_project / "promptgraft.yaml"
+    with JobManager("sqlite:///jobs.db", projects={"support": path}) as jobs:
+        first = jobs.create("support", "triage")
+        columns = jobs.database.tables.jobs
+
+        def copy(connection: sqlalchemy.Connection) -> None:
+            names = [one.name for one in columns.c if one.name not in ("number", "id")]
+            (row,) = connection.execute(sqlalchemy.select(*(columns.c[name] for name in names)))
+            rows = [{**row._mapping, "id": f"{number:032d}"} for number in range(149)]
+            connection.execute(sqlalchemy.insert(columns), rows)
+
+        jobs.database.write(copy)
+    found = json.loads(said(capsys, "jobs", "list", "--limit", "120", "--json"))["jobs"]
+    assert [job["id"] for job in found] == [f"{number:032d}" for number in range(148, 28, -1)]
+    found = json.loads(said(capsys, "jobs", "list", "--limit", "1000", "--json"))["jobs"]
+    assert (len(found), found[-1]["id"]) == (150, first.id)
+
+
+def test_the_same_commands_ask_a_server(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = in_a_project / "promptgraft.yaml"
+    with (
+        JobManager("sqlite:///jobs.db", projects={"support": path}) as manager,
+        served(manager, in_a_project / "mirrors") as server,
+    ):
+        monkeypatch.delenv("PROMPTGRAFT_JOBS")
+        told = said(capsys, "jobs", "list", "--server", server.url, code=2)
+        assert "put a token of it into the variable PROMPTGRAFT_TOKEN" in told
+        monkeypatch.setenv("PROMPTGRAFT_TOKEN", server.token)
+        both = said(capsys, "jobs", "list", "--server", server.url, "--jobs", "sqlite://", code=2)
+        assert both == (
+            "promptgraft: --jobs and --server: jobs are in one of them; leave one out\n"
+        )
+        monkeypatch.setenv("PROMPTGRAFT_SERVER", server.url)
+        job = submitted(capsys, "--budget", "60", "--project", "support", "--key", "k")
+        assert "there already" in said(
+            capsys, "jobs", "submit", "triage", "--budget", "60", "--key", "k"
+        )
+        assert "no project `other`" in said(
+            capsys, "jobs", "submit", "triage", "--project", "other", code=2
+        )
+        assert said(capsys, "jobs", "change", job, "--priority", "2").endswith("is queued\n")
+        assert work_off(manager) == 1
+        assert "completed" in said(capsys, "jobs", "show", job[:6])
+        assert run(["jobs", "wait", job]) in (0, 1)
+        folder = Path(said(capsys, "jobs", "export", job, "--runs", "copied").strip())
+        assert folder.parent == Path("copied")
+        assert "support/triage" in said(capsys, "show", folder.name, "--runs", "copied")
+        assert said(capsys, "jobs", "events", job).count("\n") == len(manager.events(job))
+        assert "removed job" in said(capsys, "jobs", "prune", job)
+        assert said(capsys, "jobs", "list").startswith("0 jobs")
 
 
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:

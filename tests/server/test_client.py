@@ -11,11 +11,9 @@ from jobs.job_world import work_off
 from promptgraft.errors import ConfigError, DataFormatError, DeadlineExceededError, StoreError
 from promptgraft.jobs import (
     JobClient,
-    JobConflictError,
     JobManager,
     JobNotFoundError,
     JobState,
-    Worker,
 )
 from server.serving import Client
 
@@ -42,30 +40,6 @@ def test_both_say_the_same_of_a_job(remote: JobClient, manager: JobManager) -> N
     ours, theirs = remote.events(job.id), manager.events(job.id, limit=500)
     assert [event for _, event, _ in ours] == [event for _, event, _ in theirs]
     assert remote.events(job.id, after=ours[-1][0]) == []
-
-
-def test_a_job_is_steered_from_afar(remote: JobClient, manager: JobManager) -> None:
-    job = remote.create("support", "triage", {"budget": 90})
-    claim = Worker(manager).claim()
-    assert claim is not None
-    assert remote.pause(job.id).wish == "pause"
-    Worker(manager).run_here(claim)
-    assert remote.change(job.id, {"budget": 120}).changes.budget == 120
-    assert remote.resume(job.id).state is JobState.QUEUED
-    work_off(manager)
-    fork = remote.fork(job.id, {"budget": 130})
-    assert remote.cancel(fork.id).state is JobState.CANCELLED
-    remote.delete(job.id)
-    with pytest.raises(JobNotFoundError, match="no job has an id that begins with"):
-        remote.get(job.id)
-
-
-def test_a_key_and_its_conflict(remote: JobClient) -> None:
-    first = remote.submit("support", "triage", key="k")
-    assert remote.submit("support", "triage", key="k").job == first.job
-    assert not remote.submit("support", "triage", key="k").is_new
-    with pytest.raises(JobConflictError, match="the key stands for job"):
-        remote.submit("support", "other", key="k")
 
 
 def test_faults_are_those_of_the_manager(remote: JobClient, client: Client) -> None:

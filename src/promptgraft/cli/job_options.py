@@ -1,21 +1,25 @@
-"""What ``promptgraft jobs`` and ``worker`` share: the database, and the projects of jobs."""
+"""What ``promptgraft jobs`` and ``worker`` share: where jobs are, and their projects."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.choosing import project_path
 from promptgraft.errors import ConfigError
 
 if TYPE_CHECKING:
     from promptgraft.database import Database
-    from promptgraft.jobs import JobManager
+    from promptgraft.jobs import JobManager, Jobs
 
 EXTRA = 'run `pip install "promptgraft[server]"`'
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
@@ -29,13 +33,30 @@ jobs_option = click.option(
     "PROMPTGRAFT_JOBS.",
 )
 
+_at_options = options.together(
+    click.option(
+        "--jobs",
+        "url",
+        metavar="URL",
+        help="The database of the jobs, such as `sqlite:///jobs.db`; by default the variable "
+        "PROMPTGRAFT_JOBS.",
+    ),
+    click.option(
+        "--server",
+        metavar="URL",
+        help="In place of a database, a server that has the jobs; by default the variable "
+        "PROMPTGRAFT_SERVER. A token of it is in the variable PROMPTGRAFT_TOKEN.",
+    ),
+)
+
 projects_option = click.option(
     "--project",
     "projects",
     metavar="[NAME=]FILE",
     multiple=True,
     help="A project file, and what jobs call it; by default `promptgraft.yaml` here or in the "
-    "nearest folder above, by the name of its folder. May be given several times.",
+    "nearest folder above, by the name of its folder. May be given several times. For a server, "
+    "the name of a project that it has.",
 )
 
 
@@ -48,6 +69,57 @@ def opened(url: str | None) -> Database:
     except ModuleNotFoundError as error:
         raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
     return Database(url)
+
+
+@attrs.frozen
+class Place:
+    """Where jobs are: in the database ``url``, or behind ``server``."""
+
+    url: str | None
+    server: str | None
+
+    @contextmanager
+    def opened(self, projects: tuple[str, ...] | None = None) -> Iterator[Jobs]:
+        """Give the jobs, with the projects that are named; a server has its own."""
+        if self.server is None:
+            named = None if projects is None else named_projects(projects)
+            with managed(self.url, named) as manager:
+                yield manager
+            return
+        token = os.environ.get("PROMPTGRAFT_TOKEN")
+        if not token:
+            raise ConfigError(
+                "--server: put a token of it into the variable PROMPTGRAFT_TOKEN; there, "
+                "`promptgraft tokens create` makes one"
+            )
+        try:
+            from promptgraft.jobs import JobClient
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"jobs need {error.name}; {EXTRA}") from None
+        with JobClient(self.server, token=token) as client:
+            yield client
+
+    def project(self, given: tuple[str, ...]) -> str:
+        """Return the name of the one project of a new job."""
+        is_named = self.server is not None and given
+        names = list(given if is_named else named_projects(given))
+        if len(names) > 1:
+            raise ConfigError("--project: a job is of one project; name it once")
+        return names[0]
+
+
+def place_options(command: options.Command) -> options.Command:
+    """Give a command ``--jobs`` and ``--server``, which it gets as ``place``."""
+
+    @functools.wraps(command)
+    def wrapped(*, url: str | None, server: str | None, **others: object) -> int | None:
+        if url and server:
+            raise ConfigError("--jobs and --server: jobs are in one of them; leave one out")
+        if not (url or server):
+            url, server = (os.environ.get(f"PROMPTGRAFT_{name}") for name in ("JOBS", "SERVER"))
+        return command(place=Place(url or None, None if url else server or None), **others)
+
+    return _at_options(wrapped)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,11 @@ import click
 from promptgraft.cli import options
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.job_options import (
+    Place,
     jobs_option,
-    managed,
     named_projects,
     opened,
+    place_options,
     projects_option,
 )
 from promptgraft.cli.outcome import exit_code_for
@@ -30,6 +32,23 @@ if TYPE_CHECKING:
 
 job_argument = click.argument("job", metavar="JOB")
 
+_LARGEST_PAGE = 100
+
+_limits = options.together(
+    click.option("--budget", type=options.at_least(1), help="Rollouts that it may use."),
+    click.option("--max-cost", type=options.dollars, help="US dollars at which it is paused."),
+    click.option("--max-tokens", type=options.at_least(1), help="Tokens at which it is paused."),
+    click.option("--priority", type=int, help="Higher ones go first, -100 to 100."),
+    click.option("--note", help="Words for people."),
+    click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Any other change of the job, its value in JSON: `--set patience=5`.",
+    ),
+)
+
 
 @click.group(
     "jobs",
@@ -40,7 +59,7 @@ job_argument = click.argument("job", metavar="JOB")
     ),
 )
 def jobs_command() -> None:
-    """Submit optimization jobs to a database, and look after them.
+    """Submit optimization jobs to a database or a server, and look after them.
 
     Jobs are kept in SQLite, PostgreSQL or MySQL and carried out by `promptgraft worker`. JOB is an
     id, or at least 4 digits that only one id begins with.
@@ -49,44 +68,29 @@ def jobs_command() -> None:
 
 @jobs_command.command("submit", epilog=options.examples("jobs submit triage --budget 500"))
 @click.argument("prompt", metavar="[PROMPT]", required=False)
-@click.option("--budget", type=options.at_least(1), help="Rollouts that the job may use.")
-@click.option("--max-cost", type=options.dollars, help="US dollars at which the job is paused.")
-@click.option("--max-tokens", type=options.at_least(1), help="Tokens at which the job is paused.")
+@_limits
 @click.option("--seed", type=options.at_least(0), help="Decides every random choice.")
 @click.option("--tag", type=options.tag, help="The tag that gets the winner.")
-@click.option("--priority", type=int, default=0, help="Higher ones go first, -100 to 100.")
-@click.option("--note", default="", help="Words for people.")
 @click.option(
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Any other change of the job, its value in JSON: `--set patience=5`.",
+    "--dry-run", is_flag=True, default=None, help="Use the embedded offline model, store nothing."
 )
-@click.option("--dry-run", "dry_run", is_flag=True, help="Use the embedded offline model.")
 @click.option("--key", help="An idempotency key: the same one gives the same job again.")
 @projects_option
-@jobs_option
+@place_options
 @options.json_option
 def submit_command(
     prompt: str | None,
     *,
-    settings: tuple[str, ...],
     key: str | None,
     projects: tuple[str, ...],
-    url: str | None,
+    place: Place,
     as_json: bool,
     **given: object,
 ) -> None:
     """Submit a job; what does not fit is refused before it is queued."""
-    named = named_projects(projects)
-    if len(named) > 1:
-        raise ConfigError("--project: a job is of one project; name it once")
-    changes = {name: value for name, value in given.items() if value not in (None, "", 0, False)}
-    changes |= _settings(settings)
-    with managed(url, named) as manager:
-        (project,) = named
-        made = manager.submit(project, prompt, changes, key=key)
+    project = place.project(projects)
+    with place.opened(projects) as jobs:
+        made = jobs.submit(project, prompt, _changes_of(given), key=key)
     if as_json:
         print_json({**job_json(made.job), "new": made.is_new})
         return
@@ -94,12 +98,14 @@ def submit_command(
     echo(f"job {made.job.id} is {state}")
 
 
-def _settings(given: tuple[str, ...]) -> dict[str, Json]:
+def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
+    """Return what options change of a job: all that are given, and the pairs of ``--set``."""
     import json
 
-    found: dict[str, Json] = {}
-    for one in given:
-        name, sign, text = one.partition("=")
+    found = {name: one for name, one in given.items() if one is not None and name != "settings"}
+    settings = given["settings"]
+    for one in settings if isinstance(settings, tuple) else ():
+        name, sign, text = str(one).partition("=")
         if not sign:
             raise ConfigError(f"--set: expected NAME=VALUE, found {one!r}")
         try:
@@ -112,15 +118,22 @@ def _settings(given: tuple[str, ...]) -> dict[str, Json]:
 @jobs_command.command("list", epilog=options.examples("jobs list --state running"))
 @click.option("--state", help="Only jobs in this state.")
 @click.option("--prompt", help="Only jobs of this prompt.")
-@click.option("--limit", type=options.at_least(1), default="20", help="How many, at most 100.")
-@jobs_option
+@click.option("--limit", type=options.at_least(1), default="20", help="How many.")
+@place_options
 @options.json_option
 def list_command(
-    *, state: str | None, prompt: str | None, limit: int, url: str | None, as_json: bool
+    *, state: str | None, prompt: str | None, limit: int, place: Place, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
-    with managed(url) as manager:
-        found = manager.list(state=state, prompt=prompt, limit=limit)
+    found: list[Job] = []
+    with place.opened() as jobs:
+        while len(found) < limit:
+            before = found[-1].number if found else None
+            asked = min(limit - len(found), _LARGEST_PAGE)
+            page = jobs.list(state=state, prompt=prompt, limit=asked, before=before)
+            found += page
+            if len(page) < asked:
+                break
     if as_json:
         print_json({"jobs": [job_json(job) for job in found]})
         return
@@ -139,12 +152,12 @@ def _row(job: Job) -> tuple[str, ...]:
 
 @jobs_command.command("show", epilog=options.examples("jobs show 3f2a"))
 @job_argument
-@jobs_option
+@place_options
 @options.json_option
-def show_command(job: str, *, url: str | None, as_json: bool) -> None:
+def show_command(job: str, *, place: Place, as_json: bool) -> None:
     """Show a job and its attempts."""
-    with managed(url) as manager:
-        found, attempts = manager.get(job), manager.attempts(job)
+    with place.opened() as jobs:
+        found, attempts = jobs.get(job), jobs.attempts(job)
     if as_json:
         print_json({**job_json(found), "tries": [attrs.asdict(one) for one in attempts]})
         return
@@ -190,11 +203,11 @@ def _changes(job: Job) -> dict[str, Json]:
 @jobs_command.command("events", epilog=options.examples("jobs events 3f2a --after 40"))
 @job_argument
 @click.option("--after", type=options.at_least(0), default="0", help="The number to go on behind.")
-@jobs_option
-def events_command(job: str, *, after: int, url: str | None) -> None:
+@place_options
+def events_command(job: str, *, after: int, place: Place) -> None:
     """Print the events of a job, one JSON object a line, as far as there are any."""
-    with managed(url) as manager:
-        while page := manager.events(job, after=after):
+    with place.opened() as jobs:
+        while page := jobs.events(job, after=after):
             after = page[-1][0]
             for _, _, line in page:
                 echo(line.decode("ascii"))
@@ -203,13 +216,13 @@ def events_command(job: str, *, after: int, url: str | None) -> None:
 @jobs_command.command("wait", epilog=options.examples("jobs wait 3f2a --timeout 3600"))
 @job_argument
 @click.option("--timeout", type=options.seconds, help="How long to wait; by default for ever.")
-@jobs_option
+@place_options
 @options.json_option
-def wait_command(job: str, *, timeout: float | None, url: str | None, as_json: bool) -> ExitCode:
+def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
     """Wait until a job is paused or has ended; the exit code is that of its run."""
-    with managed(url) as manager:
-        found = manager.wait(job, timeout=timeout)
-        result = manager.result(job) or {}
+    with place.opened() as jobs:
+        found = jobs.wait(job, timeout=timeout)
+        result = jobs.result(job) or {}
     if as_json:
         print_json(job_json(found))
     else:
@@ -220,23 +233,34 @@ def wait_command(job: str, *, timeout: float | None, url: str | None, as_json: b
     return ExitCode.WRONG_USE if found.state == "failed" else ExitCode.STOPPED_EARLY
 
 
-def _asks(name: str, about: str) -> None:
-    """Add a command that asks something of a job by the method of that name."""
-
-    @jobs_command.command(name, help=about, epilog=options.examples(f"jobs {name} 3f2a"))
-    @job_argument
-    @jobs_option
-    @options.json_option
-    def ask(job: str, *, url: str | None, as_json: bool) -> None:
-        with managed(url) as manager:
-            asks = {"pause": manager.pause, "resume": manager.resume, "cancel": manager.cancel}
-            found = asks[name](job)
-        _print_state(found, as_json=as_json)
+@jobs_command.command("pause", epilog=options.examples("jobs pause 3f2a"))
+@job_argument
+@place_options
+@options.json_option
+def pause_command(job: str, *, place: Place, as_json: bool) -> None:
+    """Pause a running job after its step."""
+    with place.opened() as jobs:
+        _print_state(jobs.pause(job), as_json=as_json)
 
 
-_asks("pause", "Pause a running job after its step.")
-_asks("resume", "Let a paused job continue.")
-_asks("cancel", "End a job for good; what is in flight is dropped.")
+@jobs_command.command("resume", epilog=options.examples("jobs resume 3f2a"))
+@job_argument
+@place_options
+@options.json_option
+def resume_command(job: str, *, place: Place, as_json: bool) -> None:
+    """Let a paused job continue."""
+    with place.opened() as jobs:
+        _print_state(jobs.resume(job), as_json=as_json)
+
+
+@jobs_command.command("cancel", epilog=options.examples("jobs cancel 3f2a"))
+@job_argument
+@place_options
+@options.json_option
+def cancel_command(job: str, *, place: Place, as_json: bool) -> None:
+    """End a job for good; what is in flight is dropped."""
+    with place.opened() as jobs:
+        _print_state(jobs.cancel(job), as_json=as_json)
 
 
 def _print_state(job: Job, *, as_json: bool) -> None:
@@ -248,24 +272,15 @@ def _print_state(job: Job, *, as_json: bool) -> None:
     echo(f"job {job.id} is {job.state}{wish}{forked}")
 
 
-_limits = options.together(
-    click.option("--budget", type=options.at_least(1), help="Rollouts that it may use."),
-    click.option("--max-cost", type=options.dollars, help="US dollars at which it is paused."),
-    click.option("--max-tokens", type=options.at_least(1), help="Tokens at which it is paused."),
-    click.option("--note", help="Words for people."),
-)
-
-
 @jobs_command.command("change", epilog=options.examples("jobs change 3f2a --budget 2000"))
 @job_argument
 @_limits
-@jobs_option
+@place_options
 @options.json_option
-def change_command(job: str, *, url: str | None, as_json: bool, **given: object) -> None:
+def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
     """Change the limits of a job; a running one takes them up when it is resumed."""
-    changes = {name: one for name, one in given.items() if one is not None}
-    with managed(url) as manager:
-        found = manager.change(job, changes)
+    with place.opened() as jobs:
+        found = jobs.change(job, _changes_of(given))
     _print_state(found, as_json=as_json)
 
 
@@ -273,25 +288,24 @@ def change_command(job: str, *, url: str | None, as_json: bool, **given: object)
 @job_argument
 @_limits
 @projects_option
-@jobs_option
+@place_options
 @options.json_option
 def fork_command(
-    job: str, *, projects: tuple[str, ...], url: str | None, as_json: bool, **given: object
+    job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
 ) -> None:
     """Submit a job that begins with the answers of another one, with other limits."""
-    changes = {name: one for name, one in given.items() if one is not None}
-    with managed(url, named_projects(projects)) as manager:
-        made = manager.fork(job, changes)
+    with place.opened(projects) as jobs:
+        made = jobs.fork(job, _changes_of(given))
     _print_state(made, as_json=as_json)
 
 
 @jobs_command.command("result", epilog=options.examples("jobs result 3f2a"))
 @job_argument
-@jobs_option
-def result_command(job: str, *, url: str | None) -> None:
+@place_options
+def result_command(job: str, *, place: Place) -> None:
     """Print what came of a job as JSON, as `result.json` of a run has it."""
-    with managed(url) as manager:
-        found, result = manager.get(job), manager.result(job)
+    with place.opened() as jobs:
+        found, result = jobs.get(job), jobs.result(job)
     if result is None:
         raise ConfigError(f"job {found.id} is {found.state}; there is no result yet")
     print_json(result)
@@ -301,30 +315,32 @@ def result_command(job: str, *, url: str | None) -> None:
 @job_argument
 @options.runs_option
 @projects_option
-@jobs_option
-def export_command(
-    job: str, *, runs: str | None, projects: tuple[str, ...], url: str | None
-) -> None:
+@place_options
+def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], place: Place) -> None:
     """Write a job as a run directory, or bring that up to date.
 
     `show`, `compare`, `report` and `watch` read it like any other run.
     """
-    named = named_projects(projects)
-    root = Path(runs) if runs is not None else runs_folder_of(next(iter(named.values())))
-    with managed(url, named) as manager:
-        folder = manager.mirror(job, root)
+    root = Path(runs) if runs is not None else _runs_folder(place, projects)
+    with place.opened(projects) as jobs:
+        folder = jobs.mirror(job, root)
     echo(f"{relative(folder)}")
+
+
+def _runs_folder(place: Place, projects: tuple[str, ...]) -> Path:
+    named = named_projects(() if place.server else projects)
+    return runs_folder_of(next(iter(named.values())))
 
 
 @jobs_command.command("prune", epilog=options.examples("jobs prune 3f2a 77b0"))
 @click.argument("names", metavar="JOB...", nargs=-1, required=True)
-@jobs_option
-def prune_command(*, names: tuple[str, ...], url: str | None) -> None:
+@place_options
+def prune_command(*, names: tuple[str, ...], place: Place) -> None:
     """Remove jobs that have ended, with all that is kept of them."""
-    with managed(url) as manager:
-        found = [manager.get(name) for name in names]
+    with place.opened() as jobs:
+        found = [jobs.get(name) for name in names]
         for job in found:
-            manager.delete(job.id)
+            jobs.delete(job.id)
             echo(f"removed job {job.id}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
@@ -215,19 +217,21 @@ class Database:
         durable: bool,
         retried: type[Exception] = SQLAlchemyError,
     ) -> T:
-        for attempt in range(1, _MOST_ATTEMPTS + 1):
-            with self._translated():
+        def once() -> T:
+            with self._engine.connect() as plain:
+                connection = plain.execution_options(durable=durable, writes=True)
+                with connection.begin():
+                    return work(connection)
+
+        with self._translated():
+            for _ in range(_MOST_ATTEMPTS - 1):
                 try:
-                    with self._engine.connect() as plain:
-                        connection = plain.execution_options(durable=durable, writes=True)
-                        with connection.begin():
-                            return work(connection)
+                    return once()
                 except DBAPIError as error:
                     # Two that make the tables at once are in each other's way, too.
-                    again = retried is DBAPIError or _is_deadlock(error)
-                    if not again or attempt == _MOST_ATTEMPTS:
+                    if not (retried is DBAPIError or _is_deadlock(error)):
                         raise
-        raise AssertionError("unreachable")  # pragma: no cover
+            return once()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -238,23 +242,23 @@ class Database:
                 f"database {self.name}: {_reason(error)}; {_mend(error)}"
             ) from error
 
-    def _configure(self, timeout_seconds: float) -> Callable[[object, ConnectionPoolEntry], None]:
+    def _configure(
+        self, timeout_seconds: float
+    ) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
         statements = [
             one.format(seconds=max(1, round(timeout_seconds)), ms=round(timeout_seconds * 1000))
             for one in _SETTINGS[self.dialect]
         ]
-        is_sqlite = self.dialect == "sqlite"
 
-        def configure(connection: object, _: ConnectionPoolEntry) -> None:
-            if is_sqlite:
+        def configure(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+            if isinstance(connection, sqlite3.Connection):
                 # The driver of Python begins transactions at moments of its own otherwise.
-                connection.isolation_level = None  # type: ignore[attr-defined]
-            cursor = connection.cursor()  # type: ignore[attr-defined]
+                connection.isolation_level = None
+            cursor = connection.cursor()
             for statement in statements:
                 cursor.execute(statement)
             cursor.close()
-            if not is_sqlite:
-                connection.commit()  # type: ignore[attr-defined]
+            connection.commit()
 
         return configure
 

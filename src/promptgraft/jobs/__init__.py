@@ -4,6 +4,7 @@ Needs ``pip install "promptgraft[server]"``.
 """
 
 from promptgraft.jobs.client import JobClient
+from promptgraft.jobs.interface import Jobs
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.types import (
     Attempt,
@@ -27,6 +28,7 @@ __all__ = [
     "JobManager",
     "JobNotFoundError",
     "JobState",
+    "Jobs",
     "Status",
     "Submitted",
     "Wish",

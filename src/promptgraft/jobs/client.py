@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import time
+import io
+import math
+import tarfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.database import DatabaseError
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    DeadlineExceededError,
-    JournalCorruptError,
-    StoreError,
-)
-from promptgraft.jobs.preparing import read_changes, written_changes
+from promptgraft.errors import ConfigError, DataFormatError, StoreError
+from promptgraft.jobs.interface import MOST_EVENTS, Changes, Jobs
+from promptgraft.jobs.mirror import folder_of
+from promptgraft.jobs.preparing import check_idempotency_key, plain, read_changes, written_changes
 from promptgraft.jobs.types import (
     Attempt,
     Job,
-    JobChanges,
     JobConflictError,
     JobNotFoundError,
     JobState,
-    Status,
     Submitted,
-    Wish,
 )
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
@@ -37,12 +33,9 @@ if TYPE_CHECKING:
     import httpx
 
 _SECONDS = 60.0
-_SECONDS_BETWEEN_LOOKS = 0.5
-
-Changes = JobChanges | Mapping[str, object] | None
 
 
-class JobClient:
+class JobClient(Jobs):
     """Jobs behind a server; the same methods as :class:`promptgraft.jobs.JobManager`.
 
     Args:
@@ -72,17 +65,6 @@ class JobClient:
             follow_redirects=False,
         )
 
-    def create(
-        self,
-        project: str,
-        prompt: str | None = None,
-        changes: Changes = None,
-        *,
-        key: str | None = None,
-    ) -> Job:
-        """Submit a job, and return it; see :meth:`JobManager.submit`."""
-        return self.submit(project, prompt, changes, key=key).job
-
     def submit(
         self,
         project: str,
@@ -91,58 +73,70 @@ class JobClient:
         *,
         key: str | None = None,
     ) -> Submitted:
-        """Submit a job; see :meth:`JobManager.submit`."""
         body: dict[str, Json] = {"project": project, "changes": _plain(changes)}
         if prompt is not None:
             body["prompt"] = prompt
+        if key is not None:
+            check_idempotency_key(key)
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = self._ask("POST", "/jobs", json=body, headers=headers)
         return Submitted(job=_job(answer.json()), is_new=answer.status_code == 201)
 
     def get(self, job: str) -> Job:
-        """Return a job; see :meth:`JobManager.get`."""
         return _job(self._ask("GET", _path(job)).json())
 
-    def list(self, **filters: str | float | None) -> Sequence[Job]:
-        """Return jobs, the newest first; see :meth:`JobManager.list`."""
-        given = {name: one for name, one in filters.items() if one is not None}
-        if "before" in given:
-            given["cursor"] = given.pop("before")
-        return [_job(one) for one in self._ask("GET", "/jobs", params=given).json()["jobs"]]
+    def list(
+        self,
+        *,
+        state: JobState | str | None = None,
+        project: str | None = None,
+        prompt: str | None = None,
+        tag: str | None = None,
+        since: float | None = None,
+        text: str | None = None,
+        before: int | None = None,
+        limit: int = 20,
+    ) -> Sequence[Job]:
+        given: dict[str, str | int | None] = {
+            "state": None if state is None else str(state),
+            "project": project,
+            "prompt": prompt,
+            "tag": tag,
+            # The server takes whole seconds.
+            "since": None if since is None else math.floor(since),
+            "text": text,
+            "cursor": before,
+            "limit": limit,
+        }
+        asked = {name: one for name, one in given.items() if one is not None}
+        jobs = [_job(one) for one in self._ask("GET", "/jobs", params=asked).json()["jobs"]]
+        return [job for job in jobs if since is None or job.created >= since]
 
     def pause(self, job: str) -> Job:
-        """Ask a running job to pause; see :meth:`JobManager.pause`."""
         return _job(self._ask("POST", f"{_path(job)}/pause").json())
 
     def resume(self, job: str) -> Job:
-        """Let a paused job continue; see :meth:`JobManager.resume`."""
         return _job(self._ask("POST", f"{_path(job)}/resume").json())
 
     def cancel(self, job: str) -> Job:
-        """End a job for good; see :meth:`JobManager.cancel`."""
         return _job(self._ask("POST", f"{_path(job)}/cancel").json())
 
     def change(self, job: str, changes: Changes) -> Job:
-        """Change the limits of a job; see :meth:`JobManager.change`."""
         return _job(self._ask("PATCH", _path(job), json=_plain(changes)).json())
 
     def fork(self, job: str, changes: Changes = None) -> Job:
-        """Submit a job that begins with the answers of another; see :meth:`JobManager.fork`."""
         return _job(self._ask("POST", f"{_path(job)}/fork", json=_plain(changes)).json())
 
     def delete(self, job: str) -> None:
-        """Remove a job that has ended; see :meth:`JobManager.delete`."""
         self._ask("DELETE", _path(job))
 
     def attempts(self, job: str) -> Sequence[Attempt]:
-        """Return each time that a worker took a job; see :meth:`JobManager.attempts`."""
         found = self._ask("GET", _path(job)).json()["tries"]
         return [structure(one, Attempt, where=f"job {job}: attempt") for one in found]
 
     def events(
-        self, job: str, *, after: int = 0, limit: int = 500
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
-        """Return events of a job; see :meth:`JobManager.events`."""
         given = {"after": after, "limit": limit}
         found = self._ask("GET", f"{_path(job)}/events", params=given).json()["events"]
         events = []
@@ -153,34 +147,42 @@ class JobClient:
         return events
 
     def result(self, job: str) -> dict[str, Json] | None:
-        """Return what came of a job; None while there is nothing."""
         try:
             found: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
         except JobConflictError:
             return None
         return found
 
-    def wait(self, job: str, *, timeout: float | None = None) -> Job:
-        """Wait until a job is paused or has ended; see :meth:`JobManager.wait`."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self.get(job)
-            if found.has_ended or found.state is JobState.PAUSED:
-                return found
-            if until is not None and time.monotonic() >= until:
-                raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    def mirror(self, job: str, folder: Path) -> Path:
+        name = folder_of(self.get(job), folder).id
+        packed = self._ask("GET", f"{_path(job)}/archive").content
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                members = [one for one in archive if one.name.partition("/")[0] == name]
+                archive.extractall(folder, members, filter="data")
+        except tarfile.TarError as error:
+            raise StoreError(
+                f"server {self._server}: the archive cannot be read: {error}"
+            ) from None
+        return folder / name
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
-    def _ask(self, method: str, path: str, **given: object) -> httpx.Response:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        json: Json = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         import httpx
 
-        ask = self._http.request
         try:
-            answer = ask(method, path, **given)  # type: ignore[arg-type]
+            answer = self._http.request(method, path, params=params, json=json, headers=headers)
         except httpx.HTTPError as error:
             raise StoreError(
                 f"server {self._server} cannot be reached: {type(error).__name__}: {error}; look "
@@ -215,21 +217,17 @@ def _path(job: str) -> str:
 
 
 def _plain(changes: Changes) -> dict[str, Json]:
-    return written_changes(read_changes(changes))
+    """Return changes for the server, after looking at them here; what is named stays named."""
+    written = written_changes(read_changes(changes))
+    if isinstance(changes, Mapping):
+        return {str(name): written.get(str(name), plain(one)) for name, one in changes.items()}
+    return written
 
 
-def _job(plain: Mapping[str, Json]) -> Job:
+def _job(given: Mapping[str, Json]) -> Job:
+    where = f"job {given.get('id')}"
     names = {field.name for field in attrs.fields(Job)}
-    given: dict[str, object] = {name: one for name, one in plain.items() if name in names}
-    where = f"job {plain.get('id')}"
-    if missing := sorted(names - given.keys()):
-        raise JournalCorruptError(f"{where}: the server does not say `{missing[0]}`")
-    changes = given["changes"]
-    given |= {
-        "changes": read_changes(changes if isinstance(changes, dict) else None),
-        "state": JobState(str(given["state"])),
-        "wish": Wish(str(given["wish"])),
-        "status": structure(given["status"], Status, where=f"{where}: status"),
-    }
-    make: type[Job] = Job
-    return make(**given)  # type: ignore[arg-type]
+    known: dict[str, Json] = {name: one for name, one in given.items() if name in names}
+    changes = known.get("changes")
+    read = read_changes(changes if isinstance(changes, dict) else None)
+    return attrs.evolve(structure({**known, "changes": {}}, Job, where=where), changes=read)

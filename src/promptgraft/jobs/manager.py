@@ -11,7 +11,9 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
+from promptgraft.jobs.interface import Changes
 from promptgraft.jobs.preparing import (
+    check_idempotency_key,
     merged_changes,
     planned,
     read_changes,
@@ -37,16 +39,8 @@ T = TypeVar("T")
 Change = Callable[[Connection, Job], None]
 """Changes a job that is locked."""
 
-Changes = JobChanges | Mapping[str, object] | None
-"""What a job changes of its project; nothing where it is None."""
-
 MOST_QUEUED = 1_000
 """Jobs that may wait for a worker."""
-
-_LARGEST_PAGE = 100
-_EVENTS_AT_ONCE = 500
-_SECONDS_BETWEEN_LOOKS = 0.25
-_MOST_KEY_CHARS = 200
 
 
 class JobManager(JobReader):
@@ -87,17 +81,6 @@ class JobManager(JobReader):
         """Return the same jobs; what is asked of them from there is told with this name."""
         return JobManager(self.database, projects=self.projects, by=name)
 
-    def create(
-        self,
-        project: str,
-        prompt: str | None = None,
-        changes: Changes = None,
-        *,
-        key: str | None = None,
-    ) -> Job:
-        """Submit a job, and return it; see :meth:`submit`."""
-        return self.submit(project, prompt, changes, key=key).job
-
     def submit(
         self,
         project: str,
@@ -106,24 +89,10 @@ class JobManager(JobReader):
         *,
         key: str | None = None,
     ) -> Submitted:
-        """Submit a job once it was checked whole and planned, without a call.
-
-        Args:
-            project: the name of the project.
-            prompt: the name of the prompt; the only one when it is left out.
-            changes: what the job changes of the project.
-            key: an idempotency key: the same one with the same content gives the same job again.
-
-        Raises:
-            ConfigError, DataFormatError: the project has no such prompt, or a change does not fit.
-            JobConflictError: the key stands for another job, or too many jobs wait.
-        """
         found, wanted = self._project(project), read_changes(changes)
         name = found.prompt(prompt).name
-        if key is not None and not (0 < len(key) <= _MOST_KEY_CHARS and key.isascii()):
-            raise ConfigError(
-                f"key: expected 1 to {_MOST_KEY_CHARS} ASCII characters, found {len(key)}"
-            )
+        if key is not None:
+            check_idempotency_key(key)
         planned(found, name, wanted)
         tag, digest = wanted.tag or found.tag, submitted_digest(found, name)
         request = encoded_changes(wanted)
@@ -147,13 +116,6 @@ class JobManager(JobReader):
         return self.database.write(insert)
 
     def pause(self, job: str) -> Job:
-        """Ask a running job to pause after its step; asking again changes nothing.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it does not run.
-        """
-
         def wish(connection: Connection, found: Job) -> None:
             if found.state is not JobState.PAUSED:
                 check_allowed(found, "pause")
@@ -162,13 +124,6 @@ class JobManager(JobReader):
         return self._changed(job, "pause", wish)
 
     def resume(self, job: str) -> Job:
-        """Let a paused job continue, or take back the wish that it pauses.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it has ended.
-        """
-
         def queue(connection: Connection, found: Job) -> None:
             if found.state is JobState.RUNNING and found.wish is not Wish.CANCEL:
                 self._rows.put(connection, found.number, wish=Wish.NONE)
@@ -182,13 +137,6 @@ class JobManager(JobReader):
         return self._changed(job, "resume", queue)
 
     def cancel(self, job: str) -> Job:
-        """End a job for good; what is in flight is dropped.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it has ended otherwise.
-        """
-
         def end(connection: Connection, found: Job) -> None:
             if found.state is JobState.CANCELLED:
                 return
@@ -203,39 +151,18 @@ class JobManager(JobReader):
         return self._changed(job, "cancel", end)
 
     def change(self, job: str, changes: Changes) -> Job:
-        """Change what a job asks for; a running one takes it up when it is resumed.
-
-        Only limits and words may change: what decides the path of the search is bound to the
-        answers that are there. See :meth:`fork`.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it has ended.
-            ConfigError, DataFormatError: a change does not fit.
-        """
-        given = read_changes(changes)
-
         def put(connection: Connection, found: Job) -> None:
             check_allowed(found, "change")
-            whole = self._merged(found, given)
+            whole = self._merged(found, changes)
             self._rows.put(connection, found.number, **_columns(whole))
 
         return self._changed(job, "change", put)
 
     def fork(self, job: str, changes: Changes = None) -> Job:
-        """Submit a job that begins with the answers of one that has ended or is paused.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it still runs.
-            ConfigError, DataFormatError: a change does not fit.
-        """
-        given = read_changes(changes)
-
         def copy(connection: Connection) -> Job:
             found = self._rows.find(connection, job, locked=True)
             check_allowed(found, "fork")
-            whole = self._merged(found, given)
+            whole = self._merged(found, changes)
             digest = submitted_digest(self._project(found.project), found.prompt)
             names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
             made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
@@ -245,13 +172,6 @@ class JobManager(JobReader):
         return self.database.write(copy)
 
     def delete(self, job: str) -> None:
-        """Remove a job that has ended, with its answers and events.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-            JobConflictError: it has not ended.
-        """
-
         def remove(connection: Connection) -> None:
             found = self._rows.find(connection, job, locked=True)
             check_allowed(found, "delete")
@@ -283,7 +203,7 @@ class JobManager(JobReader):
             raise ConfigError(f"there is no project `{name}`{near}; there: {known}")
         return self.projects[name]
 
-    def _merged(self, job: Job, given: JobChanges) -> JobChanges:
+    def _merged(self, job: Job, given: Changes) -> JobChanges:
         whole = merged_changes(job.changes, given)
         if job.project in self.projects:
             planned(self.projects[job.project], job.prompt, whole)

@@ -9,6 +9,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.evals.dataset import cases_digest
+from promptgraft.jobs.interface import Changes
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
@@ -19,8 +20,22 @@ from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, Ta
 from promptgraft.serde import Json, did_you_mean, digest_json, shown
 from promptgraft.strict.nodes import Source
 
+_MOST_KEY_CHARS = 200
 
-def read_changes(given: JobChanges | Mapping[str, object] | None) -> JobChanges:
+
+def check_idempotency_key(key: str) -> None:
+    """Refuse a key that no job may have.
+
+    Raises:
+        ConfigError: it is empty, too long or not ASCII.
+    """
+    if not (0 < len(key) <= _MOST_KEY_CHARS and key.isascii()):
+        raise ConfigError(
+            f"key: expected 1 to {_MOST_KEY_CHARS} ASCII characters, found {len(key)}"
+        )
+
+
+def read_changes(given: Changes) -> JobChanges:
     """Return what a job changes, from plain data.
 
     Raises:
@@ -32,16 +47,19 @@ def read_changes(given: JobChanges | Mapping[str, object] | None) -> JobChanges:
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(f"expected the changes of a job as an object, found {shown(given)}")
-    plain: dict[str, Json] = {str(name): _plain(value) for name, value in given.items()}
-    source = Source.of(plain)
+    named: dict[str, Json] = {str(name): plain(value) for name, value in given.items()}
+    source = Source.of(named)
     found = JOB_CHANGES.read(source.root)
     source.raise_all()
     assert found is not None  # noqa: S101 - what has no fault is read
     return found
 
 
-def _plain(value: object) -> Json:
-    return value if isinstance(value, (str, int, float, bool, list, dict)) else str(value)
+def plain(value: object) -> Json:
+    """Return one change as plain data; what is none becomes its text, such as money."""
+    if value is None or isinstance(value, (str, int, float, bool, list, dict)):
+        return value
+    return str(value)
 
 
 def written_changes(changes: JobChanges) -> dict[str, Json]:
@@ -73,18 +91,16 @@ _CHANGEABLE = frozenset(
 """What may change of a job that has answers."""
 
 
-def merged_changes(before: JobChanges, given: JobChanges) -> JobChanges:
-    """Return what a job changes once more of it is given.
+def merged_changes(before: JobChanges, given: Changes) -> JobChanges:
+    """Return what a job changes once more of it is given; a default counts where it is named.
 
     Raises:
         ConfigError: something is given that decides the path of the search.
+        DataFormatError: something does not fit.
     """
-    default = JobChanges()
-    said = {
-        field.name: value
-        for field in attrs.fields(JobChanges)
-        if (value := getattr(given, field.name)) != getattr(default, field.name)
-    }
+    changes = read_changes(given)
+    names = given if isinstance(given, Mapping) else written_changes(changes)
+    said = {str(name): getattr(changes, str(name)) for name in names}
     if fixed := sorted(said.keys() - _CHANGEABLE):
         raise ConfigError(
             f"{fixed[0]}: decides the path of the search, which is bound to the answers that are "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from promptgraft.database import Database
-from promptgraft.errors import ConfigError, DeadlineExceededError
+from promptgraft.errors import ConfigError
+from promptgraft.jobs.interface import MOST_EVENTS, Jobs
 from promptgraft.jobs.mirror import mirror
 from promptgraft.jobs.rows import JobRows
 from promptgraft.jobs.types import Attempt, Job, JobState
@@ -17,11 +17,9 @@ from promptgraft.search.notices import Event
 from promptgraft.serde import Json, parse_json
 
 _LARGEST_PAGE = 100
-_EVENTS_AT_ONCE = 500
-_SECONDS_BETWEEN_LOOKS = 0.25
 
 
-class JobReader:
+class JobReader(Jobs):
     """Jobs in a database, for reading.
 
     Attributes:
@@ -35,11 +33,6 @@ class JobReader:
         self._rows = JobRows(database)
 
     def get(self, job: str) -> Job:
-        """Return a job by its id, or by at least 4 digits that only its id begins with.
-
-        Raises:
-            JobNotFoundError: there is none, or several.
-        """
         with self.database.reading() as connection:
             return self._rows.find(connection, job)
 
@@ -56,18 +49,9 @@ class JobReader:
         limit: int = 20,
         projects: Collection[str] | None = None,
     ) -> Sequence[Job]:
-        """Return jobs, the newest first.
+        """Return jobs, the newest first; see :meth:`Jobs.list`.
 
-        Args:
-            state: only those in this state.
-            project: only those of this project.
-            prompt: only those of this prompt.
-            tag: only those with this tag.
-            since: only those created then or later, in seconds since 1970.
-            text: only those with this in id, project, prompt or tag.
-            before: only those with a smaller ``number``: that of the last job of the page before.
-            limit: how many, 1 to 100.
-            projects: only those of one of these; None for all.
+        ``projects``: only those of one of these; None for all.
         """
         if not 1 <= limit <= _LARGEST_PAGE:
             raise ConfigError(f"limit: expected an integer from 1 to 100, found {limit}")
@@ -92,14 +76,12 @@ class JobReader:
             return self._rows.counts(connection)
 
     def attempts(self, job: str) -> Sequence[Attempt]:
-        """Return each time that a worker took a job, the oldest first."""
         with self.database.reading() as connection:
             return self._rows.attempts(connection, self._rows.find(connection, job).number)
 
     def events(
-        self, job: str, *, after: int = 0, limit: int = _EVENTS_AT_ONCE
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
-        """Return events of a job behind a number: their numbers, themselves, and their lines."""
         with self.database.reading() as connection:
             found = self._rows.find(connection, job)
             rows = self._rows.events(connection, found.number, after=after, limit=limit)
@@ -119,7 +101,6 @@ class JobReader:
         return list(enumerate(lines, after + 1))
 
     def result(self, job: str) -> dict[str, Json] | None:
-        """Return what came of a job, as ``result.json`` has it; None while there is nothing."""
         with self.database.reading() as connection:
             found = self._rows.find(connection, job)
             document = self._rows.document(connection, found.number, "result")
@@ -127,33 +108,12 @@ class JobReader:
         return plain if isinstance(plain, dict) else None
 
     def mirror(self, job: str, folder: Path) -> Path:
-        """Write a job as a run directory, or bring it up to date; see :func:`mirror`.
-
-        Returns:
-            The run directory, a folder in ``folder`` that is named after the job.
-        """
         with self.database.reading() as connection:
             found = self._rows.find(connection, job)
         project = self.projects.get(found.project)
         return mirror(self.database, found, folder, project=project)
 
-    def wait(self, job: str, *, timeout: float | None = None) -> Job:
-        """Wait until a job is paused or has ended, and return it.
-
-        Raises:
-            DeadlineExceededError: ``timeout`` seconds have passed.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self.get(job)
-            if found.has_ended or found.state is JobState.PAUSED:
-                return found
-            if until is not None and time.monotonic() >= until:
-                raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-
     def close(self) -> None:
-        """Close the connections of the database."""
         self.database.close()
 
 

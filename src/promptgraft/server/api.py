@@ -165,8 +165,7 @@ def show_job(call: Call) -> Reply:
 
 def change_job(call: Call) -> Reply:
     """Change the limits of a job; a running one takes them up when it is resumed."""
-    changes = call.read(JOB_CHANGES)
-    return reply(job_json(call.manager.change(call.job.id, changes)))
+    return reply(job_json(call.manager.change(call.job.id, call.object())))
 
 
 def delete_job(call: Call) -> Reply:
@@ -192,8 +191,7 @@ def cancel_job(call: Call) -> Reply:
 
 def fork_job(call: Call) -> Reply:
     """Submit a job that begins with the answers of this one."""
-    changes = call.read(JOB_CHANGES)
-    made = call.manager.fork(call.job.id, changes)
+    made = call.manager.fork(call.job.id, call.object())
     return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
 
 

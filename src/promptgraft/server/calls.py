@@ -14,7 +14,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.jobs import Job, JobManager, JobNotFoundError
-from promptgraft.serde import Json, is_deeper, parse_json
+from promptgraft.serde import Json, is_deeper, parse_json, shown
 from promptgraft.server.access import Caller, Scope
 from promptgraft.server.problems import Problem
 from promptgraft.server.views import JobView, JobViews
@@ -94,6 +94,25 @@ class Call:
             Problem: 400, 413, 415: it is no JSON that is read at all.
             DataFormatError: with the path of each fault.
         """
+        source = Source.of(self._document())
+        found = kind.read(source.root)
+        source.raise_all()
+        assert found is not None  # noqa: S101 - what has no fault is read
+        return found
+
+    def object(self) -> dict[str, Json]:
+        """Return the body as it is: what it names counts, even if that is a default.
+
+        Raises:
+            Problem: as :meth:`read`.
+            ConfigError: it is no object.
+        """
+        value = self._document()
+        if not isinstance(value, dict):
+            raise ConfigError(f"body: expected an object, found {shown(value)}")
+        return value
+
+    def _document(self) -> Json:
         media = self.headers.get("content-type", "application/json").partition(";")[0]
         if media.strip().lower() != "application/json":
             raise Problem(415, f"expected application/json, found {media[:100]}")
@@ -105,11 +124,7 @@ class Call:
             raise Problem(400, str(error)) from None
         if is_deeper(value, MOST_DEPTH):
             raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
-        source = Source.of(value)
-        found = kind.read(source.root)
-        source.raise_all()
-        assert found is not None  # noqa: S101 - what has no fault is read
-        return found
+        return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
         """Return a parameter of the query that is an integer.

@@ -1,0 +1,411 @@
+"""What jobs promise, in every kind of database and behind a server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from database.database_servers import KINDS
+from jobs.job_world import kept_lines, outcome, work_off, write_project
+from promptgraft.database import Database
+from promptgraft.errors import ConfigError, DataFormatError, DeadlineExceededError
+from promptgraft.jobs import (
+    Job,
+    JobChanges,
+    JobClient,
+    JobConflictError,
+    JobManager,
+    JobNotFoundError,
+    Jobs,
+    JobState,
+    Wish,
+    Worker,
+)
+from promptgraft.jobs.rows import Claim
+from promptgraft.server import Scope, TokenStore
+from server.serving import Client, served
+
+REFUSED = (ConfigError, DataFormatError)
+WAYS = [*((kind, "manager") for kind in KINDS), ("sqlite", "client")]
+
+pytestmark = pytest.mark.parametrize(
+    ("kept_database", "way"),
+    WAYS,
+    indirect=["kept_database"],
+    scope="module",
+    ids=[*KINDS, "client"],
+)
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def manager(database: Database, project: Path) -> JobManager:
+    return JobManager(database, projects={"support": project})
+
+
+@pytest.fixture(scope="module")
+def server(
+    kept_database: Database, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    manager = JobManager(kept_database, projects={"support": project})
+    # Requests are far enough apart for any limit.
+    now = itertools.count(0, 10).__next__
+    with served(manager, tmp_path_factory.mktemp("mirrors"), now=now) as found:
+        yield found
+
+
+@pytest.fixture
+def jobs(way: str, manager: JobManager, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    if way == "manager":
+        yield manager
+        return
+    client: Client = request.getfixturevalue("server")
+    token = TokenStore(manager.database).create("contract", [Scope.READ, Scope.SUBMIT])
+    with closing(JobClient(client.url, token=token)) as made:
+        yield made
+
+
+def submit(jobs: Jobs, **changes: object) -> Job:
+    return jobs.create("support", "triage", {"store": False, "budget": 75, **changes})
+
+
+def claimed(manager: JobManager) -> Claim:
+    claim = Worker(manager, name="w").claim()
+    assert claim is not None
+    return claim
+
+
+# Submitting
+
+
+def test_a_job_is_queued_with_what_was_asked(jobs: Jobs) -> None:
+    job = submit(jobs, budget=90, max_cost="1.50", tuning={"minibatch_size": 2}, note="why")
+    assert jobs.get(job.id) == job
+    assert (job.state, job.wish, job.project, job.prompt, job.tag, job.progress) == (
+        JobState.QUEUED,
+        Wish.NONE,
+        "support",
+        "triage",
+        "latest",
+        0.0,
+    )
+    assert job.changes == JobChanges(
+        budget=90,
+        max_cost=Decimal("1.50"),
+        tuning={"minibatch_size": 2},
+        note="why",
+        store=False,
+    )
+    assert job.created > 1.7e9
+    assert job.started is job.ended is None
+
+
+def test_the_same_key_gives_the_same_job(jobs: Jobs) -> None:
+    first = jobs.submit("support", "triage", {"budget": 90}, key="night-7")
+    again = jobs.submit("support", "triage", {"budget": 90}, key="night-7")
+    assert (first.is_new, again.is_new, again.job) == (True, False, first.job)
+    with pytest.raises(JobConflictError, match=f"the key stands for job {first.job.id}, which"):
+        jobs.submit("support", "triage", {"budget": 91}, key="night-7")
+    with pytest.raises(JobConflictError):
+        jobs.submit("support", "other", {"budget": 90}, key="night-7")
+    assert len(jobs.list()) == 1
+
+
+def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
+    for key in ("", "ü", "x" * 201):
+        with pytest.raises(REFUSED, match="key: expected 1 to 200 ASCII characters"):
+            jobs.submit("support", "triage", key=key)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"budget": 0}, "budget: expected an integer of at least 1, found 0"),
+        ({"budgt": 5}, "budgt: unknown key (did you mean `budget`?)"),
+        ({"max_iterations": 101}, "max_iterations: expected an integer from 1 to 100, found 101"),
+        ({"target_score": 1.5}, "target_score: expected a number from 0 to 1, found 1.5"),
+        ({"patience": 51}, "patience: expected an integer from 1 to 50, found 51"),
+        ({"max_cost": "much"}, "max_cost: expected US dollars above 0, such as 2.50, found 'much'"),
+        ({"seed": -1}, "seed: expected an integer of at least 0, found -1"),
+        ({"tag": "No!"}, "tag: expected 1 to 64 lower-case letters"),
+        ({"note": "x" * 1_001}, "note: expected at most 1,000 characters, found 1,001"),
+        ({"priority": 101}, "priority: expected an integer from -100 to 100, found 101"),
+        ({"dry_run": "yes"}, "dry_run: expected true or false, found 'yes'"),
+        ({"model": "gpt"}, "model: the project has no model `gpt`; there: task, strict"),
+        ({"algorithm": "x"}, "algorithm: there is none called `x`; there are"),
+        ({"tuning": {"minibatch": 3}}, "minibatch: unknown key (did you mean `minibatch_size`?)"),
+        ({"tuning": {"seed": "x"}}, "seed: expected an integer of at least 0, found 'x'"),
+        ({"budget": 3}, "rollout_budget"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_it_is_queued(
+    jobs: Jobs, changes: dict[str, object], line: str
+) -> None:
+    with pytest.raises(REFUSED) as refused:
+        jobs.create("support", "triage", changes)
+    assert line in str(refused.value)
+    assert jobs.list() == []
+
+
+def test_unknown_names_say_what_there_is(jobs: Jobs) -> None:
+    with pytest.raises(
+        (ConfigError, DataFormatError),
+        match=r"there is no project `suport` .did you mean `support`",
+    ):
+        jobs.create("suport")
+    with pytest.raises(
+        (ConfigError, DataFormatError), match="has several prompts; name one of `triage`, `other`"
+    ):
+        jobs.create("support")
+    with pytest.raises(REFUSED, match="has no prompt `x`"):
+        jobs.create("support", "x")
+
+
+# Looking
+
+
+def test_jobs_are_found_by_the_beginning_of_their_id(jobs: Jobs) -> None:
+    job = submit(jobs)
+    assert jobs.get(job.id[:8]) == job
+    for wrong in ("", "abc", "zzzz", "%%%%", job.id[:3]):
+        with pytest.raises(JobNotFoundError, match=r"no job|several jobs"):
+            jobs.get(wrong)
+
+
+def test_lists_filter_and_page(jobs: Jobs) -> None:
+    made = [jobs.create("support", ("triage", "other")[n % 2], {"tag": f"t{n}"}) for n in range(5)]
+    jobs.cancel(made[0].id)
+    assert [job.number for job in jobs.list()] == [job.number for job in reversed(made)]
+    assert [job.id for job in jobs.list(state="cancelled")] == [made[0].id]
+    assert [job.id for job in jobs.list(prompt="other")] == [made[3].id, made[1].id]
+    assert [job.id for job in jobs.list(tag="t2")] == [made[2].id]
+    assert [job.id for job in jobs.list(text="t3")] == [made[3].id]
+    assert jobs.list(text="100%") == []
+    assert jobs.list(since=made[4].created + 3_600) == []
+    page = jobs.list(limit=2)
+    assert [job.id for job in jobs.list(limit=2, before=page[-1].number)] == [
+        made[2].id,
+        made[1].id,
+    ]
+    for limit in (0, 101):
+        with pytest.raises(REFUSED, match="limit: expected an integer from 1 to 100"):
+            jobs.list(limit=limit)
+    with pytest.raises(REFUSED, match="state: expected one of queued, running"):
+        jobs.list(state="asleep")
+
+
+# Running
+
+
+def test_events_are_numbered_and_tell_the_whole_story(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs, budget=90)
+    work_off(manager)
+    events = jobs.events(job.id)
+    assert [number for number, _, _ in events] == sorted({number for number, _, _ in events})
+    kinds = [json.loads(line)["event"] for _, _, line in events]
+    assert kinds[:2] == ["job_queued", "job_started"]
+    assert kinds[-1] == "job_completed"
+    assert "RunStarted" in str([type(event) for _, event, _ in events])
+    last = events[3][0]
+    assert [number for number, _, _ in jobs.events(job.id, after=last)] == [
+        number for number, _, _ in events[4:]
+    ]
+
+
+def test_higher_priorities_go_first_then_older_ones(jobs: Jobs, manager: JobManager) -> None:
+    made = [submit(jobs, priority=priority) for priority in (0, 5, 0, -1, 5)]
+    worker = Worker(manager, name="w")
+    order = [claim.job.id for _ in made if (claim := worker.claim())]
+    assert order == [made[place].id for place in (1, 4, 0, 2, 3)]
+    assert worker.claim() is None
+
+
+def test_a_job_waits_for_its_time(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs, not_before=4e9)
+    assert Worker(manager).claim() is None
+    jobs.change(job.id, {"not_before": 1.0})
+    claim = Worker(manager).claim()
+    assert claim is not None
+    assert claim.job.id == job.id
+
+
+# States
+
+
+def test_pausing_waits_for_the_end_of_the_step(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs)
+    claim = claimed(manager)
+    assert jobs.pause(job.id).wish is Wish.PAUSE
+    assert jobs.pause(job.id).wish is Wish.PAUSE  # repeatable
+    Worker(manager).run_here(claim)
+    paused = jobs.get(job.id)
+    assert (paused.state, paused.reason) == (JobState.PAUSED, "asked to pause")
+    assert jobs.pause(job.id) == paused
+    assert paused.progress < 100
+
+
+def test_what_is_resumed_ends_as_if_it_had_not_paused(jobs: Jobs, manager: JobManager) -> None:
+    straight = submit(jobs)
+    work_off(manager)
+    job = submit(jobs)
+    claim = claimed(manager)
+    jobs.pause(job.id)
+    Worker(manager).run_here(claim)
+    assert jobs.resume(job.id).state is JobState.QUEUED
+    assert jobs.resume(job.id).state is JobState.QUEUED
+    work_off(manager)
+    assert jobs.get(job.id).state is JobState.COMPLETED
+    assert outcome(manager, job) == outcome(manager, straight)
+    assert jobs.get(job.id).attempts == 2
+
+
+def test_a_wish_to_pause_can_be_taken_back(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs)
+    claim = claimed(manager)
+    jobs.pause(job.id)
+    assert jobs.resume(job.id).wish is Wish.NONE
+    Worker(manager).run_here(claim)
+    assert jobs.get(job.id).state is JobState.COMPLETED
+
+
+def test_a_queued_or_paused_job_is_cancelled_at_once(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs)
+    cancelled = jobs.cancel(job.id)
+    assert (cancelled.state, cancelled.has_ended) == (JobState.CANCELLED, True)
+    assert cancelled.ended is not None
+    assert jobs.cancel(job.id) == cancelled
+    assert Worker(manager).claim() is None
+
+
+def test_a_running_job_is_cancelled_by_its_worker(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs)
+    claim = claimed(manager)
+    assert jobs.cancel(job.id).state is JobState.RUNNING
+    Worker(manager).run_here(claim)
+    assert jobs.get(job.id).state is JobState.CANCELLED
+
+
+def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None:
+    job = submit(jobs, budget=60)
+    assert jobs.change(job.id, {"budget": 90, "note": "more"}).changes.budget == 90
+    for changes in ({"seed": 5}, {"tuning": {"minibatch_size": 2}}, {"tag": "x"}):
+        with pytest.raises(REFUSED, match="decides the path of the search, which is bound to"):
+            jobs.change(job.id, changes)
+    assert jobs.get(job.id).changes.note == "more"
+    # What is named counts, even if it is a default.
+    assert jobs.change(job.id, {"note": "", "priority": 3}).changes.note == ""
+    assert jobs.change(job.id, {"priority": 0}).changes == JobChanges(budget=90, store=False)
+
+
+def test_a_larger_budget_continues_a_paused_job(jobs: Jobs, manager: JobManager) -> None:
+    small, large = submit(jobs, budget=90), submit(jobs, budget=140)
+    work_off(manager)
+    job = submit(jobs, budget=90)
+    claim = claimed(manager)
+    jobs.pause(job.id)
+    Worker(manager).run_here(claim)
+    jobs.change(job.id, {"budget": 140})
+    jobs.resume(job.id)
+    work_off(manager)
+    assert outcome(manager, job) == outcome(manager, large)
+    assert outcome(manager, job) != outcome(manager, small)
+
+
+def test_a_fork_pays_for_no_answer_again(jobs: Jobs, manager: JobManager) -> None:
+    first = submit(jobs, budget=90)
+    work_off(manager)
+    fork = jobs.fork(first.id, {"budget": 140})
+    assert (fork.origin, fork.changes.budget) == (first.id, 140)
+    work_off(manager)
+    straight = submit(jobs, budget=140)
+    work_off(manager)
+    assert outcome(manager, fork) == outcome(manager, straight)
+    assert jobs.attempts(fork.id)[0].answers == len(kept_lines(manager.database, first))
+    assert jobs.get(first.id).status.rollouts <= 90
+
+
+def test_only_what_has_ended_is_deleted_with_all_it_has(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs, budget=60)
+    work_off(manager)
+    jobs.delete(job.id)
+    with pytest.raises(JobNotFoundError):
+        jobs.get(job.id)
+    assert jobs.list() == []
+
+
+def test_waiting_ends_with_the_job_or_in_time(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs, budget=60)
+    with pytest.raises(DeadlineExceededError, match="has not ended in 0"):
+        jobs.wait(job.id, timeout=0)
+    work_off(manager)
+    assert jobs.wait(job.id).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed"),
+    [
+        ("queued", "cancel, change"),
+        ("running", "pause, cancel, change"),
+        ("completed", "fork, delete"),
+        ("cancelled", "fork, delete"),
+    ],
+)
+def test_what_a_state_does_not_allow_is_named(
+    jobs: Jobs, manager: JobManager, state: str, allowed: str
+) -> None:
+    job = submit(jobs, budget=60)
+    if state == "running":
+        claimed(manager)
+    elif state == "completed":
+        work_off(manager)
+    elif state == "cancelled":
+        jobs.cancel(job.id)
+    asks: dict[str, Callable[[str], object]] = {
+        "pause": jobs.pause,
+        "resume": jobs.resume,
+        "fork": jobs.fork,
+        "delete": jobs.delete,
+        "cancel": jobs.cancel,
+        "change": lambda id_: jobs.change(id_, {"note": "x"}),
+    }
+    silent = {"queued": {"resume"}, "running": {"resume"}, "cancelled": {"cancel"}}
+    for what in asks.keys() - {*allowed.split(", ")} - silent.get(state, set()):
+        with pytest.raises(JobConflictError) as refused:
+            asks[what](job.id)
+        assert str(refused.value) == f"job {job.id} is {state}, which allows {allowed}; not {what}"
+
+
+# Faults
+
+
+def test_a_mirror_is_a_run_directory(jobs: Jobs, manager: JobManager, tmp_path: Path) -> None:
+    from promptgraft.runs import find_run, read_run
+
+    job = submit(jobs)
+    claim = claimed(manager)
+    with pytest.raises(DataFormatError, match="was never begun; there is nothing to write yet"):
+        jobs.mirror(job.id, tmp_path)
+    jobs.pause(job.id)
+    Worker(manager).run_here(claim)
+    folder = jobs.mirror(job.id, tmp_path)
+    journal = (folder / "journal.jsonl").read_bytes()
+    jobs.resume(job.id)
+    work_off(manager)
+    assert jobs.mirror(job.id, tmp_path) == folder
+    assert (folder / "journal.jsonl").read_bytes().startswith(journal)
+    run = read_run(find_run(tmp_path))
+    ended = jobs.get(job.id)
+    assert run.means == (ended.status.baseline, ended.status.best)
+    assert {"report.html", "summary.md", "result.json"} <= {one.name for one in folder.iterdir()}
+    document = json.loads((folder / "result.json").read_text())
+    assert document["means"] == outcome(manager, job)["means"]
