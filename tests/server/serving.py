@@ -53,6 +53,7 @@ class Client:
     url: str
     token: str
     access: Access
+    manager: JobManager
 
     def ask(
         self,
@@ -111,7 +112,7 @@ def served(
         try:
             every = [Scope.READ, Scope.SUBMIT, Scope.PROMOTE, Scope.ADMIN]
             token = tokens.create("tests", every)
-            yield Client(f"http://127.0.0.1:{port}", token, access)
+            yield Client(f"http://127.0.0.1:{port}", token, access, manager)
         finally:
             server.should_exit = True
             thread.join(30)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -110,13 +112,48 @@ def test_pausing_resuming_changing_forking(client: Client, manager: JobManager) 
     assert client.get(f"/jobs/{job}").status == 404
 
 
-def test_who_asked_what_is_in_the_events(client: Client, manager: JobManager) -> None:
+def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: JobManager) -> None:
+    job = submitted(client, budget=90, tag="night")
+    ci = TokenStore(manager.database).create("ci", ["submit", "promote"])
+    claim = Worker(manager, name="w1").claim()
+    assert claim is not None
+    client.ask("POST", f"/api/v1/jobs/{job}/pause", token=ci)
+    Worker(manager).run_here(claim)
+    client.ask("PATCH", f"/api/v1/jobs/{job}", {"budget": 130}, token=ci)
+    client.ask("POST", f"/api/v1/jobs/{job}/resume", token=ci)
+    work_off(manager)
+    tag = "/api/v1/projects/support/prompts/triage/tags/night"
+    client.ask("POST", f"{tag}/promote", {"to": "prod"}, token=ci)
+    client.ask("POST", f"{tag}/rollback", token=ci)
+    fork = client.post(f"/jobs/{job}/fork").document["id"]
+    client.post(f"/jobs/{fork}/cancel")
+    lines = [*client.get(f"/jobs/{job}/events").rows("events")]
+    told = [(one["what"], one["by"]) for one in lines if one["event"] == "job_asked"]
+    assert told == [
+        ("pause", "ci"),
+        ("change", "ci"),
+        ("resume", "ci"),
+        ("promote", "ci"),
+        ("rollback", "ci"),
+        ("fork", "tests"),
+    ]
+    assert (lines[0]["event"], lines[0]["by"]) == ("job_queued", "tests")
+    cancelled = client.get(f"/jobs/{fork}/events").rows("events")
+    assert ("job_asked", "cancel", "tests") in [
+        (one["event"], one.get("what"), one.get("by")) for one in cancelled
+    ]
+    with closing(client.browser()) as browser:
+        page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}").text)
+    for line in ("submitted by tests", "asked to pause by ci", "promoted to prod by ci"):
+        assert line in page
+    assert "started by w1" in page
+
+
+def test_who_deleted_a_job_is_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     job = submitted(client)
     client.post(f"/jobs/{job}/cancel")
-    lines = client.get(f"/jobs/{job}/events").rows("events")
-    told = [(one["event"], one.get("by"), one.get("what")) for one in lines]
-    assert ("job_queued", "tests", None) in told
-    assert ("job_asked", "tests", "cancel") in told
+    assert client.ask("DELETE", f"/api/v1/jobs/{job}").status == 204
+    assert f"job {job} was deleted by tests" in caplog.messages
 
 
 def test_pages_of_jobs_have_a_cursor(client: Client) -> None:
@@ -134,7 +171,13 @@ def test_projects_structures_and_plans(client: Client) -> None:
         "projects": [{"name": "support", "prompts": ["triage", "other"]}]
     }
     structure = client.get("/projects/support/prompts/triage/structure")
-    assert [one["path"] for one in structure.rows("sections")] == [["rules"], ["ticket"]]
+    (node,) = structure.rows("nodes")
+    assert (node["id"], node["kind"]) == ("support/triage", "prompt")
+    assert node["parts"] == [
+        {"id": "section rules", "chars": 15, "may_change": True},
+        {"id": "section ticket", "chars": 5, "may_change": False},
+    ]
+    assert structure.at("edges") == []
     plan = client.post("/plans", {"project": "support", "prompt": "triage"}).document
     assert "150" in str(plan["line"])
     assert plan["rollouts"]
@@ -146,16 +189,17 @@ def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) 
     tags = "/projects/support/prompts/triage/tags"
     night = client.get(f"{tags}/night")
     assert night.status == 200
-    assert client.get(f"/jobs/{job}").at("status", "revision") == night.at("id")
+    (holds,) = night.rows("prompts")
+    assert client.get(f"/jobs/{job}").at("status", "revision") == holds["id"]
     assert client.get(f"{tags}/prod").detail == "tag `prod` of `support/triage` holds nothing"
     moved = client.post(f"{tags}/night/promote", {"to": "prod"})
-    assert (moved.status, moved.document["number"]) == (200, 1)
+    assert [one["number"] for one in moved.rows("prompts")] == [1]
     wrong = client.post(f"{tags}/night/promote", {"to": "prod", "expected": "0000"})
     assert wrong.status == 409
     assert wrong.detail.startswith("expected revision 0000, found ")
     history = client.get(f"{tags}/prod/history").rows("revisions")
     assert [one["note"] for one in history] == ["promoted from night by tests"]
-    assert client.post(f"{tags}/prod/rollback", {}).document["id"] is None
+    assert client.post(f"{tags}/prod/rollback", {}).rows("prompts") == []
     assert [one["tag"] for one in client.get(tags).rows("tags")] == ["night"]
 
 

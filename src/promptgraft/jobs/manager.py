@@ -32,7 +32,7 @@ from promptgraft.jobs.types import (
 )
 from promptgraft.parts.validation import check_key
 from promptgraft.project import Project, load_project
-from promptgraft.serde import did_you_mean
+from promptgraft.serde import Json, did_you_mean
 
 T = TypeVar("T")
 
@@ -167,6 +167,7 @@ class JobManager(JobReader):
             names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
             made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
             self._rows.copy_answers(connection, found.number, made.number)
+            self._tell(connection, found, "fork", to=made.id)
             return made
 
         return self.database.write(copy)
@@ -178,6 +179,21 @@ class JobManager(JobReader):
             self._rows.remove(connection, found.number)
 
         self.database.write(remove)
+
+    def note(self, job: str, what: str, **said: Json) -> None:
+        """Add to the events of a job what somebody has done with what came of it.
+
+        Raises:
+            JobNotFoundError: as :meth:`get`.
+        """
+        self.database.write(
+            lambda connection: self._tell(
+                connection, self._rows.find(connection, job), what, **said
+            )
+        )
+
+    def _tell(self, connection: Connection, job: Job, what: str, **said: Json) -> None:
+        self._rows.tell(connection, job.number, "job_asked", what=what, by=self._by, **said)
 
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
         id_ = uuid.uuid4().hex
@@ -191,7 +207,7 @@ class JobManager(JobReader):
             change(connection, found)
             changed = self._rows.at(connection, found.number)
             if changed != found:
-                self._rows.tell(connection, found.number, "job_asked", what=what, by=self._by)
+                self._tell(connection, found, what)
             return changed
 
         return self.database.write(apply)

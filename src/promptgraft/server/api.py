@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from promptgraft.errors import DeadlineExceededError
+from promptgraft.graphs.describing import (
+    GraphDescription,
+    NodeDescription,
+    PartDescription,
+    source_view,
+)
 from promptgraft.jobs import Job, JobState
 from promptgraft.jobs.preparing import planned, written_changes
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
+from promptgraft.parts.descriptors import section_part
+from promptgraft.project.parts import ProjectPrompt
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.serde import Json
 from promptgraft.server.access import Scope
 from promptgraft.server.api_results import (
@@ -36,7 +46,10 @@ from promptgraft.server.calls import Call, Reply, Route, reply
 from promptgraft.server.problems import Problem
 from promptgraft.strict.checks import TEXT, Kind
 from promptgraft.strict.kinds import Key, record
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompts import address_of
 
+_logger = logging.getLogger("promptgraft.server")
 _LONGEST_WAIT = 60
 _SMALL: Mapping[str, Json] = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
 _DETAIL: Mapping[str, Json] = {"enum": ["all", "short"], "default": "all"}
@@ -75,24 +88,35 @@ def list_projects(call: Call) -> Reply:
 
 
 def show_structure(call: Call) -> Reply:
-    """Return the parts of a prompt: sections, tools, fields of the answer."""
-    descriptor = prompt_of(call).descriptor
-    sections: list[Json] = [
-        {
-            "path": list(section.path),
-            "overridable": section.overridable,
-            "hash": section.content_hash,
+    """Return what a prompt or graph is made of: nodes, edges, and parts."""
+    found = prompt_of(call)
+    described = _alone(found) if found.graph is None else found.graph.describe()
+    prompts: dict[str, Json] = {
+        address_of(prompt): {
+            "tools": [tool.name for tool in prompt.descriptor.tools],
+            "output_fields": [field.name for field in prompt.descriptor.output_fields],
         }
-        for section in descriptor.sections
-    ]
-    return reply(
-        {
-            "prompt": f"{descriptor.ns}/{descriptor.key}",
-            "sections": sections,
-            "tools": [tool.name for tool in descriptor.tools],
-            "output_fields": [field.name for field in descriptor.output_fields],
-        }
+        for prompt in found.prompts
+    }
+    plain = described.as_json()
+    return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
+
+
+def _alone(found: ProjectPrompt) -> GraphDescription:
+    """Describe a prompt, or the texts of an agent, as a graph of one node."""
+    prompt = found.prompt
+    view = source_view(prompt.template)
+    parts = tuple(
+        PartDescription(
+            id=section_part(one.path),
+            chars=len(SectionModule(one.path).text(view)),
+            may_change=one.overridable,
+        )
+        for one in prompt.descriptor.sections
     )
+    kind = "agent" if takes_cases(prompt) else "prompt"
+    node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
+    return GraphDescription(name=found.address, nodes=(node,), edges=(), declared=True)
 
 
 def make_plan(call: Call) -> Reply:
@@ -170,7 +194,10 @@ def change_job(call: Call) -> Reply:
 
 def delete_job(call: Call) -> Reply:
     """Remove a job that has ended, with all that is kept of it."""
-    call.manager.delete(call.job.id)
+    job = call.job
+    call.manager.delete(job.id)
+    # Its events, which say who did what, are gone with it.
+    _logger.warning("job %s was deleted by %s", job.id, call.caller.name)
     return Reply(status=204)
 
 

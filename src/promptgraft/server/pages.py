@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +16,9 @@ from promptgraft.errors import PromptgraftError
 from promptgraft.jobs import Job, JobState
 from promptgraft.jobs.preparing import planned, read_changes, written_changes
 from promptgraft.jobs.types import ALLOWED
-from promptgraft.overrides import Revision
-from promptgraft.overrides.resolution import diff_override
-from promptgraft.project import Project
-from promptgraft.project.python_source import beside
+from promptgraft.overrides import Revision, RevisionedStore
+from promptgraft.overrides.resolution import PartDiff
+from promptgraft.project.parts import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -30,6 +29,7 @@ from promptgraft.server import api_results, api_stores
 from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route
 from promptgraft.server.problems import Problem, problem_of
+from promptgraft.targets.part import named_in
 from promptgraft.text import moment
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "candidates": view.candidates[::-1][:_MOST_CANDIDATES],
         "winner": view.candidates[view.data.winner] if view.candidates else None,
         "charts": _charts(view.data),
+        "acts": view.acts,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
@@ -243,12 +244,22 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
 
 @attrs.frozen(kw_only=True)
 class TagRow:
-    """A tag of a prompt as its page shows it."""
+    """A tag of a prompt or graph as its page shows it.
+
+    Attributes:
+        project: the project.
+        prompt: the name of the prompt or graph in it.
+        tag: the tag.
+        held: what it holds for each prompt.
+        history: the revisions of the only prompt, the newest first; empty for a graph.
+        stale: the parts whose source has changed since.
+        changes: what it changes of the source.
+    """
 
     project: str
     prompt: str
     tag: str
-    current: Revision
+    held: Sequence[api_stores.Held]
     history: Sequence[Revision]
     stale: Sequence[str]
     changes: Sequence[PartChange]
@@ -257,38 +268,41 @@ class TagRow:
 def show_tags(call: Call) -> Reply:
     """Show the tags of all prompts with their histories."""
     rows = [
-        row
+        _tag_row(call, project, prompt, tag)
         for project in _projects(call)
         for prompt in call.manager.projects[project].names
-        for row in _tag_rows(call.manager.projects[project], project, prompt)
+        for tag in api_stores.tags_of(*_stored(call, project, prompt))
     ]
     return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
 
 
-def _tag_rows(project: Project, name: str, prompt_name: str) -> Iterator[TagRow]:
-    store = project.store()
-    with beside(project.folder):
-        prompt = project.prompt(prompt_name).prompt
-    for address in store.addresses():
-        if (address.ns, address.prompt_key) != (prompt.descriptor.ns, prompt.descriptor.key):
-            continue
-        at = {"ns": address.ns, "prompt_key": address.prompt_key, "tag": address.tag}
-        current = store.current(**at)
-        if current is None:
-            continue
-        parts = diff_override(prompt, current.override)
-        before, after = (
-            {part.part: getattr(part, side) or "" for part in parts} for side in ("before", "after")
-        )
-        yield TagRow(
-            project=name,
-            prompt=prompt_name,
-            tag=address.tag,
-            current=current,
-            history=store.history(**at)[::-1],
-            stale=[part.part for part in parts if part.state is not None],
-            changes=list(changes_between(before, after)),
-        )
+def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
+    found = attrs.evolve(call, path={"project": project, "prompt": prompt})
+    return api_stores.project_of(found).store(), api_stores.prompt_of(found)
+
+
+def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
+    store, found = _stored(call, project, prompt)
+    held = api_stores.held(store, found, tag)
+    parts = [(_shown_part(one, part), part) for one in held for part in one.parts]
+    before, after = (
+        {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
+    )
+    only = held[0].address if len(held) == 1 else None
+    history = store.history(ns=only.ns, prompt_key=only.prompt_key, tag=tag) if only else ()
+    return TagRow(
+        project=project,
+        prompt=prompt,
+        tag=tag,
+        held=held,
+        history=history[::-1],
+        stale=[name for name, part in parts if part.state is not None],
+        changes=list(changes_between(before, after)),
+    )
+
+
+def _shown_part(one: api_stores.Held, part: PartDiff) -> str:
+    return named_in(f"{one.address.ns}/{one.address.prompt_key}", part.part)
 
 
 def move_tag(call: Call) -> Reply:

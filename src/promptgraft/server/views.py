@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 
 import attrs
 
@@ -14,10 +15,57 @@ from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event, Unknown
+from promptgraft.serde import Json
 
 _MOST_JOBS = 64
 _MOST_LINES = 60
 _PAGE = 500
+
+
+_WHAT = {
+    "job_queued": "queued",
+    "job_started": "started",
+    "job_resumed": "taken up again",
+    "job_paused": "paused",
+    "job_recovered": "put back",
+    "job_completed": "completed",
+    "job_failed": "failed",
+    "job_cancelled": "cancelled",
+    "pause": "asked to pause",
+    "resume": "resumed",
+    "cancel": "asked to cancel",
+    "change": "changed",
+    "fork": "forked",
+    "promote": "promoted to",
+    "rollback": "rolled back",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Act:
+    """What somebody did with a job, or what became of it.
+
+    Attributes:
+        time: when, as its event says it.
+        what: in a few words.
+        by: the name of a token, or of a worker; empty for nobody.
+    """
+
+    time: str
+    what: str
+    by: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Json]) -> Act:
+        """Return what an event of a job tells."""
+        event = str(said["event"])
+        asked = str(said.get("what", event))
+        by = str(said.get("by") or said.get("worker") or "")
+        what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(asked, asked)
+        more = (said.get("tag"), said.get("to"), said.get("reason"))
+        detail = next((f"{one}" for one in more if one), "")
+        time = str(said.get("time", ""))[:19].replace("T", " ")
+        return cls(time=time, what=f"{what} {detail}".strip(), by=by)
 
 
 @attrs.frozen(kw_only=True)
@@ -28,11 +76,13 @@ class JobView:
         last: the number of that event.
         data: what drawings and tables are made of.
         lines: the latest events with their numbers, the newest first.
+        acts: who did what with it lately, and what became of it, the newest first.
     """
 
     last: int
     data: ReportData
     lines: tuple[tuple[int, bytes], ...]
+    acts: tuple[Act, ...]
 
     @property
     def candidates(self) -> tuple[CandidateAdded, ...]:
@@ -76,6 +126,7 @@ class _Following:
         self._lock = threading.Lock()
         self._last = self._told = 0
         self._history = RunHistory()
+        self._acts: deque[Act] = deque(maxlen=_MOST_LINES)
         self._lines: deque[tuple[int, bytes]] = deque(maxlen=_MOST_LINES)
         self._view: JobView | None = None
 
@@ -83,7 +134,7 @@ class _Following:
         with self._lock:
             while page := manager.events(job.id, after=self._last, limit=_PAGE):
                 for number, event, line in page:
-                    if number > self._told:
+                    if number > self._told or isinstance(event, Unknown):
                         self._add(manager, job, event, line)
                     self._lines.append((number, line))
                     self._last = number
@@ -91,14 +142,21 @@ class _Following:
                     break
             if self._view is None or self._view.last != self._last:
                 self._view = JobView(
-                    last=self._last, data=self._data(job), lines=tuple(reversed(self._lines))
+                    last=self._last,
+                    data=self._data(job),
+                    lines=tuple(reversed(self._lines)),
+                    acts=tuple(reversed(self._acts)),
                 )
             return self._view
 
     def _add(self, manager: JobManager, job: Job, event: Event, line: bytes) -> None:
         if not isinstance(event, Unknown):
             self._history.add(event)
-        elif json.loads(line)["event"] == "rewound":
+            return
+        said = json.loads(line)
+        if str(said["event"]).startswith("job_"):
+            self._acts.append(Act.of(said))
+        elif said["event"] == "rewound":
             # Part of what was told is taken back, and what there was before it is not kept.
             self._history = RunHistory()
             for at, earlier, _ in told(manager.database, job.number):

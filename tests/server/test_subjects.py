@@ -1,0 +1,166 @@
+"""Jobs for graphs and for agents that are only called, from the project to the promoted winner."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from black_box.service import Reply, said, serving
+from jobs.job_world import work_off
+from promptgraft.jobs import JobManager
+from server.serving import Client, served
+
+PROMPTS = [f"examples/desk/{name}" for name in ("route", "wish", "mood", "haste", "check")]
+DESK = Path(__file__).parents[2] / "examples" / "desk"
+GRAPH = """
+version: 1
+graphs: {desk: desk.py:GRAPH}
+dataset: {path: some.jsonl}
+params: asked.py:ticket
+metrics:
+  - {name: desk, kind: exact, expected_path: desk, answer_path: desk}
+  - {name: wish, kind: exact, expected_path: wish, answer_path: wish}
+models: {task: {provider: offline}}
+optimizer: {rollout_budget: 150, minibatch_size: 3, keep_anyway: true}
+"""
+TICKET = """
+from desk import Ticket
+
+def ticket(case):
+    return (Ticket(str(case.input)),)
+"""
+AGENT = """
+version: 1
+prompts: {helper: {files: {skill: skill.md}}}
+agent: %s
+%s
+dataset: {path: cases.jsonl}
+metrics: [{name: exact}]
+models: {reflection: {python: teacher.py:TEACHER}}
+optimizer: {rollout_budget: 60, minibatch_size: 3, keep_anyway: true}
+"""
+COMMAND = '{command: [%s, agent.py, "{folder}", "{query}"]}'
+HTTP = """{http: {
+  url: "%s", json: {query: "{query}", skill: "{texts.skill}"}, answer: $.answer
+}}"""
+PROGRAM = """
+import pathlib, sys
+folder, query = sys.argv[1:]
+knows = "letters" in pathlib.Path(folder, "skill.md").read_text()
+print(len(query) if knows else query)
+"""
+TEACHER = """
+from promptgraft import ScriptedAdapter
+
+TEACHER = ScriptedAdapter(
+    lambda asked: "```instruction\\nCount the letters.\\n```", identity="teacher/1"
+)
+"""
+
+
+def graph(folder: Path) -> Path:
+    folder.mkdir()
+    for name, text in (
+        ("desk.py", (DESK / "desk.py").read_text()),
+        ("asked.py", TICKET),
+        ("some.jsonl", "\n".join((DESK / "cases.jsonl").read_text().splitlines()[:40])),
+        ("promptgraft.yaml", GRAPH),
+    ):
+        (folder / name).write_text(text)
+    return folder / "promptgraft.yaml"
+
+
+def agent(folder: Path, called: str, *, more: str) -> Path:
+    folder.mkdir()
+    rows = [{"id": f"c{n}", "input": "x" * n, "expected": f"{n}"} for n in range(1, 25)]
+    for name, text in (
+        ("agent.py", PROGRAM),
+        ("skill.md", "Answer."),
+        ("teacher.py", TEACHER),
+        ("cases.jsonl", "\n".join(map(json.dumps, rows))),
+        ("promptgraft.yaml", AGENT % (called, more)),
+    ):
+        (folder / name).write_text(text)
+    return folder / "promptgraft.yaml"
+
+
+def answered(body: Any, _: dict[str, str]) -> Reply:
+    count = len(body["query"])
+    return said({"answer": f"{count}" if "letters" in body["skill"] else "no"})
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    root = tmp_path_factory.mktemp("subjects")
+    with serving(answered) as service:
+        files = {
+            "graph": graph(root / "graph"),
+            "command": agent(
+                root / "command", COMMAND % json.dumps(sys.executable), more="delivery: {folder: .}"
+            ),
+            "service": agent(root / "service", HTTP % service.url, more=""),
+        }
+        manager = JobManager(f"sqlite:///{root}/jobs.db", projects=files)
+        with closing(manager), served(manager, root / "mirrors") as found:
+            yield found
+
+
+def worked_off(client: Client, body: dict[str, object]) -> str:
+    """Submit a job over HTTP, let a worker carry it out, and return its id."""
+    made = client.post("/jobs", body)
+    assert made.status == 201, made
+    work_off(client.manager)
+    job = str(made.document["id"])
+    done = client.get(f"/jobs/{job}")
+    assert done.at("state") == "completed", done.text
+    return job
+
+
+def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
+    where = "/projects/graph/prompts/desk"
+    structure = client.get(f"{where}/structure")
+    assert [node["id"] for node in structure.rows("nodes")] == PROMPTS
+    assert structure.at("declared") is False
+    assert structure.text.count('"may_change": true') == len(PROMPTS)
+    assert all(f"{one}#instruction" in structure.text for one in PROMPTS)
+    changes = {"tag": "night", "budget": 150}
+    job = worked_off(client, {"project": "graph", "prompt": "desk", "changes": changes})
+    assert "<!doctype html>" in client.get(f"/jobs/{job}/report").text.lower()
+    holds = client.get(f"{where}/tags/night").rows("prompts")
+    assert {str(one["prompt"]) for one in holds} <= set(PROMPTS)
+    refused = client.post(f"{where}/tags/night/promote", {"to": "prod", "expected": "abcd"})
+    assert refused.status in (409, 422)
+    moved = client.post(f"{where}/tags/night/promote", {"to": "prod"})
+    assert [one["prompt"] for one in moved.rows("prompts")] == [one["prompt"] for one in holds]
+    assert [one["tag"] for one in client.get(f"{where}/tags").rows("tags")] == ["night", "prod"]
+    told = client.get(f"/jobs/{job}/events").rows("events")[-1]
+    assert (told["what"], told["by"], told["tag"]) == ("promote", "tests", "prod")
+    assert client.post(f"{where}/tags/prod/rollback").rows("prompts") == []
+    assert client.get(f"/jobs/{job}/events").rows("events")[-1]["what"] == "rollback"
+    with closing(client.browser()) as browser:
+        page = browser.get("/tags").text
+        assert "graph/desk" in page
+        assert "Above all" in page or "section rules" in page
+
+
+@pytest.mark.parametrize("project", ["command", "service"])
+def test_an_agent_that_is_only_called_is_improved(client: Client, project: str) -> None:
+    structure = client.get(f"/projects/{project}/prompts/helper/structure")
+    (node,) = structure.rows("nodes")
+    assert (node["kind"], node["prompt"]) == ("agent", structure.at("name"))
+    plan = client.post("/plans", {"project": project, "prompt": "helper"})
+    assert "60" in str(plan.at("line"))
+    job = worked_off(client, {"project": project, "prompt": "helper"})
+    assert client.get(f"/jobs/{job}").at("status", "best") == 1.0
+    assert client.get(f"/jobs/{job}/candidates/1").at("texts", "section skill") == (
+        "Count the letters."
+    )
+    tag = client.get(f"/projects/{project}/prompts/helper/tags/latest")
+    assert "Count the letters." in tag.text
+    assert "Count the letters." in client.get(f"/jobs/{job}/report").text
