@@ -8,6 +8,7 @@ import pytest
 
 from jobs.job_world import FILE, outcome, work_off, write_project
 from promptgraft.database import Database
+from promptgraft.errors import ConfigError
 from promptgraft.jobs import (
     Job,
     JobManager,
@@ -37,6 +38,16 @@ def claimed(manager: JobManager) -> Claim:
     claim = Worker(manager, name="w").claim()
     assert claim is not None
     return claim
+
+
+def test_a_job_that_is_to_write_a_source_is_refused_unless_it_is_dry(
+    database: Database, tmp_path: Path
+) -> None:
+    path = write_project(tmp_path, file=f"{FILE}apply: to-source\n")
+    manager = JobManager(database, projects={"support": path})
+    with pytest.raises(ConfigError, match=r"apply: `to-source` .* leave it out of the project"):
+        submit(manager)
+    assert submit(manager, dry_run=True).state is JobState.QUEUED
 
 
 def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project: Path) -> None:

@@ -147,9 +147,15 @@ def prepared(
         store: where the winner goes, in place of the project's.
 
     Raises:
-        ConfigError: a change does not fit the project; names it.
+        ConfigError: a change does not fit the project, or the project asks for what no job does;
+            names it.
         DataFormatError: the project is at fault.
     """
+    if project.config.apply is not None and not changes.dry_run:
+        raise ConfigError(
+            "apply: `to-source` is for `promptgraft optimize` and `resume`, and a job writes no "
+            "source: its winner goes to the store; leave it out of the project file"
+        )
     tuned = project.tuned(
         {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
     )
