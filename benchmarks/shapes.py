@@ -30,7 +30,7 @@ from search_bench import header, machine
 
 OURS: Mapping[str, Search] = {
     "lean": METHODS[LEAN],
-    "lean-long": partial(METHODS[LEAN], shorten_margin=None),
+    "lean-long": partial(METHODS[LEAN], shorten_margin="off"),
     "lean-single": partial(METHODS[LEAN], whole_prompt=0.0),
     "paper": METHODS[PAPER],
 }

@@ -85,7 +85,7 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
         preset=preset,
         minibatch_size=6,
         reflections_per_module=1,
-        shorten_margin=None,
+        shorten_margin="off",
     )
     assert len(world.seen) > len(world.first)
     assert world.seen <= world.written

@@ -59,7 +59,7 @@ models: {{reflection: {{python: 'writer.py:writer'}}}}
 optimizer:
   rollout_budget: 200
   targets: {{sections: [teams]}}
-  strategy: {{reflections_per_module: 1, shorten_margin: null}}
+  strategy: {{reflections_per_module: 1, shorten_margin: off}}
 store: {{path: ., tag: live}}
 """
 OLD = {

@@ -194,7 +194,7 @@ def test_no_question_has_a_text_of_a_validation_or_held_out_case() -> None:
             seed=run,
             training_examples=(*hidden[:6], *examples(6)),
             held_out=hidden[6:],
-            train_batch=chance.choice([3, 6, None]),
+            train_batch=chance.choice([3, 6, "all"]),
             attribution=chance.choice(["steps", "trace"]),
             first_try=chance.random() < 0.5,
             acceptance=chance.choice([Strict(), MinGain(0), MinGain(0.1)]),

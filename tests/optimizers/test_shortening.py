@@ -134,7 +134,7 @@ def texts(result: GepaResult) -> str:
 
 
 def test_the_winner_does_without_the_lines_that_nothing_depends_on() -> None:
-    long = optimize(lean(shorten_margin=None), reflection=wordy)
+    long = optimize(lean(shorten_margin="off"), reflection=wordy)
     short = optimize(lean(), reflection=wordy)
     assert any(line in texts(long) for line in IDLE)
     assert not any(line in texts(short) for line in IDLE)
@@ -232,12 +232,14 @@ def test_a_larger_budget_uses_what_a_smaller_one_has_tried(more: int) -> None:
 
 def test_nothing_is_shortened_without_a_margin() -> None:
     journal = MemoryJournal()
-    optimize(lean(shorten_margin=None), reflection=wordy, journal=journal)
+    optimize(lean(shorten_margin="off"), reflection=wordy, journal=journal)
     assert not any(key.startswith("shorten/") for key in answers(journal))
-    assert lean(shorten_margin=None).shortening_size == 0
-    assert Strategy(preset="paper").shorten_margin is None
+    assert lean(shorten_margin="off").shortening_size == 0
+    assert Strategy(preset="paper").shorten_margin == "off"
 
 
-def test_a_margin_that_is_no_share_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"strategy\.shorten_margin: expected .* found 2"):
-        Strategy(shorten_margin=2)
+@pytest.mark.parametrize("margin", [2, True, False, None])
+def test_a_margin_that_is_no_share_is_refused(margin: Any) -> None:
+    said = r"strategy\.shorten_margin: expected a number from 0 to 1, or `off`, found"
+    with pytest.raises(ConfigError, match=said):
+        Strategy(shorten_margin=margin)

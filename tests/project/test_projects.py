@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import attrs
 import jsonschema
@@ -16,7 +17,8 @@ import promptgraft.project.format
 from promptgraft import OptimizationJob
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
-from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
+from promptgraft.agents import CommandAgent, PythonAgent
+from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted, Strategy
 from promptgraft.algorithms.gradient import GradientConfig
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
@@ -195,6 +197,7 @@ def test_settings_reach_the_run_as_they_are_written() -> None:
     assert config.acceptance == MinGain(0.05)
     assert isinstance(config, GepaConfig)
     assert config.enable_merge
+    assert config.strategy.shorten_margin == "off"
     assert config.objectives.required == {"exact": 0.5}
     assert config.limits.stoppers[0] == MaxProposals(30)
     assert config.limits.stoppers[-1] == StopFile(RIGHT / "stop")
@@ -426,12 +429,27 @@ def test_the_shipped_schema_is_that_of_the_reader() -> None:
     jsonschema.Draft202012Validator.check_schema(project_schema())
 
 
+def test_null_and_leaving_a_setting_out_are_the_same_in_python_too() -> None:
+    settings = [GepaConfig, GradientConfig, CommandAgent, PythonAgent]
+    for kind in settings:
+        groups = [field.type for field in attrs.fields(attrs.resolve_types(kind))]
+        settings += [group for group in groups if isinstance(group, type) and attrs.has(group)]
+    assert Strategy in settings
+    lost = [
+        f"{kind.__name__}.{field.name}"
+        for kind in settings
+        for field in attrs.fields(kind)
+        if type(None) in get_args(field.type) and field.default is not None and field.init
+    ]
+    assert not lost, "null counts as left out in a file, so None must be the default"
+
+
 def test_a_project_names_the_gradient_search_with_its_settings(folder: Path) -> None:
     project = project_of(
-        folder, "optimizer: {algorithm: gradient, max_rounds: 7, attribution: trace}"
+        folder, "optimizer: {algorithm: gradient, max_rounds: 7, train_batch: all}"
     )
     config = project.run_config("triage")
     assert isinstance(config, GradientConfig)
-    assert (config.max_rounds, config.attribution, config.first_try) == (7, "trace", True)
+    assert (config.max_rounds, config.train_batch, config.first_try) == (7, "all", True)
     with pytest.raises(DataFormatError, match="max_rounds: expected an integer from 1 to 100"):
         project_of(folder, "optimizer: {algorithm: gradient, max_rounds: 0}")

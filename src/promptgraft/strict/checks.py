@@ -88,6 +88,15 @@ class Check(Kind[T_co]):
         """The same check, which None passes too."""
         return attrs.evolve(self, nullable=True)
 
+    def or_word(self, word: str) -> Check[T_co | str]:
+        """The same check, which one word passes too."""
+        return check(
+            f"{self.what}, or `{word}`",
+            lambda value: word if value == word else self.fits(value),
+            {"anyOf": [self.schema, {"const": word}]},
+            names=(word,),
+        )
+
 
 def path_of(owner: object, field: attrs.Attribute[Any]) -> str:
     """Return how messages name a field: ``limits.timeout`` of a group of settings.

@@ -27,7 +27,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "module_choice": "turns",
         "reflections_per_module": 1,
         "published_question": True,
-        "shorten_margin": None,
+        "shorten_margin": "off",
     },
     "lean": {
         "exploration": 0.1,
@@ -103,7 +103,8 @@ class Strategy(Settings):
         published_question: a reflection on a section asks in the words of the paper, and shows the
             section and the rollouts alone; else also the other parts and the expected answers.
         shorten_margin: how much worse than the best candidate one may be that does without some of
-            its lines, and take its place at the end of the search, 0 to 1. None shortens nothing.
+            its lines, and take its place at the end of the search, 0 to 1; or ``off``, which
+            shortens nothing.
         proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
             own; what is accepted of them is put together and evaluated as one. With more, an
             executor's workers are busy and a run takes less time; but proposals of a step do not
@@ -140,8 +141,8 @@ class Strategy(Settings):
         default=_by_preset("reflections_per_module"), validator=COUNT
     )
     published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
-    shorten_margin: float | None = attrs.field(
-        default=_by_preset("shorten_margin"), validator=SHARE.or_none
+    shorten_margin: float | Literal["off"] = attrs.field(
+        default=_by_preset("shorten_margin"), validator=SHARE.or_word("off")
     )
     proposals_per_step: int = attrs.field(default=1, validator=COUNT)
     steps_at_once: int = attrs.field(default=1, validator=COUNT)

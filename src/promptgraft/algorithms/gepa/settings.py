@@ -256,7 +256,7 @@ class GepaSettings(RunConfig):
 
     @property
     def _most_for_shortening(self) -> int:
-        never = self.strategy.shorten_margin is None
+        never = self.strategy.shorten_margin == "off"
         return 0 if never else MOST_FOR_LINES + self.pareto_set_size
 
     @property

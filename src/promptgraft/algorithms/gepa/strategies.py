@@ -64,6 +64,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         else 0.0,
     )
     seen = Seen()
+    margin = config.strategy.shorten_margin
     comparer = Comparer(
         policy=config.acceptance, scorer=scorer, max_rollout_cost=config.guards.max_rollout_cost
     )
@@ -102,7 +103,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             emit=kit.emit,
         ),
         shortener=Shortener(
-            margin=config.strategy.shorten_margin,
+            margin=None if margin == "off" else margin,
             kit=kit,
             kept=config.shortening_size,
             seen=seen,

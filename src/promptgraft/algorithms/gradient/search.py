@@ -46,7 +46,7 @@ class GradientSearch(BaseSearch):
         self._events: list[RoundEvent] = []
         self._rounds: list[Round] = []
         self._initial = with_initial(kit.target, config.initial, kit.training)
-        self._batches = Batches(kit.training, config.train_batch, config.seed)
+        self._batches = Batches(kit.training, config.train_size, config.seed)
         self._patience = Patience(
             max_idle_steps=config.limits.max_idle_steps,
             max_failed_reflections=config.limits.max_failed_reflections,

@@ -50,7 +50,7 @@ class GradientSettings(RunConfig, ABC):
         target_score: mean of the current candidate on the validation set at which the run ends;
             None for no such end.
         train_batch: training cases of a round: up to three quarters that the current candidate
-            is known to fail, and others, each of which comes once before any comes again. None
+            is known to fail, and others, each of which comes once before any comes again. ``all``
             for all of them in every round.
         initial: texts to begin with, by name of the part, in the place of what is in force.
         max_gradients: what was said of a part in a round, at most; the worst comes first.
@@ -70,7 +70,7 @@ class GradientSettings(RunConfig, ABC):
     max_rounds: int = attrs.field(default=20, validator=integer(1, 100))
     patience: int = attrs.field(default=5, validator=COUNT)
     target_score: float | None = attrs.field(default=None, validator=FINITE.or_none)
-    train_batch: int | None = attrs.field(default=16, validator=COUNT.or_none)
+    train_batch: int | Literal["all"] = attrs.field(default=16, validator=COUNT.or_word("all"))
     initial: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
     max_gradients: int = attrs.field(default=20, validator=COUNT)
     attribution: Attribution = attrs.field(
@@ -110,7 +110,7 @@ class GradientSettings(RunConfig, ABC):
     def train_size(self) -> int:
         """Training cases of a round."""
         there = len(self.training_examples) - self.pareto_set_size
-        return there if self.train_batch is None else min(self.train_batch, there)
+        return there if self.train_batch == "all" else min(self.train_batch, there)
 
     @property
     def judging_size(self) -> int:
@@ -173,16 +173,16 @@ class Batches:
 
     Args:
         training: the training set.
-        size: cases of a round; None for all.
+        size: cases of a round.
         seed: draws their order.
 
     Attributes:
         count: rounds after which each case has come once.
     """
 
-    def __init__(self, training: Sequence[GepaExample], size: int | None, seed: int) -> None:
+    def __init__(self, training: Sequence[GepaExample], size: int, seed: int) -> None:
         self._training = training
-        self._size = min(size or len(training), len(training))
+        self._size = min(size, len(training))
         self._seed = seed
         self._epoch = 0
         self._waiting: list[int] = []
