@@ -493,7 +493,9 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
         f"adapter `odd` on example `e0`: `evaluate` is to return a PromptResponse, found {found}; "
         "`promptgraft.adapters.base.answered` builds one; at `baseline/0` of the run"
     )
-    with pytest.raises(CallerError, match="adapter `odd` on a reflection: `evaluate` is to"):
+    with pytest.raises(
+        CallerError, match="adapter `odd` on the reflection `reflect-section`: `evaluate` is to"
+    ):
         attrs.evolve(plain(), reflection=Says(value)).optimizer(MemoryJournal()).optimize(PROMPT)
 
 

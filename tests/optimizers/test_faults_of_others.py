@@ -84,7 +84,7 @@ def test_an_adapter_that_no_run_can_use_is_named_with_example_and_position(
     run = Run()
     adapters = (own, run.reflection) if role == "task" else (run.task, own)
     context = OptimizationContext(adapters[0], reflection_adapter=adapters[1])
-    where = "on example `e0`" if role == "task" else "on a reflection"
+    where = "on example `e0`" if role == "task" else "on the reflection `reflect-section`"
     position = "baseline/0" if role == "task" else "step/1/reflect/0"
     with pytest.raises(AdapterError) as caught:
         GepaOptimizer(context, config()).optimize(PROMPT)
@@ -294,5 +294,7 @@ def test_replies_that_run_out_are_named_with_their_position(workers: int | None)
     with pool as executor:
         with pytest.raises(ConfigError, match=r"all 1 replies are used; .* at `step/1/reflect/1`"):
             Run(reflection=["no instruction"], executor=executor).start()
-        with pytest.raises(AdapterError, match=r"a reflection raised StopIteration.*/reflect/1`"):
+        with pytest.raises(
+            AdapterError, match=r"reflect-section` raised StopIteration.*/reflect/1`"
+        ):
             Run(reflection=lambda _: next(replies), executor=executor).start()

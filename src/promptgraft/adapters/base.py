@@ -267,11 +267,12 @@ def evaluated(
 
     Raises what :meth:`ProviderAdapter.evaluate` does. A ``ConnectionError`` or ``TimeoutError``
     becomes a ``TransientProviderError``, any other error, and what is no response, an
-    ``AdapterError`` that names the adapter and the example.
+    ``AdapterError`` that names the adapter, and the example or the question.
     """
     tags = session.tags
     example = tags.get("example") or tags.get("case")
-    on = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
+    asked = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
+    on = f"example `{example}`" if example else asked
     where = f"adapter `{adapter_identity(adapter)}` on {on}"
     before, began = len(session.select_all(object)), time.perf_counter()
     try:
