@@ -27,8 +27,8 @@ def test_edits_are_texts_by_the_mark_of_their_part_in_the_order_of_the_reply() -
         {"part": " [p1]", "text": {"description": "Look up", "aliases": ["a"]}},
     )
     assert list(read_edits(reply, MARKS).items()) == [
-        ("P10", "Refund\nwithin a week."),
-        ("P1", '{"description": "Look up", "aliases": ["a"]}'),
+        ("P10", ("Refund\nwithin a week.", "it says nothing of refunds")),
+        ("P1", ('{"description": "Look up", "aliases": ["a"]}', "")),
     ]
 
 
@@ -100,7 +100,7 @@ def test_edits_come_back_as_they_were_written_however_sloppily(seed: int) -> Non
         found = read_edits(rng.choice([reply, sloppy.reply(reply)]), MARKS)
         assert list(found) == list(texts)
         for mark, text in texts.items():
-            assert found[mark] == text or json.loads(found[mark]) == json.loads(text)
+            assert found[mark].text == text or json.loads(found[mark].text) == json.loads(text)
 
 
 @batches(1_000)
@@ -119,5 +119,5 @@ def test_damaged_edits_are_read_or_refused_in_one_line(seed: int) -> None:
         assert found
         assert set(found) <= set(MARKS)
         for said in found.values():
-            said.encode()
+            said.text.encode()
     assert all(one.strip() and "\n" not in one for one in refused)

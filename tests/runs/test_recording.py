@@ -12,13 +12,24 @@ import attrs
 import pytest
 
 from optimizers.worlds import answer, propose, section, twins
-from promptgraft import ScriptedAdapter
+from promptgraft import (
+    BlackBox,
+    Case,
+    Dataset,
+    GepaConfig,
+    OptimizationContext,
+    OptimizationJob,
+    ScriptedAdapter,
+    Splits,
+)
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
+from promptgraft.evals import metrics
+from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.folder import write_texts
-from promptgraft.runs.pages import table_row
+from promptgraft.runs.pages import reasons_of, table_row
 from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import steps_of
@@ -564,3 +575,36 @@ def test_the_section_that_a_model_is_shown_is_the_one_on_the_page(tmp_path: Path
     folder = kept_run(tmp_path, make_job(look))
     texts = {one.texts["section rules"] for one in read_run(folder).candidates}
     assert {f"## 1. Rules\n\n{text}" for text in texts} <= shown or texts <= shown
+
+
+def test_why_a_part_was_changed_stands_with_the_candidate(tmp_path: Path) -> None:
+    edit = {"part": "P1", "reason": "it says\nno <b>word</b>", "text": "Say ok."}
+    subject = BlackBox(
+        {"rules": "Say no.", "tone": "Be kind."},
+        agent=lambda query, call: call.texts["rules"].removeprefix("Say ").rstrip("."),
+    )
+    cases = [
+        Dataset(
+            tuple(Case(id=f"{part}-{at}", input=f"{part} {at}", expected="ok") for at in range(6))
+        )
+        for part in ("train", "validation", "test")
+    ]
+    judging = Judging(splits=Splits(*cases), metrics=(metrics.exact(),))
+    settings: dict[str, Any] = data_settings(subject.prompt, judging)
+    context = OptimizationContext(
+        reflection_adapter=ScriptedAdapter(
+            lambda asked: (
+                json.dumps({"edits": [edit]}) if asked.key == "reflect-prompt" else "Nothing."
+            )
+        )
+    )
+    job = OptimizationJob(subject, context, GepaConfig(**settings, rollout_budget=80))
+    folder = kept_run(tmp_path, job)
+
+    record = read_run(folder)
+    best = record.candidates[record.best]
+    assert record.best
+    assert reasons_of(record, best) == ["section rules: it says no <b>word</b>"]
+    assert reasons_of(record, record.candidates[0]) == []
+    assert "- why: section rules: it says no \\<b>word" in folder.candidate(1).read_text()
+    assert "Why: section rules: it says no &lt;b&gt;word" in folder.report.read_text()

@@ -18,6 +18,7 @@ from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
+from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.transcripts import questions_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
@@ -121,7 +122,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     one, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
-        print_json({**where, "pareto_ids": list(record.pareto_ids), **_plain(one)})
+        more = {"pareto_ids": list(record.pareto_ids), "why": [*reasons_of(record, one)]}
+        print_json({**where, **more, **_plain(one)})
         return
     screen = Screen()
     screen.line(f"candidate {number} of {record.id}", bold=True)
@@ -134,6 +136,7 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
         [
             ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
             ("changes", one.changed if number else "nothing: the baseline"),
+            *(("why", reason) for reason in reasons_of(record, one)),
             ("mean", f"{shown_mean(one)}{on}"),
             ("step", str(one.step)),
             ("page", str(relative(page))),

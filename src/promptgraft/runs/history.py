@@ -48,6 +48,7 @@ class StepCandidates:
         best_of_child: the best candidate that the child raced.
         best_of_merge: the one that the merge raced.
         scored: the candidate that was tried on more since one joined.
+        proposed: the proposals that were tried.
     """
 
     parent: int | None = None
@@ -57,6 +58,7 @@ class StepCandidates:
     best_of_child: int | None = None
     best_of_merge: int | None = None
     scored: int | None = None
+    proposed: list[MutationProposed] = attrs.field(factory=list)
 
     def add(self, event: CandidateAdded | CandidateScored) -> None:
         """Take account of a candidate that joined, or was tried on more."""
@@ -176,6 +178,7 @@ class RunHistory:
                 self._score(event)
             case MutationProposed():
                 self._step(event.step).parent = event.parent
+                self._step(event.step).proposed.append(event)
             case MutationAccepted():
                 self._step(event.step)
                 self.accepted, self.wait = self.accepted + 1, None
@@ -357,10 +360,7 @@ class RunHistory:
         return max(0.0, (now - began).total_seconds()) if isinstance(began, datetime) else 0.0
 
     def left(self, now: datetime) -> float | None:
-        """Return the seconds that the rollouts that are left may take at the pace so far.
-
-        None when that cannot be said yet. A run may well end before.
-        """
+        """Return the seconds that the rest of the budget takes at this pace; None if not known."""
         if self._paced is None:
             return None
         since, rollouts = self._paced

@@ -31,8 +31,22 @@ def waiting_baseline(started: RunStarted) -> str:
     return page("Candidate 0: the baseline", facts, _texts(started.texts))
 
 
+def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
+    """Return why the reflection model changed the parts of a candidate, where it said so."""
+    if candidate.shortened or candidate.module is None or candidate.step not in history.tried:
+        return []
+    names = candidate.module.split(", ")
+    told = history.tried[candidate.step].proposed
+    said = (f"{one.module}: {one.reason}" for one in told if one.reason and one.module in names)
+    return list(dict.fromkeys(said))
+
+
 def candidate_page(
-    started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]
+    started: RunStarted,
+    added: CandidateAdded,
+    parents: Sequence[CandidateAdded],
+    *,
+    why: Sequence[str],
 ) -> str:
     """Return the page of a candidate: its parents, changes, texts and scores."""
     number = added.candidate
@@ -41,6 +55,7 @@ def candidate_page(
     facts += [("parent", f"candidate {one.candidate}") for one in parents]
     if added.module:
         facts.append(("changes", added.module))
+    facts += [("why", reason) for reason in why]
     if len(parents) > 1:
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts += [

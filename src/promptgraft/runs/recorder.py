@@ -26,7 +26,13 @@ from promptgraft.runs.documents import (
 )
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import RunFolder, write_document, write_text, write_texts
-from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
+from promptgraft.runs.pages import (
+    candidate_page,
+    reasons_of,
+    rejection_page,
+    summary_page,
+    waiting_baseline,
+)
 from promptgraft.runs.round_page import round_page
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
@@ -171,7 +177,9 @@ class Recorder:
     def _page_of(self, position: int) -> str:
         pool, started = self._history.candidates, self._history.started
         assert started is not None  # noqa: S101 - a run tells of its start first
-        return candidate_page(started, pool[position], [pool[at] for at in pool[position].parents])
+        added = pool[position]
+        parents = [pool[at] for at in added.parents]
+        return candidate_page(started, added, parents, why=reasons_of(self._history, added))
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
         """Write a page; one that is there already is left when its event is ``known``.

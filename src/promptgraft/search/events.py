@@ -150,6 +150,7 @@ class MutationProposed(Event, frozen=True, kw_only=True, tag="proposed"):
         module: name of what is changed.
         before: its text in the parent.
         after: the proposed text.
+        reason: why, in one line, where the model that proposed it said so.
     """
 
     step: int
@@ -157,6 +158,7 @@ class MutationProposed(Event, frozen=True, kw_only=True, tag="proposed"):
     module: str
     before: str
     after: str
+    reason: str = ""
 
 
 class MutationAccepted(Event, frozen=True, kw_only=True, tag="accepted"):

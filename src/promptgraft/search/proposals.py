@@ -22,12 +22,14 @@ class Change:
         before: the module as the parent has it.
         text: the proposed text.
         candidate: the child, with the changes of the same proposal before this one.
+        reason: why, in one line, where the model that proposed it said so.
     """
 
     module: Module
     before: ModuleDescription
     text: str
     candidate: Candidate
+    reason: str = ""
 
 
 @attrs.define

@@ -136,6 +136,7 @@ class Proposal:
                     module=change.module.name,
                     before=change.before.text,
                     after=change.text,
+                    reason=change.reason,
                 )
             )
         if self.changes:
@@ -326,10 +327,11 @@ class Proposal:
         """Return the changes of those parts that a reply blames, each onto the one before it."""
         found: list[Change] = []
         unchanged: list[InvalidProposalError] = []
-        for part, text in edits_of(reply, draft.parts):
+        for part, edit in edits_of(reply, draft.parts):
             onto = found[-1].candidate if found else self.known.lesson.candidate
             try:
-                found.append(self._graft(onto, part, text, is_last=False))
+                change = self._graft(onto, part, edit.text, is_last=False)
+                found.append(attrs.evolve(change, reason=edit.reason))
             except InvalidProposalError as error:
                 # A part that is written out as it is was found to be good.
                 if error.reason is not RejectionReason.UNCHANGED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import attrs
 
@@ -35,6 +35,7 @@ _MOST_CHARS = 24_000
 _SUMMARY_CHARS = 1_000
 _PREVIOUS_CHARS = 60_000
 _SHOWN_CHARS = 80
+_REASON_CHARS = 400
 
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
@@ -99,7 +100,14 @@ def question_on_all(
     return bound_question(position, WHOLE.key, params, meta_prompts)
 
 
-def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, str]]:
+class Edit(NamedTuple):
+    """A new text, and in one line why a model wrote it; empty where it does not say."""
+
+    text: str
+    reason: str = ""
+
+
+def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, Edit]]:
     """Return the new texts that a reply to such a question has, each with its part.
 
     Raises:
@@ -110,7 +118,7 @@ def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, str]]:
     return [(by_mark[mark], said) for mark, said in read_edits(text, by_mark).items()]
 
 
-def read_edits(text: str, marks: Collection[str]) -> dict[str, str]:
+def read_edits(text: str, marks: Collection[str]) -> dict[str, Edit]:
     """Return the new texts that a model wrote, by the marks of their parts; an object as JSON.
 
     Args:
@@ -126,15 +134,20 @@ def read_edits(text: str, marks: Collection[str]) -> dict[str, str]:
         raise _unreadable("edits: expected a list of objects", edits)
     if not edits:
         raise InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
-    found: dict[str, str] = {}
+    found: dict[str, Edit] = {}
     for number, edit in enumerate(edits, start=1):
         where = f"edit {number}: "
         fields = fields_in(edit, ("part", "text"), optional=("reason",), where=where)
         mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
         if mark not in marks or mark in found:
             raise _unreadable(f"{where}part: expected one of {listed(marks)}, each once", mark)
-        said = fields["text"]
-        found[mark] = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
+        said, reason = fields["text"], fields.get("reason")
+        found[mark] = Edit(
+            one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text"),
+            clip(" ".join(reason.split()), _REASON_CHARS, around=" ")
+            if isinstance(reason, str)
+            else "",
+        )
     return found
 
 

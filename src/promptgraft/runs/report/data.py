@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
 from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import RunFolder, read_document
+from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
@@ -52,6 +53,7 @@ class ReportData:
         gains: what each kind of change along the winner's line did to the mean.
         case_ids: the cases of the validation set.
         candidates: the pool, the baseline first.
+        why: why a reflection model changed them, by position, where it said so.
         winner: position of the winner; 0 when nothing beat the baseline.
         frontier: positions of the candidates that no other one dominates and that lead on a case.
         rejections: every rejected proposal.
@@ -78,6 +80,7 @@ class ReportData:
     gains: Mapping[str, float] = attrs.field(factory=dict)
     case_ids: tuple[str, ...] = ()
     candidates: tuple[CandidateAdded, ...] = ()
+    why: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
     winner: int = 0
     frontier: tuple[int, ...] = ()
     rejections: tuple[MutationRejected, ...] = ()
@@ -142,6 +145,7 @@ def gather(folder: RunFolder) -> ReportData:
         held_out=_NOT_ENDED,
         case_ids=record.pareto_ids,
         candidates=tuple(_with_examples(one) for one in record.candidates),
+        why={one.candidate: reasons_of(record, one) for one in record.candidates},
         frontier=ended.frontier if ended else _frontier(record),
         rejections=tuple(record.rejections),
         merges=tuple(one for one in record.merges if isinstance(one, MergeRejected)),
