@@ -8,15 +8,15 @@ from pathlib import Path
 import attrs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "own_algorithm"))
+
+from bins import job
 
 from dying_journal import DyingJournal
 from promptgraft.serde import digest
 
 
 def main(folder: Path, fatal: int) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "own_algorithm"))
-    from bins import job
-
     found = job()
     with DyingJournal(folder / "journal.jsonl") as journal:
         journal.lives = fatal

@@ -9,16 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from forked import forking
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_algorithm"
 KILLED = Path(__file__).with_name("kill_own_algorithm.py")
-
-
-def run(folder: Path, fatal: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(KILLED), str(folder), str(fatal)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def promptgraft(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -38,14 +34,16 @@ def test_it_is_short_and_improves_the_prompt() -> None:
 def test_killed_at_any_answer_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
-    expected = run(whole, 0).stdout
-    answers = len((whole / "journal.jsonl").read_text("utf-8").splitlines())
-    for fatal in range(1, answers, 7):
-        folder = tmp_path / str(fatal)
-        folder.mkdir()
-        assert run(folder, fatal).returncode == -signal.SIGKILL
-        assert run(folder, 0).stdout == expected
-        assert (folder / "journal.jsonl").read_bytes() == (whole / "journal.jsonl").read_bytes()
+    with forking(KILLED) as run, forking(KILLED) as run_again:
+        ended = run(whole, 0)
+        assert ended[0] == 0
+        answers = len((whole / "journal.jsonl").read_text("utf-8").splitlines())
+        for fatal in range(1, answers, 7):
+            folder = tmp_path / str(fatal)
+            folder.mkdir()
+            assert run(folder, fatal)[0] == -signal.SIGKILL
+            assert run_again(folder, 0) == ended
+            assert (folder / "journal.jsonl").read_bytes() == (whole / "journal.jsonl").read_bytes()
 
 
 def test_the_command_line_plans_runs_and_resumes_it(tmp_path: Path) -> None:

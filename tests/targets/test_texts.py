@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -24,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import forking
 from killing import said_by
 from optimizers.worlds import answers, config, instruction, judge, propose, scored
 from promptgraft import (
@@ -493,22 +491,23 @@ def test_runs_side_by_side_never_see_the_texts_of_each_other() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("fatal", [1, 9, 25])
 def test_a_run_that_is_killed_resumes_to_the_same_end_and_pays_for_nothing_twice(
-    tmp_path: Path, fatal: int
+    tmp_path: Path,
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        folder.mkdir()
-    expected = said_by(APP, whole)
-    command: list[str | Path] = [sys.executable, APP, killed, str(fatal)]
-    ended = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
-    )
-    assert ended.returncode == -signal.SIGKILL
-    assert said_by(APP, killed) == expected
-    paid = {folder: len((folder / "calls").read_bytes()) for folder in (whole, killed)}
-    assert paid[killed] == paid[whole] + 1  # the call in flight
+    def paid(folder: Path) -> int:
+        return len((folder / "calls").read_bytes())
+
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    with forking(APP) as run, forking(APP) as run_again:
+        ended = run(whole)
+        assert ended[0] == 0
+        for fatal in ("1", "9", "25"):
+            killed = tmp_path / fatal
+            killed.mkdir()
+            assert run(killed, fatal)[0] == -signal.SIGKILL
+            assert run_again(killed) == ended
+            assert paid(killed) == paid(whole) + 1  # the call in flight
 
 
 def test_cases_are_evaluated_and_gated_with_texts() -> None:
