@@ -28,6 +28,7 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
+from promptgraft.targets.base import Target
 from promptgraft.text import counted, difference, dollars, duration, fewer_tokens, score
 
 MODEL = "embedded offline model"
@@ -286,8 +287,14 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
         if file := stored.override_file(store, address):
             rows.append(("file", str(relative(Path(file)))))
     elif outcome.result.persisted:
-        kind = type(outcome.job.context.overrides_store).__name__
-        rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))
+        job = outcome.job
+        if isinstance(job.subject, Target):
+            where = f"by {type(job.subject).__name__}"
+        else:
+            where = (
+                f"tag `{outcome.result.tag}` of the {type(job.context.overrides_store).__name__}"
+            )
+        rows.append(("stored", where))
     elif outcome.result.found_better and (outcome.job.config.persist or outcome.folder is None):
         rows.append(("stored", f"no: {outcome.unstored}"))
     if (folder := outcome.folder) is not None:

@@ -1,0 +1,11 @@
+"""Prompts of weakincentives, improved as they are: its adapters, sessions and overrides store.
+
+Needs ``pip install "promptgraft[weakincentives]"`` and Python 3.12.2 or newer.
+"""
+
+from __future__ import annotations
+
+from promptgraft.integrations.weakincentives.parts import SectionBody, ToolDescription
+from promptgraft.integrations.weakincentives.target import WeakIncentivesTarget
+
+__all__ = ["SectionBody", "ToolDescription", "WeakIncentivesTarget"]

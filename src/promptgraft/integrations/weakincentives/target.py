@@ -1,0 +1,353 @@
+"""A prompt of weakincentives as a target: tried through its adapter, kept in its store."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    FeedbackError,
+    PromptgraftError,
+    StoreError,
+)
+from promptgraft.evals.spending import Role, Spending
+from promptgraft.functions import function_identity
+from promptgraft.integrations.weakincentives.parts import (
+    MAX_TOOL_CHARS,
+    Part,
+    ToolDescription,
+    fitting,
+    override_with,
+    placeholders_in,
+    sources_of,
+    text_in,
+)
+from promptgraft.overrides.types import Provenance
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.serde import Json, shown
+from promptgraft.targets.base import Identity, TextTarget
+from promptgraft.targets.formatting import default_example_formatter, show_value
+from promptgraft.targets.types import (
+    Candidate,
+    GepaExample,
+    Module,
+    ModuleDescription,
+    RolloutFeedback,
+    RolloutRecord,
+)
+from promptgraft.text import raised_at
+
+OLDEST = (0, 27)
+"""The first version of weakincentives that this works with."""
+
+SHORTEST = 1.1
+"""Seconds until a deadline of weakincentives, which wants at least one."""
+
+Feedback = Callable[[GepaExample, Any, Any], RolloutFeedback]
+"""Scores a ``PromptResponse`` of weakincentives, and sees the ``Session`` of the rollout."""
+
+
+class WeakIncentivesTarget(TextTarget):
+    """A prompt of weakincentives and the adapter that answers it; ``optimize`` takes it.
+
+    Parts are the bodies of its sections and the descriptions of its tools, where these accept
+    overrides. Each rollout has a session and a copy of the prompt of its own. A winner goes to an
+    overrides store of weakincentives, which renders it without promptgraft.
+
+    Args:
+        prompt: the ``Prompt``, with what is bound for every example; it is never changed.
+        adapter: the ``ProviderAdapter`` that answers it. Called from several threads when the
+            context has an executor.
+        feedback_fn: scores an answer and says why.
+        store: a ``PromptOverridesStore`` of weakincentives: what it holds is improved further,
+            and winners go there. That of the prompt by default; without one no winner is kept.
+        tag: the tag in that store; that of the prompt by default.
+        parts: the parts that may change, such as ``section rules`` or ``tool search``; None for
+            all.
+
+    Attributes:
+        texts: the text of each part when the run began, by name.
+
+    Raises:
+        ConfigError: weakincentives is missing or too old, ``parts`` names what does not exist, or
+            nothing of the prompt may change.
+    """
+
+    def __init__(
+        self,
+        prompt: Any,
+        adapter: Any,
+        *,
+        feedback_fn: Feedback,
+        store: Any = None,
+        tag: str | None = None,
+        parts: Sequence[str] | None = None,
+    ) -> None:
+        check_installed()
+        self._prompt, self._adapter, self._feedback_fn = prompt, adapter, feedback_fn
+        self._store = prompt.overrides_store if store is None else store
+        self._tag = prompt.overrides_tag if tag is None else tag
+        self._sources = sources_of(prompt, parts)
+        self._base = self._kept()
+        self.texts = self._texts_with(self._base)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(
+            name=f"{self._prompt.ns}/{self._prompt.key}",
+            model=self._adapter.adapter_name,
+            details={"prompt": _hashes(self._prompt.descriptor)},
+            functions={"feedback_fn": function_identity(self._feedback_fn)},
+        )
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        return tuple(self._sources)
+
+    def source(self, module: Module) -> str:
+        return self.texts[module.name]
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        described = super().describe(module, candidate)
+        if isinstance(module, ToolDescription):
+            return attrs.evolve(described, max_chars=MAX_TOOL_CHARS)
+        return attrs.evolve(described, placeholders=placeholders_in(self._of_source(module)[1]))
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        text = fitting(*self._of_source(module), proposal)
+        return super().graft(candidate, module, text, parents=parents, examples=examples)
+
+    def check(self, examples: Sequence[GepaExample]) -> None:
+        from weakincentives.prompt import PromptError
+
+        baseline = self.baseline()
+        for example in examples:
+            try:
+                self._with(baseline).bind(*example.params).render()
+            except PromptError as error:
+                raise ConfigError(f"example `{example.id}`: {_line(error)}") from error
+
+    @property
+    def in_force(self) -> Json:
+        return dict(self.texts)
+
+    def over(self, in_force: Json) -> WeakIncentivesTarget:
+        if not isinstance(in_force, dict) or in_force.keys() != self.texts.keys():
+            raise DataFormatError(
+                f"expected a text for each part of {self.identity.name}, found {shown(in_force)}"
+            )
+        target = copy.copy(self)
+        target.texts = {name: str(text) for name, text in in_force.items()}
+        return target
+
+    def rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        from weakincentives.errors import DeadlineExceededError, PromptEvaluationError
+        from weakincentives.prompt import PromptError
+        from weakincentives.runtime.session import Session
+
+        if deadline is not None:
+            deadline.check()
+        session = Session(tags={"scope": "rollout", "example": example.id})
+        own = example.copy()
+        prompt = self._with(candidate).bind(*own.params)
+        try:
+            with prompt.resources:
+                response = self._adapter.evaluate(
+                    prompt, session=session, deadline=_deadline_of(deadline)
+                )
+        except PromptError as error:
+            return self._record(own, None, session, _unusable(error), fault=_line(error))
+        except (DeadlineExceededError, PromptEvaluationError) as error:
+            if deadline is not None:
+                deadline.check()
+            # Until a model has answered, a fault says nothing of the candidate.
+            answered = getattr(error, "phase", "request") != "request"
+            feedback = _unusable(error) if answered else None
+            return self._record(own, None, session, feedback, fault=_line(error))
+        return self._record(own, response, session, self._feedback(own, response, session))
+
+    def persist(
+        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
+    ) -> bool:
+        del provenance  # their files have no place for it
+        if self._store is None:
+            return False
+        kept = self._kept()
+        texts = self._texts_with(kept)
+        if texts != self.texts and not any(texts == dict(one.changes) for one in pool):
+            raise StoreError(
+                f"{self.identity.name}: tag `{self._tag}` was changed by somebody else during the "
+                "run; the winner is in the result"
+            )
+        self._store.upsert(self._prompt.descriptor, self._override(candidate, kept))
+        return True
+
+    def _record(
+        self,
+        example: GepaExample,
+        response: Any,
+        session: Any,
+        feedback: RolloutFeedback | None,
+        *,
+        fault: str = "",
+    ) -> RolloutRecord:
+        answer = response and PromptResponse(text=response.text or "", output=response.output)
+        inputs, output = default_example_formatter(example, answer)
+        return RolloutRecord(
+            example_id=example.id,
+            inputs_repr=inputs,
+            output_repr=output,
+            tool_trace_repr=_trace(session),
+            feedback=feedback,
+            fault=fault,
+            spent=_spent(session, self._adapter.adapter_name),
+        )
+
+    def _feedback(self, example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
+        where = f"feedback function on example `{example.id}`"
+        try:
+            feedback = self._feedback_fn(example, response, session)
+        except PromptgraftError:
+            raise
+        except Exception as error:
+            raise FeedbackError(f"{where} raised {raised_at(error)}") from error
+        if not isinstance(feedback, RolloutFeedback):
+            raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
+        return feedback
+
+    def _of_source(self, module: Module) -> tuple[Part, str]:
+        """Return a part with its text in the source."""
+        [found] = [(part, text) for part, text in self._sources.items() if part == module]
+        return found
+
+    def _kept(self) -> Any:
+        """Return the override that the store holds; None for none."""
+        if self._store is None:
+            return None
+        return self._store.resolve(self._prompt.descriptor, self._tag)
+
+    def _texts_with(self, override: Any) -> dict[str, str]:
+        """Return the text of each part as ``override`` has it, by name."""
+        return {
+            part.name: (override and text_in(override, part)) or source
+            for part, source in self._sources.items()
+        }
+
+    def _with(self, candidate: Candidate) -> Any:
+        """Return a copy of the prompt that renders the candidate."""
+        prompt = copy.copy(self._prompt)
+        prompt.overrides_store = _Holding(self._override(candidate, self._base))
+        return prompt
+
+    def _override(self, candidate: Candidate, base: Any) -> Any:
+        """Return ``base`` with the texts of the candidate."""
+        changes = {part: str(candidate.changes[part.name]) for part in self._sources}
+        return override_with(
+            base,
+            {part: None if text == self._sources[part] else text for part, text in changes.items()},
+            descriptor=self._prompt.descriptor,
+            tag=self._tag,
+        )
+
+
+@attrs.frozen
+class _Holding:
+    """An overrides store of weakincentives that holds the override of one candidate."""
+
+    override: Any
+
+    def resolve(self, descriptor: Any, tag: str = "latest") -> Any:
+        del descriptor, tag
+        return self.override
+
+
+def check_installed() -> None:
+    """Refuse a Python or a weakincentives that this does not work with.
+
+    Raises:
+        ConfigError: with the version that was found and the one that is needed.
+    """
+    if sys.version_info < (3, 12, 2):
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {found}")
+    oldest = ".".join(map(str, OLDEST))
+    try:
+        installed = version("weakincentives")
+    except PackageNotFoundError:
+        raise ConfigError(
+            f"weakincentives {oldest} or newer is needed, found none; "
+            'run `pip install "promptgraft[weakincentives]"`'
+        ) from None
+    if tuple(int(part) for part in installed.split(".")[:2]) < OLDEST:
+        raise ConfigError(
+            f"weakincentives {oldest} or newer is needed, found {installed}; "
+            'run `pip install --upgrade "promptgraft[weakincentives]"`'
+        )
+
+
+def _hashes(descriptor: Any) -> Json:
+    """Return what overrides are bound to, by part."""
+    sections = {"/".join(one.path): str(one.content_hash) for one in descriptor.sections}
+    return {**sections, **{one.name: str(one.contract_hash) for one in descriptor.tools}}
+
+
+def _deadline_of(deadline: Deadline | None) -> Any:
+    from weakincentives.deadlines import Deadline as Theirs
+
+    if deadline is None or deadline.remaining == math.inf:
+        return None
+    return Theirs(datetime.now(UTC) + timedelta(seconds=max(deadline.remaining, SHORTEST)))
+
+
+def _unusable(error: Exception) -> RolloutFeedback:
+    return RolloutFeedback(0.0, f"The answer could not be used: {_line(error)}")
+
+
+def _trace(session: Any) -> str:
+    from weakincentives.runtime.events import ToolInvoked
+
+    return "\n".join(
+        f"{call.name}({show_value(call.params, indent=None)}) -> {call.rendered_output}"
+        for call in session[ToolInvoked].all()
+    )
+
+
+def _spent(session: Any, model: str) -> tuple[Spending, ...]:
+    from weakincentives.runtime.events import PromptExecuted
+
+    used = [event.usage for event in session[PromptExecuted].all()]
+    return tuple(
+        Spending(
+            role=Role.TASK,
+            model=model,
+            input_tokens=(usage and usage.input_tokens) or 0,
+            output_tokens=(usage and usage.output_tokens) or 0,
+            cached_tokens=(usage and usage.cached_tokens) or 0,
+            cost=None,
+        )
+        for usage in used or [None]
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
