@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.search.population import Pool
-from promptgraft.search.scores import Scores, is_estimate, mean_score
+from promptgraft.search.scores import Scores, mean_score
 from promptgraft.targets.types import Candidate
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,7 +34,6 @@ def test_scores_read_like_a_tuple_of_them(row: tuple[float | None, ...], other: 
     assert repr(scores) == repr(row)
     assert pickle.loads(pickle.dumps(scores)) == row
     assert mean_score(scores) == mean_score(row)
-    assert is_estimate(0.5, scores) == (None in row)
 
 
 def test_a_place_outside_of_the_scores_is_refused_like_one_outside_of_a_tuple() -> None:

@@ -282,7 +282,8 @@ class Driver:
         books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
         # Other branches may wait for rollouts that the ledger does not have yet.
-        if not self._whole.affords(wanted + self._calls.rollouts_under_way):
+        used = self._whole.rollouts + self._calls.rollouts_under_way
+        if used + wanted > self._whole.rollout_budget:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )

@@ -24,7 +24,7 @@ from promptgraft.search.notices import (
 )
 from promptgraft.search.passing import NO_FIGURES, NO_SIDES, Figures, PassingSides
 from promptgraft.search.round_events import RoundEvent
-from promptgraft.search.scores import Score, Scores, is_estimate
+from promptgraft.search.scores import Score, Scores
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
@@ -97,7 +97,8 @@ class _Scored(Event, frozen=True, kw_only=True):
         if not isinstance(self.scores, Scores):
             # In 8 bytes each: a large run has millions of them.
             msgspec.structs.force_setattr(self, "scores", Scores(self.scores))
-        msgspec.structs.force_setattr(self, "estimated", is_estimate(self.mean, self.scores))
+        estimated = self.mean is not None and None in self.scores
+        msgspec.structs.force_setattr(self, "estimated", estimated)
 
 
 class CandidateScored(_Scored, frozen=True, kw_only=True, tag="scored"):

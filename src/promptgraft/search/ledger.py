@@ -96,10 +96,6 @@ class Ledger:
         found = [one for (named, _), one in self.sums.items() if named is role]
         return sum(one.calls for one in found), sum((one.cost for one in found), ZERO)
 
-    def affords(self, rollouts: int) -> bool:
-        """Tell whether the budget has room for that many more rollouts."""
-        return self.rollouts + rollouts <= self.rollout_budget
-
     def check(self) -> None:
         """Do nothing while there is money.
 
@@ -233,7 +229,8 @@ class RolloutBudget:
 
     def affords(self, rollouts: int) -> bool:
         """Tell whether there is room for that many more, besides everything that is kept."""
-        return self._ledger.affords(rollouts + self._reserve + self._under_way)
+        kept = self._reserve + self._under_way
+        return self._ledger.rollouts + rollouts + kept <= self._ledger.rollout_budget
 
     def require(self, rollouts: int, what: str) -> None:
         """Do nothing while there is room for that many more, besides everything that is kept.

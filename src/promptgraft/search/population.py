@@ -25,7 +25,6 @@ from promptgraft.search.scores import (
     Scores,
     beats,
     critical_loss,
-    higher,
     is_behind,
     mean_score,
     paired_gains,
@@ -309,8 +308,9 @@ class Pool:
             self._frontier.add(cells)
         else:
             self._cover.add(cells, self.means[index])
-        above = higher(self.means[index], self.means[self.best])
-        if self.ranks and eligible and above and beats(scores, self.scores[0]):
+        mean, best = self.means[index], self.means[self.best]
+        is_above = mean is not None and (best is None or mean > best)
+        if self.ranks and eligible and is_above and beats(scores, self.scores[0]):
             self.best = index
         return index
 

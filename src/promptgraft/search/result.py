@@ -22,7 +22,7 @@ from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.passing import PassingSides
 from promptgraft.search.result_card import card_of, line_of
-from promptgraft.search.scores import Score, is_estimate, pick, weights_of
+from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.part_kinds import TaskExampleModule
@@ -223,7 +223,7 @@ class RunResult(Shown):
 
     def is_estimated(self, position: int) -> bool:
         """Tell whether the mean of a candidate is an estimate: some examples have no score."""
-        return is_estimate(self.means[position], self.scores_matrix[position])
+        return self.means[position] is not None and None in self.scores_matrix[position]
 
     @property
     def rejected_by_reason(self) -> Mapping[str, int]:

@@ -91,16 +91,6 @@ def mean_score(scores: Sequence[Score]) -> Score:
     return sum(scored) / len(scored) if scored else None
 
 
-def is_estimate(mean: Score, scores: Sequence[Score]) -> bool:
-    """Tell whether a mean only estimates that over all examples: some have no score."""
-    return mean is not None and None in scores
-
-
-def higher(one: Score, other: Score) -> bool:
-    """Tell whether ``one`` is more than ``other``; unscored is the least."""
-    return one is not None and (other is None or one > other)
-
-
 def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Score, Score]:
     """Return both means over the places for which both have a score; None when there are none."""
     pairs = [
@@ -126,7 +116,8 @@ def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.
 
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
     """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
-    return higher(*paired_means(scores, others))
+    own, other = paired_means(scores, others)
+    return own is not None and other is not None and own > other
 
 
 def critical_loss(
