@@ -175,7 +175,7 @@ class GepaSearch:
     def _note(self, step: Step, proposal: Proposal, compared: Compared) -> None:
         """Take account of a child that was evaluated (line 15)."""
         self._proposals += 1
-        if self._config.strategy.shorten_margin is not None:
+        if self._by.shortener.margin is not None:
             self._by.shortener.learn(proposal)
         if self._by.history is not None:
             self._by.history.add([one for records in compared.batches for one in records])
