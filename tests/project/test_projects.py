@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +17,7 @@ import pytest
 
 import promptgraft.project.format
 from promptgraft import OptimizationJob
-from promptgraft.adapters.base import adapter_identity
+from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted, Strategy
@@ -309,6 +311,45 @@ def test_the_name_of_a_secret_is_no_part_of_what_a_run_is(folder: Path) -> None:
     assert said[0] == said[1]
     path.write_text(text.replace("model: gpt-4.1,", "model: gpt-5,"), "utf-8")
     assert feedback_from(load_project(path).metrics).identity != said[0]
+
+
+PRICED = """\
+models:
+  task:
+    provider: openai
+    model: qwen3-32b
+    base_url: http://localhost:8000/v1
+    api_key: none
+    max_output_tokens: 900
+    prices: {input: "0.10", output: 0.4}
+  reflection: {provider: offline}
+optimizer:
+  rollout_budget: 60
+  limits: {max_cost: 2.00}
+"""
+
+
+def test_prices_in_the_file_let_max_cost_hold_for_any_model(folder: Path) -> None:
+    plain = LEAST.partition("models:")[0] + PRICED
+    path = folder / "promptgraft.yaml"
+    path.write_text(plain, "utf-8")
+    project = load_project(path)
+    adapter = project.adapter()
+    assert isinstance(adapter, MeteredAdapter)
+    assert adapter.longest_answer == 900
+    million = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert adapter.price_of(million) == Decimal("0.50")
+    assert project.job().plan().expected_cost is not None
+
+    path.write_text(re.sub(r"(?m)^    prices: .*\n", "", plain), "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_project(path).job().run()
+    assert str(caught.value) == (
+        "limits.max_cost: the price of `openai/1 qwen3-32b host=localhost:8000 "
+        "max_output_tokens=900` is not known, so it cannot be kept; give the model its "
+        "`prices: {input: …, output: …}` in the project file, or the adapter `prices=` in "
+        "Python, in US dollars for a million tokens; or leave max_cost out"
+    )
 
 
 def test_judges_are_made_when_they_are_first_asked(folder: Path) -> None:

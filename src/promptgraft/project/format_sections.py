@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.calling.access import SENSITIVE
+from promptgraft.adapters.calling.prices import PRICE, ModelPrice
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
@@ -157,7 +158,7 @@ def _is_model(path: list[str | int]) -> bool:
 
 
 _PYTHON_ONLY = "comes from Python only: write `python: file.py:NAME` instead of `provider`"
-_ELSEWHERE = {name: f"`{name}` {_PYTHON_ONLY}" for name in ("profile", "prices")}
+_ELSEWHERE = {"profile": f"`profile` {_PYTHON_ONLY}"}
 
 
 def _expandable(value: object) -> str | Secret | None:
@@ -173,6 +174,11 @@ def _address(value: object) -> str | Secret | None:
 _SPECIAL: Mapping[str, Kind[object]] = {
     "api_key": API_KEY,
     "headers": named(HEADER),
+    "prices": record_of(
+        ModelPrice,
+        special=dict.fromkeys(("input", "output", "cached_input", "cache_write"), PRICE),
+        about="What a million tokens cost, in US dollars.",
+    ),
     "model": check("a text", _expandable, {"type": "string", "minLength": 1}),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",

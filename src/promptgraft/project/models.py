@@ -22,6 +22,7 @@ from promptgraft.adapters.base import (
     check_adapter,
     has_evaluate,
 )
+from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
@@ -145,6 +146,8 @@ def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdap
         given["api_key"] = reveal(config.api_key)
     if config.headers:
         given["headers"] = {name: reveal(secret) for name, secret in config.headers.items()}
+    if isinstance(price := given.get("prices"), ModelPrice):
+        given["prices"] = Prices({str(given["model"]): price})
     return _MAKERS[config.provider](**given)
 
 

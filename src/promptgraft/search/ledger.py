@@ -9,6 +9,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.prices import MEND
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
 from promptgraft.runtime.budget import ZERO, Budget, Charge
@@ -109,8 +110,7 @@ class Ledger:
             for (_, model), found in whole.sums.items():
                 if found.unpriced:
                     raise BudgetExhaustedError(
-                        f"max_cost cannot be kept: the price of `{model}` is not known; give the "
-                        "adapter its prices or leave max_cost out",
+                        f"max_cost cannot be kept: the price of `{model}` is not known; {MEND}",
                         limit="max_cost",
                     )
 

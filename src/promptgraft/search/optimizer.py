@@ -16,6 +16,7 @@ from promptgraft.adapters.base import (
     is_nameless,
     opened,
 )
+from promptgraft.adapters.calling.prices import MEND
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -312,7 +313,7 @@ class _Run:
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
                     f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
-                    "known, so it cannot be kept; give the adapter its prices or leave max_cost out"
+                    f"known, so it cannot be kept; {MEND}"
                 )
 
     def _warn_of_nameless(self) -> None:

@@ -14,13 +14,20 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import shown
 from promptgraft.strict.checks import money
 
+MEND = (
+    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
+    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+)
+"""What to do where ``max_cost`` is to be kept, and a price is not known."""
+
 _MILLION = Decimal(1_000_000)
-_PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
+PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
+"""US dollars for a million tokens, as a number or a text."""
 
 
 def _as_dollars(value: Decimal | float | str) -> Decimal:
-    _PRICE.hold("price", value)
-    return _PRICE.fits(value) or Decimal(0)
+    PRICE.hold("price", value)
+    return PRICE.fits(value) or Decimal(0)
 
 
 def _as_dollars_or_none(value: Decimal | float | str | None) -> Decimal | None:
