@@ -42,7 +42,7 @@ from promptgraft.server.api_stores import (
     show_history,
     show_tag,
 )
-from promptgraft.server.calls import Call, Reply, Route, reply
+from promptgraft.server.calls import Call, Reply, Route, natural, reply
 from promptgraft.server.problems import Problem
 from promptgraft.strict.checks import TEXT, Kind
 from promptgraft.strict.kinds import Key, record
@@ -155,7 +155,7 @@ def _preference(call: Call) -> float:
     name, _, value = call.headers.get("prefer", "").partition("=")
     if name.strip() != "wait":
         return 0.0
-    return min(_LONGEST_WAIT, int(value)) if value.isascii() and value.isdigit() else 0.0
+    return float(min(_LONGEST_WAIT, natural(value.strip()) or 0))
 
 
 def list_jobs(call: Call) -> Reply:
@@ -244,6 +244,7 @@ def job_json(job: Job) -> dict[str, Json]:
 
 
 _STRING: Mapping[str, Json] = {"type": "string"}
+_KEY: Mapping[str, Json] = {"type": "string", "maxLength": 200, "pattern": "^[!-~]*$"}
 _AFTER: Mapping[str, Json] = {"type": "integer", "minimum": 0, "default": 0}
 _EVENTS: Mapping[str, Mapping[str, Json]] = {
     "after": _AFTER,
@@ -268,6 +269,7 @@ ROUTES: Sequence[Route] = (
         path="/jobs",
         scope=S,
         handler=create_job,
+        headers={"Idempotency-Key": _KEY, "Prefer": _STRING},
         body=_SUBMISSION,
         statuses=(200, 201),
     ),
@@ -298,7 +300,14 @@ ROUTES: Sequence[Route] = (
         body=JOB_CHANGES,
         statuses=(201,),
     ),
-    Route(method="GET", path="/jobs/{job}/events", scope=R, handler=list_events, query=_EVENTS),
+    Route(
+        method="GET",
+        path="/jobs/{job}/events",
+        scope=R,
+        handler=list_events,
+        query=_EVENTS,
+        headers={"Last-Event-ID": _AFTER},
+    ),
     Route(
         method="GET",
         path="/jobs/{job}/result",

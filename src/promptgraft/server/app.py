@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ from promptgraft.jobs import JobManager
 from promptgraft.server import pages
 from promptgraft.server.access import COOKIE, LOCAL, Access
 from promptgraft.server.api import ROUTES
-from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, reply
+from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natural, reply
 from promptgraft.server.figures import figures
 from promptgraft.server.openapi import PREFIX, openapi
 from promptgraft.server.problems import TITLES, Problem, problem_of
@@ -114,6 +114,7 @@ class _Server:
             self._access.check_origin(request.method, request.headers)
             caller = await run_in_threadpool(self._access.caller, request.headers, request.cookies)
             caller.check(route.scope)
+            _check_text((*request.path_params.values(), *request.query_params.values()))
             call = Call(
                 manager=self._manager.acting_for(caller.name),
                 mirrors=self._mirrors,
@@ -128,9 +129,12 @@ class _Server:
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
-                after = int(last) if last.isascii() and last.isdigit() and len(last) < 12 else 0
                 return EventStream(
-                    call.manager, job.id, after=after, access=self._access, caller=caller
+                    call.manager,
+                    job.id,
+                    after=natural(last) or 0,
+                    access=self._access,
+                    caller=caller,
                 )
             return _response(await run_in_threadpool(route.handler, call))
 
@@ -179,6 +183,12 @@ def _problem(error: Exception) -> Problem:
             return Problem(status, said, headers=allowed)
     _logger.error("a fault in promptgraft", exc_info=error)
     return Problem(500, "a fault in promptgraft; the log of the server has the lines to report")
+
+
+def _check_text(values: Iterable[str]) -> None:
+    # Databases keep no text with it.
+    if any("\0" in one for one in values):
+        raise Problem(400, "a name or a parameter has the character NUL; leave it out")
 
 
 async def _body(request: Request) -> bytes:

@@ -135,11 +135,17 @@ class Call:
         given = self.query.get(name)
         if given is None:
             return default
-        if given.isascii() and given.isdigit() and len(given) < 12 and least <= int(given) <= most:
-            return int(given)
+        number = natural(given)
+        if number is not None and least <= number <= most:
+            return number
         raise Problem(
             422, f"{name}: expected an integer from {least} to {most}, found {given[:40]!r}"
         )
+
+
+def natural(given: str) -> int | None:
+    """Return the natural number that a text is; None for other texts, and for huge numbers."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 12 else None
 
 
 @attrs.frozen(kw_only=True)
@@ -175,6 +181,7 @@ class Route:
         scope: what a token needs.
         handler: answers.
         query: parameters, with their JSON Schemas.
+        headers: the same for headers that decide what is answered.
         body: what is sent; None for nothing.
         statuses: how it may succeed.
         media: what it answers.
@@ -185,6 +192,7 @@ class Route:
     scope: Scope
     handler: Callable[[Call], Reply]
     query: Mapping[str, Mapping[str, Json]] = FrozenMap()
+    headers: Mapping[str, Mapping[str, Json]] = FrozenMap()
     body: Kind[object] | None = None
     statuses: tuple[int, ...] = (200,)
     media: str = "application/json"

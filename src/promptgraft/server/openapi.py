@@ -58,8 +58,9 @@ def _operation(route: Route) -> dict[str, Json]:
         for name in route.placeholders
     ]
     parameters += [
-        {"name": name, "in": "query", "schema": dict(schema)}
-        for name, schema in route.query.items()
+        {"name": name, "in": place, "schema": dict(schema)}
+        for place, given in (("query", route.query), ("header", route.headers))
+        for name, schema in given.items()
     ]
     statuses = sorted({*_ALWAYS, *_WITH_BODY})
     problem: Json = {"$ref": "#/components/schemas/Problem"}

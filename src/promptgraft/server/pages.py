@@ -27,7 +27,7 @@ from promptgraft.runs.report.page import comparison_page, make_environment
 from promptgraft.runs.report.texts import PartChange, changes_between
 from promptgraft.server import api_results, api_stores
 from promptgraft.server.access import Scope
-from promptgraft.server.calls import Call, Reply, Route
+from promptgraft.server.calls import Call, Reply, Route, natural
 from promptgraft.server.problems import Problem, problem_of
 from promptgraft.targets.part import named_in
 from promptgraft.text import moment
@@ -223,7 +223,10 @@ def _form(call: Call) -> dict[str, str]:
     media = call.headers.get("content-type", "").partition(";")[0]
     if media != "application/x-www-form-urlencoded":
         raise Problem(415, f"expected a form, found {media[:100]}")
-    found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+    try:
+        found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
+    except ValueError:
+        raise Problem(400, "expected a form of at most 50 fields, found more") from None
     return {name: values[-1].strip() for name, values in found.items()}
 
 
@@ -233,7 +236,9 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
     given = {name: form[name] for name in names if form.get(name)}
     changes: dict[str, object] = dict(given)
     for name in _NUMBERS & given.keys():
-        changes[name] = int(given[name]) if given[name].lstrip("-").isdigit() else given[name]
+        number = natural(given[name].removeprefix("-"))
+        if number is not None:
+            changes[name] = -number if given[name].startswith("-") else number
     if "dry_run" in form:
         changes["dry_run"] = True
     return changes
