@@ -39,6 +39,39 @@ workers: 2
 """
 
 
+PRICED = """
+from decimal import Decimal
+from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage
+from promptgraft.adapters.offline import OfflineAdapter
+from promptgraft.runtime.budget import Charge
+
+class Counting:
+    identity = "counting"
+    def __init__(self):
+        self._inner = OfflineAdapter()
+    def evaluate(self, prompt, *, session, deadline=None):
+        response = self._inner.evaluate(prompt, session=session, deadline=deadline)
+        usage, cost = Usage(input_tokens=10, output_tokens=1), Decimal("0.001")
+        if session.budget is not None:
+            session.budget.pay(Charge(cost=cost, tokens=11))
+        session.dispatch(
+            ModelCalled(model="m", requests=1, usage=usage, cost=cost, seconds=0.0)
+        )
+        return response
+
+MODEL = Counting()
+"""
+"""A model whose calls cost 0.001 US dollars and 11 tokens."""
+
+
+def write_priced(folder: Path, *, more: str = "") -> Path:
+    """Write the project with a model that costs something, and return its file."""
+    file = FILE.replace("{provider: offline}\n  judges", "{python: own.py:MODEL}\n  judges")
+    path = write_project(folder, file=file + more)
+    (folder / "own.py").write_text(PRICED)
+    return path
+
+
 def write_project(folder: Path, *, file: str = FILE) -> Path:
     """Write the project, and return its file."""
     folder.mkdir(parents=True, exist_ok=True)

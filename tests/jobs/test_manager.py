@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.job_world import FILE, outcome, work_off, write_project
+from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
 from promptgraft.jobs import (
@@ -15,7 +15,7 @@ from promptgraft.jobs import (
     JobState,
     Worker,
 )
-from promptgraft.jobs.rows import Claim
+from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.project import load_project
 from promptgraft.project.python_source import beside
 
@@ -130,31 +130,7 @@ def test_the_callers_fault_fails_a_job(database: Database, tmp_path: Path) -> No
 def test_a_limit_of_tokens_pauses_and_a_higher_one_continues(
     database: Database, tmp_path: Path
 ) -> None:
-    file = FILE.replace("{provider: offline}\n  judges", "{python: own.py:MODEL}\n  judges")
-    path = write_project(tmp_path / "own", file=file)
-    (path.parent / "own.py").write_text(
-        """
-from decimal import Decimal
-from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage
-from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.runtime.budget import Charge
-
-class Counting:
-    identity = "counting"
-    def __init__(self):
-        self._inner = OfflineAdapter()
-    def evaluate(self, prompt, *, session, deadline=None):
-        response = self._inner.evaluate(prompt, session=session, deadline=deadline)
-        usage, cost = Usage(input_tokens=10, output_tokens=1), Decimal("0.001")
-        session.budget.pay(Charge(cost=cost, tokens=11))
-        session.dispatch(
-            ModelCalled(model="m", requests=1, usage=usage, cost=cost, seconds=0.0)
-        )
-        return response
-
-MODEL = Counting()
-"""
-    )
+    path = write_priced(tmp_path / "own")
     manager = JobManager(database, projects={"support": path})
     job = submit(manager, max_tokens=100)
     work_off(manager)
@@ -164,6 +140,63 @@ MODEL = Counting()
     manager.resume(job.id)
     work_off(manager)
     assert manager.get(job.id).state is JobState.COMPLETED
+
+
+def test_the_money_of_a_day_is_that_of_all_jobs_of_a_project(
+    database: Database, tmp_path: Path
+) -> None:
+    path = write_priced(tmp_path / "own", more="max_cost_per_day: 0.01\n")
+    manager = JobManager(database, projects={"support": path})
+    first, second = submit(manager), submit(manager, note="second")
+    assert work_off(manager) == 1
+    paused, queued = manager.get(first.id), manager.get(second.id)
+    used = "max_cost_per_day: 0.01 US dollars of project `support` are used today (UTC)"
+    assert (paused.state, paused.reason) == (
+        JobState.PAUSED,
+        f"{used}; resume the job tomorrow",
+    )
+    assert 0.01 <= float(paused.status.cost or 0) < 0.04
+    assert (queued.state, queued.attempts) == (JobState.QUEUED, 0)
+    assert queued.reason == f"{used}; the job begins tomorrow"
+    # A replay costs nothing, and another day has money of its own.
+    attempts = database.tables.attempts
+    yesterday = attempts.update().values(day=attempts.c.day - 1)
+    database.write(lambda connection: connection.execute(yesterday))
+    manager.resume(first.id)
+    assert work_off(manager) == 1
+    ended = manager.get(first.id)
+    cost, before = (float(job.status.cost or 0) for job in (ended, paused))
+    assert ended.state is JobState.COMPLETED
+    assert today(manager) == pytest.approx(cost - before)
+    assert manager.get(second.id).reason == queued.reason
+    # A project that may spend more is the same project, and a fork pays for no answer again.
+    path.write_text(path.read_text().replace("max_cost_per_day: 0.01", "max_cost_per_day: 5"))
+    richer = JobManager(database, projects={"support": path})
+    assert work_off(richer) == 1
+    assert richer.get(second.id).state is JobState.COMPLETED
+    fork = richer.fork(second.id)
+    assert work_off(richer) == 1
+    assert float(richer.get(fork.id).status.cost or 0) == pytest.approx(cost)
+    assert today(richer) == pytest.approx(2 * cost - before)
+
+
+def today(manager: JobManager) -> float:
+    with manager.database.reading() as connection:
+        return float(JobRows(manager.database).spent_today(connection, "support"))
+
+
+def test_a_price_that_is_not_known_pauses_where_money_is_limited(
+    database: Database, tmp_path: Path
+) -> None:
+    path = write_priced(tmp_path / "own", more="max_cost_per_day: 0.01\n")
+    own = path.parent / "own.py"
+    own.write_text(own.read_text().replace("cost=cost, seconds", "cost=None, seconds"))
+    manager = JobManager(database, projects={"support": path})
+    job = submit(manager)
+    work_off(manager)
+    paused = manager.get(job.id)
+    assert paused.state is JobState.PAUSED
+    assert paused.reason.startswith("max_cost_per_day cannot be kept: the price of a model")
 
 
 def test_five_attempts_without_an_answer_fail_a_job(manager: JobManager) -> None:

@@ -146,7 +146,8 @@ def list_command(
 def _row(job: Job) -> tuple[str, ...]:
     status = job.status
     means = change(status.baseline, status.best) if status.baseline is not None else ""
-    where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}"
+    why = _said(job.reason) if job.state in ("queued", "paused") else ""
+    where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}{why}"
     return str(job.state), f"{job.progress:.0f} %", means, f"{status.rollouts:,}", where
 
 

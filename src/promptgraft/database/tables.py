@@ -99,6 +99,8 @@ class Tables:
                 ForeignKeyConstraint(["job"], [jobs.c.number], ondelete="CASCADE"),
             )
 
+        attempts = of_job("attempts", "number", *_attempt())
+        Index(f"{prefix}attempts_by_day", attempts.c.day, attempts.c.job)
         return cls(
             metadata=metadata,
             schema=table("schema", Column("version", Integer, primary_key=True)),
@@ -112,7 +114,7 @@ class Tables:
                 ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
             ),
             jobs=jobs,
-            attempts=of_job("attempts", "number", *_attempt()),
+            attempts=attempts,
             answers=of_job(
                 "answers",
                 "position",
@@ -137,6 +139,8 @@ def _attempt() -> list[SchemaItem]:
         Column("ended", Double),
         Column("answers", Integer, nullable=False),
         Column("error", _document(), nullable=False),
+        Column("day", Integer, nullable=False, default=0),
+        Column("spent", BigInteger, nullable=False, default=0),
     ]
 
 
@@ -156,7 +160,10 @@ def _address() -> list[Column[str]]:
 
 
 def _job() -> list[SchemaItem]:
-    """Return the columns of jobs. Documents are JSON in UTF-8; times are seconds since 1970."""
+    """Return the columns of jobs.
+
+    Documents are JSON in UTF-8, times are seconds since 1970, money is millionths of US dollars.
+    """
     return [
         Column("number", _counter(), primary_key=True, autoincrement=True),
         _named("id", 32),
@@ -179,6 +186,7 @@ def _job() -> list[SchemaItem]:
         Column("attempts", Integer, nullable=False, default=0),
         Column("barren", Integer, nullable=False, default=0),
         Column("events", Integer, nullable=False, default=0),
+        Column("spent", BigInteger, nullable=False, default=0),
         Column("created", Double, nullable=False),
         Column("started", Double),
         Column("ended", Double),

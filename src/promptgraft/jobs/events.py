@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from msgspec import UnsetType
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import LeaseLostError
 from promptgraft.jobs.lines import OF_THE_RUN, Line, LineKind, encoded_plain
 from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.jobs.spending import spent_for_today
 from promptgraft.jobs.types import Status
 from promptgraft.runs.event_file import EventLines, decoded, encoded, is_same
 from promptgraft.search.ledger import money
@@ -50,12 +52,22 @@ class JobEvents:
         claim: the job, and the fence under which it is written.
         clock: decides the times of lines.
         lost: called when the job was taken over, with why; nothing is written from then on.
+        most: US dollars that the jobs of the project may use in a day; None for no limit.
+        spent: called when these are used up, with why.
     """
 
     def __init__(
-        self, database: Database, claim: Claim, *, clock: Clock, lost: Callable[[str], None]
+        self,
+        database: Database,
+        claim: Claim,
+        *,
+        clock: Clock,
+        lost: Callable[[str], None],
+        most: Decimal | None = None,
+        spent: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._database, self._claim, self._lost = database, claim, lost
+        self._most, self._spent = most, spent
         self._rows = JobRows(database)
         self._lines = EventLines(clock)
         self._lock = threading.Lock()
@@ -119,15 +131,31 @@ class JobEvents:
             marker = encoded_plain({"event": "rewound", "time": now, "from": line.number})
             new.insert(0, Line(LineKind.REWOUND, marker))
 
-        def append(connection: Connection) -> None:
+        def append(connection: Connection) -> str:
             number = self._claim.job.number
             self._rows.check(connection, self._claim)
             if start:
                 self._rows.take_back(connection, number, start)
             self._rows.append(connection, number, new)
             self._rows.advance(connection, number, self.progress, self.status)
+            return self._over_the_day(connection)
 
-        self._database.write(append)
+        if why := self._database.write(append):
+            self._spent(why)
+
+    def _over_the_day(self, connection: Connection) -> str:
+        """Return why the project may spend nothing more today; empty while it may."""
+        if self._most is None:
+            return ""
+        if self._lines.history.cost is None:
+            return (
+                "max_cost_per_day cannot be kept: the price of a model is not known; give it its "
+                "prices in the project file, then resume the job"
+            )
+        project = self._claim.job.project
+        if self._rows.spent_today(connection, project) < self._most:
+            return ""
+        return f"{spent_for_today(project, self._most)}; resume the job tomorrow"
 
 
 def _kind(line: Event) -> LineKind:

@@ -174,6 +174,9 @@ class JobLines:
         connection.execute(
             insert(answers).from_select(names, select(*copied).where(answers.c.job == source))
         )
+        # They were paid for on the day of the other job.
+        spent = select(self._jobs.c.spent).where(self._jobs.c.number == source)
+        self._update(connection, to, spent=connection.scalar(spent))
 
     def answers(self, connection: Connection, number: int) -> int:
         """Return how many lines the journal of a job has, without counting them."""

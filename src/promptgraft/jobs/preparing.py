@@ -128,7 +128,10 @@ def submitted_digest(project: Project, name: str) -> str:
     sets: dict[str, Json] = {
         part: cases_digest(cases) for part, cases in project.splits.parts().items()
     }
-    return digest_json([project.described(), name, prompt, sets])
+    settings = project.described()
+    # It may be raised while jobs wait for the next day.
+    settings.pop("max_cost_per_day", None)
+    return digest_json([settings, name, prompt, sets])
 
 
 def prepared(

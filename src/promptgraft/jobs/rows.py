@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 
 import attrs
 from sqlalchemy import (
@@ -21,8 +22,9 @@ from sqlalchemy import (
 
 from promptgraft.database import Database
 from promptgraft.errors import LeaseLostError
-from promptgraft.jobs.lines import JobLines, encoded_plain
+from promptgraft.jobs.lines import encoded_plain
 from promptgraft.jobs.preparing import read_changes, written_changes
+from promptgraft.jobs.spending import SpendingRows
 from promptgraft.jobs.types import (
     ENDED,
     Job,
@@ -65,7 +67,7 @@ class Claim:
     fence: int
 
 
-class JobRows(JobLines):
+class JobRows(SpendingRows):
     """The tables of jobs. All methods take the connection of a transaction."""
 
     def __init__(self, database: Database) -> None:
@@ -238,8 +240,9 @@ class JobRows(JobLines):
         return connection.scalar(query) or 0
 
     def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
-        """Keep how far a job is."""
+        """Keep how far a job is, and what it has spent today."""
         jobs = self._jobs
+        self.spend(connection, number, Decimal(status.cost or 0))
         self._update(
             connection,
             number,

@@ -76,12 +76,13 @@ class Heartbeat:
         pause: set when the run is to pause after its step.
         cancellation: set when it is to end at once.
         wish: what was asked.
+        spent: why the project may spend nothing more today; empty while it may.
         lost: why nothing may be written any more; empty while the lease is held.
     """
 
     def __init__(self, database: Database, claim: Claim) -> None:
         self.pause, self.cancellation = Cancellation(), Cancellation()
-        self.wish, self.lost = Wish.NONE, ""
+        self.wish, self.lost, self.spent = Wish.NONE, "", ""
         self._database, self._claim, self._rows = database, claim, JobRows(database)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -101,6 +102,11 @@ class Heartbeat:
         """End the run, because nothing of it may be written any more."""
         self.lost = self.lost or why
         self.cancellation.set(why)
+
+    def end_of_day(self, why: str) -> None:
+        """Pause the run after its step, because the money of the day is used."""
+        self.spent = why
+        self.pause.set(why)
 
     def _hear_now(self) -> None:
         try:
@@ -158,7 +164,14 @@ def carry_out(database: Database, claim: Claim, project: Project) -> None:
         beside(project.folder),
         paused_by_signal(heartbeat.pause),
     ):
-        events = JobEvents(database, claim, clock=SystemClock(), lost=heartbeat.lose)
+        events = JobEvents(
+            database,
+            claim,
+            clock=SystemClock(),
+            lost=heartbeat.lose,
+            most=project.config.max_cost_per_day,
+            spent=heartbeat.end_of_day,
+        )
         work = _Work(database, claim, heartbeat, events)
         job: OptimizationJob | None = None
         try:
@@ -223,10 +236,10 @@ def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
     if heartbeat.wish is Wish.CANCEL and result.stop_reason is StopReason.CANCELLED:
         return _End(state=JobState.CANCELLED, reason="asked to end")
     if result.stop_reason is StopReason.PAUSED:
-        asked = heartbeat.wish is Wish.PAUSE
+        why = "asked to pause" if heartbeat.wish is Wish.PAUSE else heartbeat.spent
         return _End(
-            state=JobState.PAUSED if asked else JobState.QUEUED,
-            reason="asked to pause" if asked else "its worker was asked to end",
+            state=JobState.PAUSED if why else JobState.QUEUED,
+            reason=why or "its worker was asked to end",
         )
     if result.stop_reason is StopReason.CANCELLED:
         return _End(state=JobState.QUEUED, reason=said)

@@ -19,6 +19,7 @@ from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.running import carry_out
+from promptgraft.jobs.spending import spent_for_today
 from promptgraft.project import Project, open_project
 
 _SECONDS_BETWEEN_LOOKS = 0.25
@@ -52,6 +53,11 @@ class Worker:
         self._children: list[_Child] = []
         self._ending = threading.Event()
         self._digests = _digests(self._projects)
+        self._limits = {
+            name: most
+            for name, project in self._projects.items()
+            if (most := project.config.max_cost_per_day) is not None
+        }
 
     def run(self, *, until_idle: bool = False) -> None:
         """Claim jobs and carry them out until :meth:`stop`, or until there is nothing to do.
@@ -75,11 +81,32 @@ class Worker:
         self._ending.set()
 
     def claim(self) -> Claim | None:
-        """Take the job whose turn it is, after putting back those whose worker is gone."""
+        """Take the job whose turn it is, after putting back those whose worker is gone.
+
+        None of a project is taken that has used the money of the day.
+        """
         self._database.write(self._recover)
+        held = self._held() if self._limits else frozenset()
+        digests = [one for one in self._digests if one[0] not in held]
+        if not digests:
+            return None
         return self._database.write(
-            lambda connection: self._rows.claim(connection, self._digests, self._name)
+            lambda connection: self._rows.claim(connection, digests, self._name)
         )
+
+    def _held(self) -> frozenset[str]:
+        """Return the projects that may spend nothing more today; their jobs say so."""
+
+        def hold(connection: Connection) -> frozenset[str]:
+            held = set[str]()
+            for name, most in self._limits.items():
+                is_held = self._rows.spent_today(connection, name) >= most
+                why = f"{spent_for_today(name, most)}; the job begins tomorrow"
+                self._rows.hold(connection, name, why, held=is_held)
+                held |= {name} if is_held else set()
+            return frozenset(held)
+
+        return self._database.write(hold, durable=False)
 
     def run_here(self, claim: Claim) -> None:
         """Carry out a job in this process."""

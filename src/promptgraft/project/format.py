@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ from promptgraft.project.format_sources import (
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.project.stores import STORE_URL, StoreConfig
 from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
+from promptgraft.strict.checks import DOLLARS, NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
 from promptgraft.strict.nodes import Source
 
@@ -107,6 +108,7 @@ class ProjectConfig:
         store: Where winners are kept, and where a search begins.
         runs: The folder of run directories.
         workers: Rollouts side by side; the result does not depend on it.
+        max_cost_per_day: US dollars that all jobs of the project may use in a day (UTC).
     """
 
     version: int
@@ -125,6 +127,7 @@ class ProjectConfig:
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
+    max_cost_per_day: Decimal | None = None
 
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:
@@ -325,5 +328,6 @@ PROJECT: Kind[ProjectConfig] = record_of(
         ),
         "runs": TEXT,
         "workers": integer(1),
+        "max_cost_per_day": DOLLARS,
     },
 )
