@@ -11,6 +11,7 @@ import pytest
 from promptgraft import Agent, CommandAgent, Dataset, HttpAgent, PromptResponse, Session
 from promptgraft.adapters.base import evaluated
 from promptgraft.agents.python import PythonAgent
+from promptgraft.cli.main import run
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.attempt import answer_of
 from promptgraft.project import load_project
@@ -194,3 +195,15 @@ USER = ScriptedAdapter(lambda *_: json.dumps({"message": "and letters?"}), ident
     assert evaluated(asking, prompt, session=session).text == "and letters?"
     turns = answer_of(PromptResponse(text=""), session).turns
     assert [turn.query for turn in turns] == ["hi", "and letters?", "and letters?"]
+
+    identity = asking.identity
+    assert run(["meta", "write", "meta"]) == 0
+    page = Path("meta", "simulated-user.md")
+    page.write_text(page.read_text().replace("one short message", "one rude message"))
+    assert run(["meta", "apply", "meta"]) == 0
+    project = load_project(file)
+    assert project.asking is not None
+    assert project.asking.identity.startswith(identity + " ")
+    evaluated(project.asking, prompt, session=Session())
+    said = project.model(("models", "user")).requests[-1].text  # type: ignore[attr-defined]
+    assert "one rude message" in said

@@ -13,7 +13,7 @@ from promptgraft.algorithms.gradient.prompts import QUESTIONS
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.serde import HexDigest
 
-NAMES = [*META_PROMPTS, *QUESTIONS]
+NAMES = [*META_PROMPTS, *QUESTIONS, "simulated-user"]
 ADDRESS = OverrideAddress("promptgraft/gepa", "reflect-section", "latest")
 
 
@@ -49,7 +49,7 @@ def test_list_names_every_meta_prompt_and_what_is_overridden(
         in console("meta", "list").out
     )
     listed = json.loads(console("meta", "list", "--json").out)["prompts"]
-    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 11]
+    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 12]
 
 
 def test_write_replaces_no_file_that_says_something_else(

@@ -21,7 +21,7 @@ from promptgraft.adapters.base import (
     adapter_identity,
 )
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
-from promptgraft.agents.user import next_message
+from promptgraft.agents.user import ASKED_OF_USER, UserReply, next_message
 from promptgraft.errors import (
     AgentFaultError,
     CallerError,
@@ -35,7 +35,7 @@ from promptgraft.prompt.texts import texts_in
 from promptgraft.runtime.budget import NOTHING, Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import canonical_json, shown
+from promptgraft.serde import canonical_json, digest_text, shown
 
 OutputT = TypeVar("OutputT")
 
@@ -57,6 +57,7 @@ class AgentAdapter:
         on_agent_error: what becomes of a failure of the agent.
         user: the model that plays the user of a ``conversation_scenario``.
         max_turns: turns that such a conversation has at most.
+        question: what that model is asked.
     """
 
     agent: Agent
@@ -65,6 +66,7 @@ class AgentAdapter:
     on_agent_error: OnAgentError = "zero"
     user: ProviderAdapter | None = None
     max_turns: int = DEFAULT_TURNS
+    question: Prompt[UserReply] = ASKED_OF_USER
 
     @property
     def reports_tools(self) -> bool:
@@ -86,8 +88,11 @@ class AgentAdapter:
     @property
     def identity(self) -> str:
         """Name of the agent; its version is among the functions of a run."""
-        user = "" if self.user is None else f", user {adapter_identity(self.user)}"
-        return f"agent {self.agent.name}{user}"
+        if self.user is None:
+            return f"agent {self.agent.name}"
+        own = self.question.overrides_store is not None
+        asked = f" {digest_text(self.question.with_placeholders().text)[:12]}" if own else ""
+        return f"agent {self.agent.name}, user {adapter_identity(self.user)}{asked}"
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run: see :meth:`Delivery.opened`."""
@@ -178,7 +183,7 @@ class _Playing:
             return turns[len(history)].user if len(history) < len(turns) else ""
         if scenario is None or user is None or len(history) >= self.adapter.max_turns:
             return ""
-        return next_message(user, scenario, history, self.session)
+        return next_message(user, self.adapter.question, (scenario, history), self.session)
 
     def ask(self, query: str, history: tuple[PastTurn, ...]) -> AgentAnswer:
         call = AgentCall(

@@ -64,30 +64,38 @@ SIMULATED_USER: PromptTemplate[UserReply] = PromptTemplate(
 )
 """Asks what the user of a scenario says next."""
 
+ASKED_OF_USER = Prompt(SIMULATED_USER)
+"""The same as a prompt that no store changes."""
+
 
 def next_message(
     model: ProviderAdapter,
-    scenario: Scenario,
-    history: Sequence[PastTurn],
+    question: Prompt[UserReply],
+    talk: tuple[Scenario, Sequence[PastTurn]],
     session: SessionProtocol,
 ) -> str:
     """Return what the simulated user says next; empty when the conversation is over.
+
+    Args:
+        model: plays the user.
+        question: the shipped :data:`SIMULATED_USER`, as it is kept in a store.
+        talk: what is played, and what was said so far.
+        session: of the rollout.
 
     Raises:
         ProviderError, LimitReachedError: as the model's adapter does; also when its reply cannot
             be used, which no text of the agent is at fault for.
     """
+    scenario, history = talk
     lines = [f"User: {one.query}\n\nAssistant: {one.answer}" for one in history]
-    talk = _Talk(
+    said = _Talk(
         plan=fenced(clip(scenario.conversation_plan, _LONGEST_SHOWN)),
         conversation=fenced(clip("\n\n".join(lines), _LONGEST_SHOWN)),
     )
     # What is said to the user's model is none of what the agent is judged by.
     aside = AsideSession(session, tags={**session.tags, "scope": "user"})
     try:
-        reply = evaluated(
-            model, Prompt(SIMULATED_USER).bind(talk), session=aside, deadline=session.deadline
-        )
+        reply = evaluated(model, question.bind(said), session=aside, deadline=session.deadline)
     except OutputError as error:
         raise TransientProviderError(f"the simulated user said nothing usable: {error}") from error
     return reply.output.message.strip() if reply.output is not None else ""

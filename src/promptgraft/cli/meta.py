@@ -52,10 +52,10 @@ FOLDER = "meta-prompts"
     ),
 )
 def meta_command() -> None:
-    """Change the questions that the reflection model is asked.
+    """Change the questions that the reflection model and the simulated user are asked.
 
-    They are prompts of the namespaces `promptgraft/gepa` and `promptgraft/gradient`, and a store
-    may override them like any other prompt.
+    They are prompts of the namespaces `promptgraft/gepa`, `promptgraft/gradient` and
+    `promptgraft/agents`, and a store may override them like any other prompt.
     """
 
 

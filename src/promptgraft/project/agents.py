@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.agents.agent import ARGUMENT
+from promptgraft.agents.user import SIMULATED_USER
 from promptgraft.errors import ConfigError
+from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.project.sources import delivery_of
+from promptgraft.prompt.template import as_kept
 from promptgraft.prompt.texts import takes_cases
 
 _MISFITS = {
@@ -35,8 +38,11 @@ def asking(
     around: Surroundings,
     *,
     user: ProviderAdapter | None = None,
+    store: PromptOverridesStore | None = None,
 ) -> AgentAdapter:
     """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
+
+    What ``store`` holds for the question to the simulated user is asked in its place.
 
     Raises:
         ConfigError: the project names no agent.
@@ -61,6 +67,7 @@ def asking(
         on_agent_error=config.on_agent_error,
         user=user,
         max_turns=config.max_turns,
+        question=as_kept(SIMULATED_USER, store),
     )
 
 

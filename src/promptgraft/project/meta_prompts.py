@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.agents.user import SIMULATED_USER
 from promptgraft.algorithms import shipped_questions
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
@@ -25,7 +26,7 @@ from promptgraft.yaml_text import Note
 
 Template = PromptTemplate[object]
 
-SHIPPED: Mapping[str, Template] = shipped_questions()
+SHIPPED: Mapping[str, Template] = {**shipped_questions(), SIMULATED_USER.key: SIMULATED_USER}
 """The meta-prompts by name."""
 _NAMESPACES = tuple(dict.fromkeys(template.ns for template in SHIPPED.values()))
 

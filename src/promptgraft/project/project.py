@@ -161,7 +161,8 @@ class Project:
         user = self.config.models.user
         place = ("models", "user")
         model = None if user is None else LateAdapter(user, partial(self._made, place, user))
-        return asking(self.config, self.prompt(), self.surroundings, user=model)
+        store = None if model is None else self.store()
+        return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
 
     def store(self) -> RevisionedStore:
         """Return the store that winners go to.

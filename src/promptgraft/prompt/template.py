@@ -9,6 +9,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, UnknownPartError
 from promptgraft.notebook import Card, LongText, Shown, Table
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
@@ -297,3 +298,13 @@ class Prompt(Shown, Generic[OutputT_co]):
         )
         bound = ", ".join(type(param).__name__ for param in self.params) or "nothing"
         return self.template.card("a prompt", ("overrides", overrides), ("bound", bound))
+
+
+def as_kept(
+    template: PromptTemplate[OutputT_co], store: PromptOverridesStore | None
+) -> Prompt[OutputT_co]:
+    """Return a prompt with what a store holds for it now; later changes do not reach it."""
+    found = None if store is None else store.resolve(template.descriptor)
+    return Prompt(
+        template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None
+    )

@@ -27,9 +27,8 @@ from promptgraft.errors import (
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.records import Record
-from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import Provenance
-from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.template import as_kept
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.cancellation import remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
@@ -329,13 +328,8 @@ class _Run:
         """Return the questions as users have them now: a run does not change its questions."""
         store = self._context.overrides_store
         own = [one.question for one in target.modules if one.question is not None]
-        prompts = {}
-        for key, template in {**self._config.questions, **{one.key: one for one in own}}.items():
-            found = store.resolve(template.descriptor) if store is not None else None
-            prompts[key] = Prompt(
-                template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None
-            )
-        return prompts
+        asked = {**self._config.questions, **{one.key: one for one in own}}
+        return {key: as_kept(template, store) for key, template in asked.items()}
 
     def _as_begun(self, target: Target) -> Target:
         """Return the target over what was in force when the run began.
