@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from typing import Any
@@ -72,8 +73,13 @@ def test_no_text_of_validation_or_held_out_cases_is_in_any_question(seed: int) -
 
     def reflect(asked: RenderedPrompt[object]) -> str:
         questions.append(asked.text)
+        more = f"word{chance.randrange(3)} {chance.randrange(99)}"
+        if asked.key == "reflect-prompt":
+            texts = (f"{text} {more}" for text in ("Answer.", "Be kind."))
+            edits = [{"part": f"P{at}", "text": text} for at, text in enumerate(texts, 1)]
+            return json.dumps({"edits": edits})
         text = re.findall(r"```\w*\n(.*?)\n```", asked.text, re.DOTALL)[0]
-        return f"```instruction\n{text}\nword{chance.randrange(3)} {chance.randrange(99)}\n```"
+        return f"```instruction\n{text}\n{more}\n```"
 
     sets = {"train": 9, "validation": 6, "held-out": 8}
     parts = {

@@ -607,3 +607,15 @@ def test_why_a_part_was_changed_stands_with_the_candidate(tmp_path: Path) -> Non
     assert reasons_of(record, record.candidates[0]) == []
     assert "- why: section rules: it says no \\<b>word" in folder.candidate(1).read_text()
     assert "Why: section rules: it says no &lt;b&gt;word" in folder.report.read_text()
+
+
+def test_texts_of_files_keep_the_endings_of_their_files(tmp_path: Path) -> None:
+    job = make_job()
+    folder = new_folder(tmp_path, job)
+    config = json.loads(folder.config.read_text())
+    files = {"rules": "a/rules.txt", "notes": {"path": "../../x.t/../notes.xml"}}
+    config["settings"] = {"prompts": {"desk": {"files": files}, "other": "a.md"}}
+    folder.config.write_text(json.dumps(config))
+    carry_out(folder, job)
+    for kept in (folder.baseline_prompts, folder.best_prompts):
+        assert {"rules.txt", "notes.xml"} <= {path.name for path in kept.iterdir()}

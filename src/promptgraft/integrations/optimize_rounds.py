@@ -46,7 +46,8 @@ class RoundRecord:
         per_field_diagnosis: why a text was refused, by name.
         validation_pass_rate: share of the validation cases that pass; 0 where none was tried.
         metric_breakdown: mean of each metric there; empty where none was tried.
-        failed_case_ids: validation cases that do not pass.
+        failed_case_ids: validation cases that do not pass, all of them.
+        failed_cases_truncated: always 0, as none is left out.
         train_minibatch_size: cases that the round learned from; 0 where none was tried.
         train_subsample_parent_score: mean of the parent on them.
         train_subsample_candidate_score: mean of the candidate on them.

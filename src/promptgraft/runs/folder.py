@@ -223,14 +223,33 @@ def write_text(path: Path, text: str) -> None:
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 
 
-def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write each text into a file of its own, named as the part is: ``system.md``."""
+def write_texts(
+    folder: Path, texts: Mapping[str, str], *, endings: Mapping[str, str] | None = None
+) -> None:
+    """Write each text into a file of its own, named as the part is: ``system.md``.
+
+    ``endings`` has those of texts that are kept in files of another ending, by name.
+    """
     folder.mkdir(exist_ok=True)
     short = {name: name.partition(" ")[2] or name for name in texts}
     for name, text in texts.items():
         # Two kinds of parts may have the same name.
         chosen = short[name] if list(short.values()).count(short[name]) == 1 else name
-        write_text(folder / f"{_NO_FILE_NAME.sub('-', chosen).strip('.')[:100]}.md", text)
+        ending = (endings or {}).get(short[name], ".md")
+        stem, ending = (_NO_FILE_NAME.sub("-", one) for one in (chosen.strip(".")[:100], ending))
+        write_text(folder / f"{stem}{ending}", text)
+
+
+def endings_of(folder: RunFolder) -> dict[str, str]:
+    """Return the endings of the files that a project keeps the texts of an agent in, by name."""
+    if not folder.config.exists():
+        return {}
+    settings = Source.of(read_document(folder.config)).root.member("settings")
+    return {
+        name: Path(str(file.member("path").value or file.value)).suffix
+        for prompt in settings.member("prompts").members().values()
+        for name, file in prompt.member("files").members().items()
+    }
 
 
 def write_document(path: Path, document: Mapping[str, Json]) -> None:

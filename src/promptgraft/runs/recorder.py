@@ -25,7 +25,13 @@ from promptgraft.runs.documents import (
     whole_prompt,
 )
 from promptgraft.runs.event_file import EventFile, EventLines, read_lines
-from promptgraft.runs.folder import RunFolder, write_document, write_text, write_texts
+from promptgraft.runs.folder import (
+    RunFolder,
+    endings_of,
+    write_document,
+    write_text,
+    write_texts,
+)
 from promptgraft.runs.pages import (
     candidate_page,
     reasons_of,
@@ -62,6 +68,7 @@ class Recorder:
             inside.mkdir(exist_ok=True)
         self._folder = folder
         self._prompts = prompts
+        self._endings = endings_of(folder)
         self._file = EventFile(folder.events)
         self._lines = EventLines(clock)
         self._history = self._lines.history
@@ -145,7 +152,7 @@ class Recorder:
             case events.RunStarted():
                 page = self._folder.candidate(0)
                 self._write_page(page, lambda: waiting_baseline(line), known=True)
-                write_texts(self._folder.baseline_prompts, line.texts)
+                write_texts(self._folder.baseline_prompts, line.texts, endings=self._endings)
             case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
                 self._write_page(page, lambda: self._page_of(line.candidate), known=known)
@@ -169,7 +176,8 @@ class Recorder:
         """Write the texts of the best candidate, unless that is the baseline."""
         folder = self._folder.best_prompts
         if best and best != self._best:
-            write_texts(folder, self._history.candidates[best].texts)
+            texts = self._history.candidates[best].texts
+            write_texts(folder, texts, endings=self._endings)
         elif not best and folder.is_dir():
             shutil.rmtree(folder)
         self._best = best
