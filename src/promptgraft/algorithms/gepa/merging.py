@@ -10,68 +10,44 @@ import attrs
 
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
+from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts
-from promptgraft.search.events import (
-    Emit,
-    MergeAccepted,
-    MergeAttempted,
-    MergeRejected,
-)
-from promptgraft.search.ledger import RolloutBudget
-from promptgraft.search.population import Pool, Population, Seen
+from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
+from promptgraft.search.population import Pool, Seen
 from promptgraft.search.scores import Score, beats
-from promptgraft.search.validation import Validator
-from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.search.validation import Validator, fill
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.types import Candidate, RolloutRecord
 
 _SUBSAMPLE = 5
 
 
+@attrs.define(kw_only=True, eq=False)
 class Merger:
     """Merges candidates of the frontier.
 
-    Args:
+    Attributes:
         config: the settings.
-        target: what is improved.
-        pareto: the validation set.
-        budget: what may be spent.
+        kit: what the search works with.
         choices: makes the random choices.
         seen: digests of every candidate tried; merges are added to it.
-        population: the candidates.
         validator: takes in merges that are kept.
-        emit: is called with every event.
-
-    Attributes:
         largest: rollouts of the candidate that the next merge can use.
     """
 
-    def __init__(
-        self,
-        config: GepaSettings,
-        target: Target,
-        *,
-        pareto: Sequence[GepaExample],
-        budget: RolloutBudget,
-        choices: Choices,
-        seen: Seen,
-        population: Population,
-        validator: Validator,
-        emit: Emit,
-    ) -> None:
-        self._config = config
-        self._target = target
-        self._pareto = pareto
-        self._budget = budget
-        self._choices = choices
-        self._seen_candidates = seen
-        self._population = population
-        self._validator = validator
-        self._emit = emit
-        self._seen_triples: set[Triple] = set()
-        self._attempts = 0
-        self._most = config.strategy.max_merge_invocations
-        self._overlap = config.strategy.merge_overlap
-        self.largest = len(pareto) if config.enable_merge and self._most else 0
+    _config: GepaSettings
+    _kit: Kit
+    _choices: Choices
+    _seen: Seen
+    _validator: Validator
+    _seen_triples: set[Triple] = attrs.field(factory=set, init=False)
+    _attempts: int = attrs.field(default=0, init=False)
+    largest: int = attrs.field(init=False)
+
+    @largest.default
+    def _first_largest(self) -> int:
+        may_merge = self._config.enable_merge and self._config.strategy.max_merge_invocations
+        return len(self._kit.validation) if may_merge else 0
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
         """Merge one pair that has not been tried, if there is one.
@@ -80,21 +56,22 @@ class Merger:
         the validation set, and joins the pool if it is at least as good as the better parent each
         time.
         """
-        if self._attempts >= self._most:
-            return
-        found = self._next(pool)
+        most = self._config.strategy.max_merge_invocations
+        found = self._next(pool) if self._attempts < most else None
         if found is None:
             return
-        self._budget.require(
-            len(self._pareto) + self._validator.overhead, "two candidates are to be merged"
+        self._kit.budget.require(
+            len(self._kit.validation) + self._validator.overhead, "two candidates are to be merged"
         )
         triple, merged = found
         self._attempts += 1
-        if self._attempts == self._most:
+        if self._attempts == most:
             self.largest = 0
-        self._seen_candidates.add(merged.digest)
+        self._seen.add(merged.digest)
         better, other = merged.parents
-        self._emit(MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other))
+        self._kit.emit(
+            MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
+        )
         yield from self._try(pool, merged, step)
 
     def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
@@ -109,16 +86,17 @@ class Merger:
             if not have_gained(pool.estimate(triple.ancestor), pair):
                 continue
             better, other = self._ranked(pool, triple)
-            if len(self._validator.common(pool.scores[better], pool.scores[other])) < self._overlap:
+            common = self._validator.common(pool.scores[better], pool.scores[other])
+            if len(common) < self._config.strategy.merge_overlap:
                 continue
             base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
             try:
-                merged = self._target.merge(
-                    base, first, second, parents=(better, other), examples=self._pareto
+                merged = self._kit.target.merge(
+                    base, first, second, parents=(better, other), examples=self._kit.validation
                 )
             except InvalidProposalError:
                 continue
-            if merged.digest not in self._seen_candidates:
+            if merged.digest not in self._seen:
                 return triple, merged
         return None
 
@@ -134,21 +112,32 @@ class Merger:
         known = (pool.scores[better], pool.scores[other])
         common = self._validator.common(*known)
         first = self._subsample(common, *known)
-        records: list[RolloutRecord | None] = [None] * len(self._pareto)
-        yield from self._make(f"step/{step}/merge", merged, first, records)
-        if not self._keeps_up(records, known, first):
-            self._reject(merged, step, "worse than the better parent on a first few examples")
-            return
         rest = [position for position in common if position not in first]
-        yield from self._make(f"step/{step}/merge/rest", merged, rest, records)
-        if not self._keeps_up(records, known, common):
-            self._reject(merged, step, "worse than the better parent on all examples")
-            return
+        records: list[RolloutRecord | None] = [None] * len(self._kit.validation)
+        for name, where, tried, shown in (
+            ("merge", first, first, "a first few"),
+            ("merge/rest", rest, common, "all"),
+        ):
+            examples = [self._kit.validation[place] for place in where]
+            made = yield from Rollouts(
+                position=f"step/{step}/{name}", candidate=merged, examples=examples
+            )
+            fill(records, where, made)
+            if not self._keeps_up(records, known, tried):
+                self._kit.emit(
+                    MergeRejected(
+                        step=step,
+                        parents=(better, other),
+                        reason=RejectionReason.NOT_BETTER,
+                        detail=f"worse than the better parent on {shown} examples",
+                    )
+                )
+                return
         entry = self._validator.begin(alone=True)
         position = yield from self._validator.take_in(
             f"step/{step}/merge/race", merged, records, step=step, entry=entry
         )
-        self._emit(
+        self._kit.emit(
             MergeAccepted(
                 step=step,
                 candidate=position,
@@ -171,18 +160,6 @@ class Merger:
         chosen += self._choices.subsample(others, _SUBSAMPLE - len(chosen))
         return sorted(chosen)
 
-    def _make(
-        self,
-        position: str,
-        merged: Candidate,
-        where: Sequence[int],
-        records: list[RolloutRecord | None],
-    ) -> Asking[None]:
-        examples = [self._pareto[index] for index in where]
-        made = yield from Rollouts(position=position, candidate=merged, examples=examples)
-        for index, record in zip(where, made, strict=True):
-            records[index] = record
-
     def _keeps_up(
         self,
         records: Sequence[RolloutRecord | None],
@@ -191,20 +168,9 @@ class Merger:
     ) -> bool:
         """Tell whether no parent beats the merge on the examples that both have scores for."""
         tried = [record for index in where if (record := records[index]) is not None]
-        own = self._population.scores(tried)
+        own = self._kit.population.scores(tried)
         return any(score is not None for score in own) and not any(
             beats([parent[index] for index in where], own) for parent in parents
-        )
-
-    def _reject(self, merged: Candidate, step: int, detail: str) -> None:
-        better, other = merged.parents
-        self._emit(
-            MergeRejected(
-                step=step,
-                parents=(better, other),
-                reason=RejectionReason.NOT_BETTER,
-                detail=detail,
-            )
         )
 
 

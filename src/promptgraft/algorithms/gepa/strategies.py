@@ -91,17 +91,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         ),
         validator=validator,
         combiner=Combiner(target, kit.validation, seen),
-        merger=Merger(
-            config,
-            target,
-            pareto=kit.validation,
-            budget=kit.budget,
-            choices=choices,
-            seen=seen,
-            population=kit.population,
-            validator=validator,
-            emit=kit.emit,
-        ),
+        merger=Merger(config=config, kit=kit, choices=choices, seen=seen, validator=validator),
         shortener=Shortener(
             margin=None if margin == "off" else margin,
             kit=kit,
