@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -113,7 +114,7 @@ def interval(gains: Sequence[float], level: float, *, reach: float = 1.0) -> tup
     """
     share = (1 - level) / 2
     scaled = [gain / reach for gain in gains]
-    low, high = _quantile([*scaled, -1.0], share), _quantile([*scaled, 1.0], 1 - share)
+    low, high = _quantile((*scaled, -1.0), share), _quantile((*scaled, 1.0), 1 - share)
     return low * reach, high * reach
 
 
@@ -138,7 +139,8 @@ def least_cases(level: float) -> int:
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+@lru_cache(maxsize=64)  # the summary, the report and the events of a run ask for the same few
+def _quantile(values: tuple[float, ...], share: float) -> float:
     """Return the quantile of the mean of values under uniform weights that add up to 1."""
     counts = Counter(values)
     low, high = min(counts), max(counts)
