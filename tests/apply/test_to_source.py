@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from apply.world import NEW, OLD, PROMPT, World
+from apply.world import NEW, OLD, World
 from cli.console import Console, Ended, process
+from promptgraft.agents.writing import RECORD
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def test_files_out_of_the_project_are_not_written(
     assert ended.code == 2
     assert "leads out of the project's folder" in ended.err
     assert two_files.texts == OLD
-    assert not (two_files.run / "apply.json").exists()
+    assert not (two_files.folder / RECORD).exists()
 
 
 def test_a_system_that_refuses_leaves_the_old_texts(
@@ -124,49 +126,44 @@ def test_a_system_that_refuses_leaves_the_old_texts(
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"promptgraft: {two_files.folder}/prompts/tools.yaml: No space left on device; no file was "
-        "changed\n"
+        "promptgraft: prompts/tools.yaml: No space left on device; every text is as it was\n"
     )
     assert two_files.texts == OLD
 
 
-def half_write(world: World, *, done: str = "prompts/triage.md") -> None:
-    """Leave what a kill leaves between two files."""
-    files = [{"path": name, "before": OLD[name], "after": NEW[name]} for name in OLD]
-    intent = {"version": 1, "run": "run", "candidate": 1, "done": False, "files": files}
-    (world.run / "apply.json").write_text(json.dumps(intent), "utf-8")
-    (world.folder / done).write_text(NEW[done], "utf-8")
+def half_write(world: World, *more: Mapping[str, object]) -> Path:
+    """Leave what a kill leaves between two files; return the record."""
+    files = [{"name": n, "path": n, "old": OLD[n], "new": [NEW[n]]} for n in OLD]
+    record = world.folder / RECORD
+    record.parent.mkdir(exist_ok=True)
+    document = {"by": "the write", "goal": "new", "texts": [*files, *more], "version": 1}
+    record.write_text(json.dumps(document), "utf-8")
+    (world.folder / "prompts/triage.md").write_text(NEW["prompts/triage.md"], "utf-8")
+    return record
 
 
 def test_a_half_written_source_is_completed_even_if_it_does_not_load(
     console: Console, two_files: World
 ) -> None:
-    half_write(two_files)
+    record = half_write(two_files)
     (two_files.folder / "prompts/broken.md").write_text("---\nkey: 1\n", "utf-8")
     two_files.edit("promptgraft.yaml", "prompts/triage.md", "prompts/broken.md")
 
-    dry = console("apply", "--to-source", "--dry-run")
-    assert "it would be completed\n" in dry.out
-    assert two_files.texts == {**OLD, "prompts/triage.md": NEW["prompts/triage.md"]}
     ended = console("apply", "--to-source")
 
-    assert ended.code == 0
-    assert "an earlier `apply --to-source` was interrupted: it is completed now\n" in ended.out
+    assert "the write was interrupted; written now: prompts/triage.md, prompts/tools" in ended.err
     assert two_files.texts == NEW
+    assert not record.exists()
 
 
-def test_nothing_else_is_done_before_a_half_written_source_is_completed(
+def test_any_command_completes_a_half_written_source_first(
     console: Console, two_files: World
 ) -> None:
     half_write(two_files)
-    for arguments in ((), ("--patch",)):
-        ended = console("apply", *arguments)
-        assert (ended.code, ended.out) == (2, "")
-        assert ended.err.endswith(
-            f"complete that first: promptgraft apply {two_files.run.name} --candidate 1 "
-            "--to-source\n"
-        )
-    assert two_files.history() == ()
+    ended = console("apply", "--to-source")
+    assert ended.code == 0
+    assert ended.out.endswith("\nalready applied: the source says just that\n")
+    assert two_files.texts == NEW
 
 
 def test_a_half_written_source_that_somebody_edited_is_not_completed(
@@ -178,33 +175,23 @@ def test_a_half_written_source_that_somebody_edited_is_not_completed(
     ended = console("apply", "--to-source")
 
     assert ended.code == 2
-    assert "prompts/tools.yaml: expected " in ended.err
-    assert "the file has changed since" in ended.err
-    assert f"or delete {two_files.run}/apply.json to leave the files as they are\n" in ended.err
+    assert "prompts/tools.yaml: something else has written it since" in ended.err
+    assert "`promptgraft restore --keep` leaves it for good" in ended.err
     assert two_files.texts == {**NEW, "prompts/tools.yaml": "mine\n"}
+    assert console("restore", "--keep").code == 0
+    assert console("restore").out == "there is nothing to restore\n"
 
 
-@pytest.mark.parametrize("name", ["agent.py", ".git/config.yaml", "promptgraft.yaml"])
+@pytest.mark.parametrize("name", ["agent.py", ".github/ci.yaml", "promptgraft.yaml"])
 def test_an_edited_record_writes_into_no_file_that_says_what_code_is_run(
     console: Console, two_files: World, name: str
 ) -> None:
-    half_write(two_files)
-    record = two_files.run / "apply.json"
-    intent = json.loads(record.read_text())
-    intent["files"].append({"path": name, "before": "mine\n", "after": "theirs\n"})
-    record.write_text(json.dumps(intent), "utf-8")
+    half_write(two_files, {"name": name, "path": name, "old": "mine\n", "new": ["theirs\n"]})
 
     ended = console("apply", "--to-source")
 
     assert ended.code == 2
-    assert f"expected Markdown and YAML files of a prompt, found '{name}'" in ended.err
-
-
-def test_a_write_that_had_not_begun_is_forgotten(console: Console, two_files: World) -> None:
-    half_write(two_files)
-    (two_files.folder / "prompts/triage.md").write_text(PROMPT, "utf-8")
-    assert console("apply").code == 0
-    assert len(two_files.history()) == 1
+    assert f"{name}: may be run, and is never written" in ended.err
 
 
 def test_options_that_contradict_each_other_are_refused(console: Console, world: World) -> None:

@@ -24,6 +24,7 @@ from promptgraft import (
     ScriptedAdapter,
     Session,
 )
+from promptgraft.agents.writing import RECORD
 from promptgraft.algorithms.gepa import GepaMutationRejected, GepaRolloutCompleted
 from promptgraft.errors import ConfigError, JournalMismatchError, PromptgraftError
 from promptgraft.overrides import SectionOverride
@@ -324,11 +325,11 @@ def test_a_half_written_winner_of_several_prompts_is_completed(
 ) -> None:
     call(*APPLY, "--to-source")
     written = texts_in(in_files)
-    [record] = (in_files / "runs").glob("*/apply.json")
-    record.write_text(record.read_text().replace('"done": true', '"done": false'))
+    files = [{"name": n, "path": n, "old": TEXTS[n], "new": [written[n]]} for n in TEXTS]
+    document = {"by": "the write", "goal": "new", "texts": files, "version": 1}
+    (in_files / RECORD).write_text(json.dumps(document))
     (in_files / "writer.md").write_text(TEXTS["writer.md"], "utf-8")
-    assert "complete that first" in call(*APPLY, code=2).err
-    assert "is completed now" in call(*APPLY, "--to-source").out
+    assert "was interrupted; written now: " in call(*APPLY).err
     assert texts_in(in_files) == written
 
 

@@ -302,7 +302,7 @@ def _file_of(source: FileSource, root: Path, folder: Path) -> TextFile:
             f"{found.name}: expected a file in the project's folder {root}, found {found.path}; "
             "move it there"
         )
-    if may_be_run(found.path):
+    if may_be_run(found.path.relative_to(root)):
         raise ConfigError(
             f"{found.name}: expected a file of text, found one that may be run; let the code read "
             "the text from a file of its own, such as one that ends in .md or .txt"

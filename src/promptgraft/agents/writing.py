@@ -29,6 +29,7 @@ RECORD = Path(".promptgraft", "sources.json")
 VERSION = 1
 
 _LOCK = RECORD.with_suffix(".lock")
+_YAML = {".yaml", ".yml"}
 _CODE = {"", ".cfg", ".ini", ".js", ".pth", ".py", ".sh", ".toml", ".ts"}
 LEFT = (
     "it is left as it is: `promptgraft restore --overwrite` writes over it, `promptgraft restore "
@@ -37,8 +38,11 @@ LEFT = (
 
 
 def may_be_run(path: Path) -> bool:
-    """Tell whether a file says what code is run, or may be code: a record never changes it."""
-    return path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts
+    """Tell whether a file of a project may be code, or say what code is run."""
+    is_of_ci = path.suffix in _YAML and any(one.startswith(".") for one in path.parts)
+    return (
+        path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts or is_of_ci
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +146,7 @@ class SourceWriter:
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
             raise ConfigError(f"leads out of {self._folder}; put the file back there")
-        if may_be_run(path):
+        if may_be_run(path.relative_to(self._folder)):
             raise ConfigError("may be run, and is never written; write the text yourself")
         return path
 

@@ -5,29 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import attrs
 import click
 
+from promptgraft.agents.writing import settle_left_over
 from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.runnable import Target, files_folder, found_target, project_of
 from promptgraft.cli.writing_back import Rewritten
-from promptgraft.errors import ConfigError
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
-from promptgraft.project.applying.files import (
-    FILE_NAME,
-    Intent,
-    found_files,
-    patch_of,
-    patch_root,
-    read_intent,
-    replace_files,
-)
+from promptgraft.project.applying.files import patch_of, patch_root
 from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
@@ -118,17 +109,9 @@ def apply_command(
 
 def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str | None) -> Answer:
     folder = files_folder(asked.run, project)
-    if folder is not None:
-        # Before the prompt is read: half written, its files may not fit together.
-        intent = _unfinished(asked.run.folder.path, folder)
-        if intent is not None:
-            if way is not _write_to_source or intent.candidate != asked.candidate:
-                raise ConfigError(
-                    f"candidate {intent.candidate} of run {asked.run.id} is half written into the "
-                    "files of the prompt; complete that first: promptgraft apply "
-                    f"{asked.run.id} --candidate {intent.candidate} --to-source"
-                )
-            return _complete(asked, intent, folder)
+    # Before the prompt is read: half written, its files may not fit together.
+    if folder is not None and (settled := settle_left_over(folder.resolve(), None)):
+        complain(settled)
     to_files = way is not _apply_to_store
     with found_target(asked.run, project, store, to_files=to_files) as target:
         return way(asked, target)
@@ -316,31 +299,3 @@ def _print_patch(patch: str) -> None:
     else:
         # As bytes: in another encoding it would be a patch of other files.
         click.echo(patch.encode(), nl=False)
-
-
-def _unfinished(run_folder: Path, folder: Path) -> Intent | None:
-    """Return the write that a kill has left half done: some files are new already."""
-    intent = read_intent(run_folder / FILE_NAME)
-    if intent is None or intent.done:
-        return None
-    found = found_files(folder, intent.files)
-    if all(file.is_old for file in found):
-        return None
-    give_up = f", or delete {run_folder / FILE_NAME} to leave the files as they are"
-    if stale := tuple(f"{file.stale}{give_up}" for file in found if file.stale):
-        raise StaleWinnerError(stale)
-    return intent
-
-
-def _complete(asked: _Asked, intent: Intent, folder: Path) -> Answer:
-    """Complete a write that a kill has left half done."""
-    if not asked.dry:
-        replace_files(folder, asked.run.folder.path, intent)
-    paths = [file.path for file in intent.files]
-
-    def show(screen: Screen) -> None:
-        verb = "would be completed" if asked.dry else "is completed now"
-        screen.line(f"an earlier `apply --to-source` was interrupted: it {verb}")
-        _print_files(screen, asked, paths)
-
-    return asked.answer("source", "completed", show, files=paths)

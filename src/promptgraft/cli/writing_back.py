@@ -7,13 +7,14 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.agents.writing import HeldText, SourceWriter
 from promptgraft.cli import stored
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.runnable import Target, found_target, project_of
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
 from promptgraft.project import ProjectPrompt
-from promptgraft.project.applying.files import Intent, PlannedFile, planned, replace_files
+from promptgraft.project.applying.files import planned
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
     Winner,
@@ -86,7 +87,7 @@ class Rewritten:
             if name not in source.sources.files
         ]
 
-    def check_files(self, folder: Path) -> tuple[PlannedFile, ...]:
+    def check_files(self, folder: Path) -> tuple[HeldText, ...]:
         """Return the files that change; refuse those that are none of a prompt in ``folder``."""
         return () if self.texts else planned(folder, self.changes)
 
@@ -100,8 +101,9 @@ class Rewritten:
         ]
         files = self.check_files(target.folder)
         if files and not dry:
-            intent = Intent(run=run.id, candidate=candidate, done=False, files=files)
-            replace_files(target.folder, run.folder.path, intent)
+            writer = SourceWriter(target.folder.resolve(), {})
+            with writer.held():
+                writer.write(files, by=by)
         return [*paths, *(file.path for file in files)]
 
     @property
