@@ -10,7 +10,9 @@ import contextlib
 import gc
 import json
 import os
+import random
 import runpy
+import signal
 import subprocess
 import sys
 import traceback
@@ -38,6 +40,29 @@ def forking(program: Path) -> Iterator[Run]:
             return code, output
 
         yield run
+
+
+def ends_the_same_when_killed(driver: Path, folder: Path, kills: int) -> None:
+    """Kill a search at random appends to its journal and resume it: its end is always the same.
+
+    Args:
+        driver: ``FILE N`` runs a search that dies at the N-th append, with 0 never; it prints what
+            came of it, and how many answers there are.
+        folder: where journals are kept.
+        kills: how many searches are killed; every second one is killed again when it is resumed.
+    """
+    with forking(driver) as run, forking(driver) as run_again:
+        ended = run(folder / "whole.jsonl", 0)
+        assert ended[0] == 0
+        answers = int(ended[1].split()[1])
+        chance = random.Random(kills)
+        for number in range(kills):
+            journal = folder / f"{number}.jsonl"
+            # Answers that end together are one append, so there are fewer appends than answers.
+            assert run(journal, chance.randrange(1, answers // 4))[0] == -signal.SIGKILL
+            if number % 2:  # and again on the way, if there is still something to ask for
+                assert run_again(journal, chance.randrange(1, 6))[0] in {-signal.SIGKILL, 0}
+            assert run_again(journal, 0) == ended
 
 
 def _serve(program: Path) -> None:

@@ -12,4 +12,4 @@ prompt = Prompt(
 rendered = prompt.render()
 
 print(rendered.text)
-print(f"\n{len(rendered.applied)} sections improved, {len(rendered.skipped)} overrides skipped")
+print(f"\nsections improved: {len(rendered.applied)}; overrides skipped: {len(rendered.skipped)}")

@@ -140,5 +140,5 @@ def test_optimizing_helps_on_unseen_tickets_and_another_process_uses_the_winner(
     assert float(held_out[2]) - float(held_out[1]) >= 0.2
     assert str(tmp_path) in said
     used = run("use.py", tmp_path)
-    assert "1 sections improved, 0 overrides skipped" in used
+    assert "sections improved: 1; overrides skipped: 0" in used
     assert "Charged twice" in used
