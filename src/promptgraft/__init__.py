@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         StopReason,
         Targets,
         TargetScore,
+        Teacher,
     )
     from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
     from promptgraft.targets.judging import examples_from, feedback_from
@@ -172,6 +173,7 @@ __all__ = [
     "TaskExample",
     "TaskExamplesSection",
     "TaskStep",
+    "Teacher",
     "Texts",
     "Tool",
     "ToolExample",
@@ -228,7 +230,7 @@ _NAMES = {
     "search": (
         "Data Guards Limits MaxCandidates MaxProposals NoImprovement Objectives "
         "OptimizationContext PersistenceScope RequiredObjectives RunState StopFile StopReason "
-        "Stopper TargetScore Targets"
+        "Stopper TargetScore Targets Teacher"
     ),
     "targets.formatting": "default_example_formatter default_trace_formatter",
     "targets.judging": "examples_from feedback_from",

@@ -15,7 +15,7 @@ from promptgraft.cli.main import run
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.attempt import answer_of
 from promptgraft.project import load_project
-from promptgraft.project.project import check_project
+from promptgraft.project.checking import check_project
 
 CODE = """
 TEXTS = {"system": "Be brief.", "skill": "Count."}

@@ -12,7 +12,7 @@ from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.errors import DataFormatError
 from promptgraft.project import load_project
-from promptgraft.project.project import check_project
+from promptgraft.project.checking import check_project
 
 CODE = """
 from pathlib import Path

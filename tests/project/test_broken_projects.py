@@ -20,6 +20,7 @@ SEEN_ONLY_BY_THE_READER = {
     "graph_named_like_a_prompt.yaml",
     "metric_of_an_unknown_node.yaml",
     "model_plain_headers.yaml",
+    "teacher_without_a_prompt.yaml",
 }
 # The reader finds these when it makes the metrics.
 SEEN_LATER_BY_THE_READER = {"metrics_none.yaml", "metrics_without_names.yaml"}

@@ -27,6 +27,7 @@ from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
+    CaseTaught,
     ExampleGenerated,
     MergeAccepted,
     MergeAttempted,
@@ -229,6 +230,7 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
         "candidate": st.none() | POSITIONS,
         "stop": TEXTS,
     },
+    CaseTaught: dict.fromkeys(("case", "teacher", "expected"), TEXTS),
     CallWaits: {"model": TEXTS, "seconds": SCORES, "reason": TEXTS},
     RunProgress: {
         **AT_WORK,

@@ -182,6 +182,7 @@ ESTIMATED = "~ is estimated, from some of the examples"
 _LONGEST_DETAIL = 160
 
 _DOING: Mapping[Phase, str] = {
+    Phase.TEACHER: "asking the teacher",
     Phase.BASELINE: "evaluating the baseline",
     Phase.STEP: "starting",
     Phase.PARENT: "evaluating the parent",

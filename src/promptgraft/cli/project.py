@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from promptgraft.text import counted
 if TYPE_CHECKING:
     from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 
+_MOST_LOOKED_AT = 500
+"""Rollouts of an earlier run that a plan counts the steps of."""
 
 _COMMON = (
     "promptgraft.yaml",
@@ -137,7 +140,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 
         print_json(project_schema())
         return ExitCode.OK
-    from promptgraft.project.project import check_project
+    from promptgraft.project.checking import check_project
     from promptgraft.strict.nodes import count_faults
 
     path = project_path(project)
@@ -200,19 +203,25 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> N
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return how long answers were in the newest run of a prompt that has ended."""
+    """Return how long answers were in the newest run that has ended, and what nodes were asked."""
     from promptgraft.evals.spending import Role
     from promptgraft.runs import State, list_runs, read_run
+    from promptgraft.runs.transcripts import transcripts
     from promptgraft.search.plan import SeenAnswers
+    from promptgraft.search.planned_rows import seen_nodes
 
     for run in list_runs(runs):
         ended = read_run(run.folder).ended if run.state is State.ENDED else None
         if run.prompt != prompt or ended is None:
             continue
-        for row in ended.ledger:
-            if row.role is Role.TASK and row.usage.output_tokens:
-                mean = row.usage.output_tokens / row.calls
-                return SeenAnswers(model=row.model, tokens=mean, where=f"as in run {run.id}")
+        traces = [one.record.steps for one in islice(transcripts(run.folder), _MOST_LOOKED_AT)]
+        nodes = seen_nodes(traces) if any(traces) else {}
+        rows = [row for row in ended.ledger if row.role is Role.TASK and row.usage.output_tokens]
+        model, tokens = "", 0.0
+        if rows:
+            model, tokens = rows[0].model, rows[0].usage.output_tokens / rows[0].calls
+        if rows or nodes:
+            return SeenAnswers(model=model, tokens=tokens, where=f"as in run {run.id}", nodes=nodes)
     return None
 
 

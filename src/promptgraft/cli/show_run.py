@@ -223,7 +223,7 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
     only = None if candidate is None else {_candidate(record, candidate).candidate}
     rollouts = list(transcripts(record, candidates=only, case=case))
     unseen = _unseen(record)
-    held_out = unseen.get(case)
+    held_out, taught = unseen.get(case), record.taught.get(case)
     if not rollouts:
         who = "" if candidate is None else f"candidate {candidate} of "
         why = _why_not_tried(record, case, held_out, unseen)
@@ -231,10 +231,16 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
     if as_json:
         plain = None if held_out is None else attrs.asdict(held_out)
         rows = [_rollout(one) for one in rollouts]
-        print_json({"run": record.id, "held_out": plain, "rollouts": rows})
+        document: dict[str, Json] = {"run": record.id, "held_out": plain, "rollouts": rows}
+        if taught is not None:
+            document["taught"] = {"teacher": taught.teacher, "expected": taught.expected}
+        print_json(document)
         return
     screen = Screen()
     screen.line(f"case {case}", bold=True)
+    if taught is not None:
+        screen.line(f"expected, as the teacher `{taught.teacher}` answered:")
+        screen.body(taught.expected, wrapped=True)
     if held_out is not None:
         means = change(held_out.baseline, held_out.winner)
         screen.line(f"held out, never seen by the search: {held_out.why_not or means}")

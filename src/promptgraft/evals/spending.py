@@ -21,6 +21,7 @@ class Role(StrEnum):
     """What a call was for."""
 
     TASK = "task"
+    TEACHER = "teacher"
     JUDGE = "judge"
     REFLECTION = "reflection"
     BACKWARD = "backward"

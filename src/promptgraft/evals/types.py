@@ -184,6 +184,28 @@ class Case:
 
 
 @attrs.frozen(kw_only=True)
+class TaughtCase(Case):
+    """A case whose ``expected`` is what a teacher answered.
+
+    Attributes:
+        teacher: the prompt or graph, and what answered it.
+    """
+
+    teacher: str
+
+    @classmethod
+    def of(cls, case: Case, *, expected: Json, teacher: str) -> TaughtCase:
+        """Return ``case`` with what a teacher answered."""
+        known = {one.name: getattr(case, one.name) for one in attrs.fields(Case)}
+        return cls(**{**known, "expected": expected, "teacher": teacher})
+
+    @property
+    def remark(self) -> str:
+        """Where ``expected`` comes from, in one line."""
+        return f"what is expected here is what the teacher `{self.teacher}` answered"
+
+
+@attrs.frozen(kw_only=True)
 class Verdict:
     """What one metric says of one answer.
 

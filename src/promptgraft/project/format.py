@@ -105,6 +105,8 @@ class ProjectConfig:
         metrics: What is asked of an answer: a list, or the path of a metric file.
         aggregation: How the scores of several metrics become one; by default their mean.
         params: A function that makes the parameters of a prompt of a case.
+        teacher: Answers cases that have no `expected`, once before a run: a Markdown file,
+            `file.py:NAME` or `module:NAME`, a prompt or a Graph.
         store: Where winners are kept, and where a search begins.
         runs: The folder of run directories.
         workers: Rollouts side by side; the result does not depend on it.
@@ -123,6 +125,7 @@ class ProjectConfig:
     delivery: str | DeliveryConfig | None = None
     apply: str | None = None
     params: str | None = None
+    teacher: str | None = None
     optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS
@@ -274,6 +277,10 @@ def _check_names(config: ProjectConfig) -> None:
 def _project(**given: Any) -> ProjectConfig:
     config = ProjectConfig(**given)
     _check_names(config)
+    if config.models.teacher is not None and config.teacher is None:
+        raise ConfigError(
+            "models: `teacher` answers the `teacher`, and there is none; leave it out"
+        )
     if config.agent is None:
         if config.models.user is not None:
             raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
@@ -317,6 +324,7 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "delivery": DELIVERY,
         "apply": one_of("to-source"),
         "params": REFERENCE,
+        "teacher": _PROMPT,
         "optimizer": OPTIMIZER,
         "store": record_of(
             StoreConfig,

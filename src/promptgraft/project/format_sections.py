@@ -75,12 +75,14 @@ class ModelsConfig:
         reflection: Proposes new texts; by default the task's model.
         judges: Models that metrics ask, by the name that metrics use.
         user: Plays the user of cases with a `conversation_scenario`.
+        teacher: Answers the prompt or graph under `teacher`; by default what reflects.
     """
 
     task: ModelConfig | None = None
     reflection: ModelConfig | None = None
     judges: Mapping[str, ModelConfig] = attrs.field(factory=dict)
     user: ModelConfig | None = None
+    teacher: ModelConfig | None = None
 
 
 def _key(value: object) -> Secret | None:
@@ -249,7 +251,13 @@ DEFINITIONS: Schema = {
 }
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
-    special={"task": MODEL, "reflection": MODEL, "judges": named(MODEL), "user": MODEL},
+    special={
+        "task": MODEL,
+        "reflection": MODEL,
+        "judges": named(MODEL),
+        "user": MODEL,
+        "teacher": MODEL,
+    },
     about="Who answers, who reflects, who judges.",
 )
 

@@ -144,11 +144,32 @@ def load_named(name: str, config: ProjectConfig, around: Surroundings) -> Projec
     """Return the prompt or graph of a name; the error names every fault of it."""
     if name in config.graphs:
         return _load_graph(name, config.graphs[name], around)
-    return _load_prompt(name, config.prompts[name], around)
+    return _load_prompt(name, config.prompts[name], around, ("prompts", name))
 
 
-def _load_prompt(name: str, spec: str | TextsConfig, around: Surroundings) -> ProjectPrompt:
-    path = ("prompts", name)
+def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
+    """Return the prompt or graph that answers cases without ``expected``."""
+    path = ("teacher",)
+    if spec.endswith(".md"):
+        return _load_prompt("teacher", spec, around, path).prompt
+    wanted: Wanted[Prompt[object] | Graph] = Wanted(
+        what="teacher",
+        expected="a PromptTemplate, a Prompt or a Graph",
+        plural="prompts",
+        read=_as_teacher,
+    )
+    return around.loaded(path, spec, wanted)
+
+
+def _as_teacher(value: object) -> Prompt[object] | Graph | None:
+    if isinstance(value, Graph):
+        return value
+    return None if isinstance(value, Mapping) else _as_prompt("teacher", value)
+
+
+def _load_prompt(
+    name: str, spec: str | TextsConfig, around: Surroundings, path: YamlPath
+) -> ProjectPrompt:
     if isinstance(spec, TextsConfig):
         from promptgraft.project.sources import load_texts
 

@@ -28,13 +28,16 @@ from promptgraft.project.parts import (
     load_named,
     load_project_metrics,
     load_splits,
+    load_teacher,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
 from promptgraft.project.stores import project_store
-from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, RunPlan
+from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig
+from promptgraft.search.teacher import Teacher
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
+from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
 
@@ -135,18 +138,23 @@ class Project:
         return guarded(self.surroundings.function(("params",), spec), spec)
 
     def adapter(self, role: str = "task") -> ProviderAdapter:
-        """Return who answers (``task``) or reflects (``reflection``), made at the first use.
+        """Return who answers (``task``), reflects (``reflection``) or teaches (``teacher``).
+
+        Made at the first use.
 
         Raises:
             DataFormatError: it cannot be made, such as for want of a secret.
             ConfigError: there is no such part in a run.
         """
-        if role not in ("task", "reflection"):
-            raise ConfigError(f"role: expected `task` or `reflection`, found {role!r}")
+        roles = ("teacher", "reflection", "task")
+        if role not in roles:
+            raise ConfigError(f"role: expected one of {listed(roles)}, found {role!r}")
         models = self.models()
         if role == "task" and self.asking is not None:
             return self.asking
-        path = ("models", role) if ("models", role) in models else ("models", "task")
+        # Who is not named is the next one.
+        paths = [("models", one) for one in roles[roles.index(role) :]]
+        path = next(path for path in paths if path in models)
         return self._made(path, models[path])
 
     @cached_property
@@ -163,6 +171,14 @@ class Project:
         model = None if user is None else LateAdapter(user, partial(self._made, place, user))
         store = None if model is None else self.store()
         return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
+
+    @cached_property
+    def teacher(self) -> Teacher | None:
+        """What answers cases that have no ``expected``; None where nothing does."""
+        if self.config.teacher is None:
+            return None
+        subject = load_teacher(self.config.teacher, self.surroundings)
+        return Teacher(subject, self.adapter("teacher"), params=self.params)
 
     def store(self) -> RevisionedStore:
         """Return the store that winners go to.
@@ -186,6 +202,7 @@ class Project:
                 metrics=self.metrics,
                 aggregation=self.aggregation,
                 params=self.params,
+                taught=self.config.teacher is not None,
             )
             self._configs[prompt.name] = run_config(
                 prompt, judging, optimizer=self.config.optimizer, around=self.surroundings
@@ -208,6 +225,7 @@ class Project:
             reflection_adapter=self.adapter("reflection"),
             overrides_store=self.store(),
             overrides_tag=self.tag,
+            teacher=self.teacher,
         )
         return OptimizationJob(self.prompt(name).subject, context, config)
 
@@ -238,13 +256,10 @@ class Project:
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""
         models = self.config.models
-        found: dict[YamlPath, ModelConfig] = {}
-        if models.task is not None:
-            found["models", "task"] = models.task
-        if models.reflection is not None:
-            found["models", "reflection"] = models.reflection
-        if models.user is not None:
-            found["models", "user"] = models.user
+        named = {role: getattr(models, role) for role in ("task", "reflection", "user", "teacher")}
+        found: dict[YamlPath, ModelConfig] = {
+            ("models", role): config for role, config in named.items() if config is not None
+        }
         return found | {("models", "judges", name): one for name, one in models.judges.items()}
 
     def stand_in(self) -> list[str]:
@@ -279,6 +294,7 @@ class Project:
             lambda: self.splits,
             lambda: self.metrics,
             lambda: self.params,
+            lambda: self.config.teacher and load_teacher(self.config.teacher, self.surroundings),
             lambda: self.asking,
             self.store,
         ]
@@ -358,39 +374,3 @@ def _lines(part: Callable[[], object]) -> tuple[str, ...]:
     except CallerError as error:
         return (str(error),)
     return ()
-
-
-@attrs.frozen(kw_only=True)
-class Checked:
-    """A project without faults, or its faults; warnings, one line each; plans by prompt."""
-
-    project: Project | None = None
-    faults: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
-
-
-def check_project(path: Path) -> Checked:
-    """Look at everything that a project names. No call is made; secrets need not be set."""
-    try:
-        project = load_project(path)
-    except DataFormatError as error:
-        return Checked(faults=error.faults)
-    faults: list[str] = []
-    warnings: list[str] = []
-    try:
-        warnings.extend(project.stand_in())
-    except DataFormatError as error:
-        faults.extend(error.faults)
-    around = project.surroundings
-    plans = {}
-    for name in () if faults else project.names:
-        try:
-            plans[name] = project.job(name).plan()
-        except ConfigError as error:
-            faults.extend(around.refusal(("optimizer",), error).faults)
-        else:
-            warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
-    if faults:
-        return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
-    return Checked(project=project, warnings=tuple(warnings), plans=plans)

@@ -41,7 +41,7 @@ from promptgraft.search.settings import (
 from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
 from promptgraft.serde import Json, did_you_mean
-from promptgraft.targets.judging import examples_from, feedback_from
+from promptgraft.targets.judging import examples_from, feedback_from, known
 
 _BUDGET = "light"
 
@@ -53,12 +53,14 @@ class Judging:
     Attributes:
         aggregation: makes one score of several; None for their mean.
         params: makes the parameters of a prompt of a case; None where their names decide.
+        taught: whether a teacher answers cases that have no ``expected``.
     """
 
     splits: Splits
     metrics: tuple[Metric, ...]
     aggregation: Aggregation | None = None
     params: ParamsOf | None = None
+    taught: bool = False
 
 
 def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]:
@@ -69,7 +71,7 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]
     """
     metrics, parts = judging.metrics, judging.splits.parts()
     made = {
-        name: examples_from(prompt, part, metrics, params=judging.params)
+        name: examples_from(prompt, part, metrics, params=judging.params, taught=judging.taught)
         for name, part in parts.items()
     }
     return {
@@ -135,7 +137,7 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
     source = prompt.prompt
     note_unjudgeable(
         judging.metrics,
-        cases,
+        known(cases) if judging.taught else cases,
         unjudged,
         source.template.output_type,
         by_turn=takes_cases(source),

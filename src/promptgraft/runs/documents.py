@@ -53,11 +53,13 @@ def result_document(
     seed: int,
     budget: int,
     examples: int,
+    taught: Sequence[str] = (),
 ) -> dict[str, Json]:
     """Return what came of a run; a function of what the run is a function of, but for seconds.
 
     ``budget`` counts the rollouts that it was allowed, ``examples`` the validation set. ``parts``
-    come from :func:`changed_parts`, ``warnings`` from :func:`warnings_of`.
+    come from :func:`changed_parts`, ``warnings`` from :func:`warnings_of`. ``taught`` are the
+    ids of cases whose ``expected`` a teacher gave.
     """
     held_out = ended.held_out
     return {
@@ -81,6 +83,7 @@ def result_document(
         "winner": {"candidate": ended.best, "tag": tag, "entries": plain_changes(winner)},
         "parts": parts_json(parts, checked=True),
         "warnings": list(warnings),
+        **({"taught": list(taught)} if taught else {}),
     }
 
 

@@ -14,6 +14,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
+    CaseTaught,
     MergeAccepted,
     MergeRejected,
     MutationAccepted,
@@ -85,23 +86,19 @@ class RunHistory:
         merges: every merge that was tried.
         waits: what calls waited for.
         ended: how it ended; None while it has not.
-        best: position of the best candidate; in a race not the highest mean, because means may be
-            estimates.
-        accepted: accepted mutations.
-        merged: accepted merges.
+        best: position of the best candidate; not the highest mean where means are estimates.
+        accepted: accepted mutations; ``merged`` accepted merges.
         steps: the latest step that an event tells of; of a run that has ended, steps begun.
-        rollouts: rollouts used.
-        reflections: reflections used.
-        tokens: tokens used.
-        cost: US dollars used; None when a price is not known.
-        expected_cost: US dollars that it is expected to use in all; None when not known.
+        rollouts: rollouts used; ``reflections`` and ``tokens`` in the same way.
+        cost: US dollars used; None, also below, when a price is not known.
+        expected_cost: US dollars that it is expected to use in all.
         place: where in the run; None before it begins, and where this version does not know it.
-        done: answers of this that are there.
-        total: answers that it waits for; 0 when that is not known.
+        done: answers of this that are there; of ``total``, 0 when that is not known.
         in_flight: calls that are in flight.
         curve: the means that the best candidate has had, one after the other.
         wait: the latest wait of a call; None when an answer has come since.
         tried: who was tried in each step.
+        taught: cases whose ``expected`` is what a teacher answered, by id.
     """
 
     started: RunStarted | None = None
@@ -127,6 +124,7 @@ class RunHistory:
     curve: list[float] = attrs.field(factory=list)
     wait: CallWaits | None = None
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
+    taught: dict[str, CaseTaught] = attrs.field(factory=dict)
     _position: str = ""
     _number: int = 0
     _is_cut: bool = False
@@ -164,7 +162,8 @@ class RunHistory:
     def _begin(self, event: RunStarted) -> None:
         # A process that begins again tells everything again; its limits are told next.
         self.started, self.ended, self.wait, self.place = event, None, None, None
-        self.candidates, self.rejections, self.merges, self.tried, self.curve = [], [], [], {}, []
+        self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
+        self.tried, self.taught = {}, {}
         self.best = self.accepted = self.merged = self.steps = self.done = self.total = 0
         self.rollouts = self.reflections = self.tokens = 0
         self._position, self._paced = "", None
@@ -189,6 +188,8 @@ class RunHistory:
                 self._step(event.step)
                 self.merged += isinstance(event, MergeAccepted)
                 self.merges.append(event)
+            case CaseTaught():
+                self.taught[event.case] = event
             case _:
                 return
         self.ended = None

@@ -217,6 +217,7 @@ class Recorder:
             seed=history.seed or 0,
             budget=history.budget or 0,
             examples=len(history.pareto_ids),
+            taught=[*history.taught],
         )
         write_document(folder.result, {**document, "prompts": self._whole(ended, baseline, winner)})
         self._write_best(ended.best)

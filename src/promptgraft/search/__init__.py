@@ -42,6 +42,7 @@ from promptgraft.search.stopping import (
     StopReason,
     TargetScore,
 )
+from promptgraft.search.teacher import Teacher
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import parse_reply
 
@@ -91,6 +92,7 @@ __all__ = [
     "Stopper",
     "TargetScore",
     "Targets",
+    "Teacher",
     "Together",
     "parse_reply",
 ]

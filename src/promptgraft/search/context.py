@@ -25,6 +25,7 @@ from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation, StopFileCancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, SessionProtocol
+from promptgraft.search.teacher import Teacher
 from promptgraft.serde import shown
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
@@ -39,6 +40,7 @@ _KINDS = (
     ("pause", Cancellation),
     ("executor", Executor),
     ("journal", Journal),
+    ("teacher", Teacher),
 )
 
 
@@ -75,6 +77,7 @@ class OptimizationContext:
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
         reuse_scores: lets a run be resumed after its functions were changed, such as the feedback
             function: the answers in the journal keep the scores that they have.
+        teacher: answers the cases that have no ``expected``, once, before the first rollout.
     """
 
     adapter: ProviderAdapter | None = None
@@ -88,6 +91,7 @@ class OptimizationContext:
     executor: Executor | None = attrs.field(default=None, kw_only=True)
     journal: Journal | None = attrs.field(default=None, kw_only=True)
     reuse_scores: bool = attrs.field(default=False, kw_only=True)
+    teacher: Teacher | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)

@@ -179,6 +179,7 @@ def build_result(
         held_out=course.held_out,
         passing=course.passing,
         remarks=remarks.texts(course.held_out),
+        taught=tuple(remarks.taught),
         pareto_ids=tuple(example.id for example in pareto),
         means=tuple(pool.estimate(position) for position in range(len(pool))),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),

@@ -55,6 +55,20 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
     pareto_ids: tuple[str, ...]
 
 
+class CaseTaught(Event, frozen=True, kw_only=True, tag="taught"):
+    """A case that had no ``expected`` is judged by what a teacher answered.
+
+    Attributes:
+        case: id of the case.
+        teacher: the prompt or graph, and what answered it.
+        expected: the answer as text, its beginning if it is long.
+    """
+
+    case: str
+    teacher: str
+    expected: str
+
+
 class RolloutCompleted(Event, frozen=True, kw_only=True, tag="rollout"):
     """A rollout was used. No line: the journal has it.
 
@@ -354,6 +368,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
 
 RunEvent = (
     RunStarted
+    | CaseTaught
     | RunPlanned
     | StopFileRemoved
     | Working

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from promptgraft.adapters.base import ProviderAdapter
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from promptgraft.adapters.base import (
+    MeteredAdapter,
+    ProviderAdapter,
+    Usage,
+    adapter_identity,
+    is_nameless,
+)
+from promptgraft.adapters.calling.prices import MEND
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.agents.rehearsal import MOST_CALLS, rehearse
 from promptgraft.errors import ConfigError
+from promptgraft.evals.judges.panel import JudgeMetric
+from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.checking import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
-from promptgraft.evals.types import Case
+from promptgraft.evals.types import Case, Metric
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Watch
 from promptgraft.search.answers import Answers
 from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.serde import did_you_mean, digest
@@ -21,6 +34,10 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.text import listed
+
+_logger = logging.getLogger("promptgraft")
+
+_A_CALL = Usage(input_tokens=1, output_tokens=1)
 
 _KEY = "rehearsal"
 """The key of the journal's record of the call before the run."""
@@ -46,6 +63,53 @@ def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
                     f"{where}: no metric is called `{name}`{did_you_mean(name, names)}; metrics: "
                     f"{listed(names)}"
                 )
+
+
+def models_asked(
+    context: OptimizationContext, own: Mapping[str, ProviderAdapter]
+) -> list[ProviderAdapter]:
+    """Return what answers, proposes and teaches; ``own`` are adapters that a subject brings."""
+    teachers = context.teacher.models if context.teacher else ()
+    found = (context.adapter, context.proposing_adapter, *own.values(), *teachers)
+    return [one for one in found if one is not None]
+
+
+def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
+    """Refuse a ``max_cost`` that cannot be kept.
+
+    Raises:
+        ConfigError: the price of a model is not known.
+    """
+    if config.limits.max_cost is None:
+        return
+    feedback = config.feedback_fn
+    judges = judges_of(feedback.metrics if isinstance(feedback, MetricFeedback) else ())
+    named = [*(("", one) for one in asked), *(("the judge ", one) for one in judges)]
+    for what, adapter in named:
+        if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+            raise ConfigError(
+                f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
+                f"known, so it cannot be kept; {MEND}"
+            )
+
+
+def warn_of_nameless(asked: Iterable[ProviderAdapter]) -> None:
+    """Warn of adapters that a journal cannot tell apart."""
+    for name in {type(one).__name__ for one in asked if is_nameless(one)}:
+        _logger.warning(
+            "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
+            "and reuses its answers whatever model it asks; give it one that names the model",
+            name,
+        )
+
+
+def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
+    """Yield the models that metrics ask."""
+    for metric in metrics:
+        if isinstance(metric, AllOf):
+            yield from judges_of(metric.metrics)
+        elif isinstance(metric, JudgeMetric):
+            yield from metric.judges
 
 
 def planned_call(adapter: ProviderAdapter | None) -> str:

@@ -97,6 +97,7 @@ class OptimizationJob:
                 else offline,
                 reflection_adapter=offline,
                 journal=None,
+                teacher=self.context.teacher and self.context.teacher.answered_by(offline),
             ),
             attrs.evolve(
                 self.config,

@@ -10,13 +10,8 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import (
-    MeteredAdapter,
-    Usage,
-    adapter_identity,
-    is_nameless,
     opened,
 )
-from promptgraft.adapters.calling.prices import MEND
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -33,8 +28,8 @@ from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.cancellation import remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
-from promptgraft.search.answers import Answers
-from promptgraft.search.batches import RolloutFn, Sources
+from promptgraft.search.answers import Answers, Working
+from promptgraft.search.batches import Books, RolloutFn, Sources
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import (
     BasePromptOptimizer,
@@ -43,29 +38,34 @@ from promptgraft.search.context import (
 )
 from promptgraft.search.course import build_result
 from promptgraft.search.engine import assemble
-from promptgraft.search.events import RunStarted
-from promptgraft.search.first_calls import check_metrics, rehearsed
+from promptgraft.search.events import Emit, RunStarted
+from promptgraft.search.first_calls import (
+    check_metrics,
+    check_prices,
+    models_asked,
+    rehearsed,
+    warn_of_nameless,
+)
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.notices import StopFileRemoved, Working
+from promptgraft.search.notices import StopFileRemoved
+from promptgraft.search.notices import Working as WorkingNotice
 from promptgraft.search.overlap import check_overlap
 from promptgraft.search.passing import Passing
 from promptgraft.search.plan import RunPlan, SeenAnswers
-from promptgraft.search.planning import judges_of, plan_run
+from promptgraft.search.planning import plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.remarks import Remarks
 from promptgraft.search.repeating import Repeated
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
+from promptgraft.search.teaching import Teaching
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
-from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.prompts import Improvable, PromptSet
 from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
-
-_A_CALL = Usage(input_tokens=1, output_tokens=1)
 
 
 class Optimizer(BasePromptOptimizer[RunResult]):
@@ -165,13 +165,16 @@ class _Run:
                 "the held-out examples": config.held_out,
             }
         )
-        self._check_prices()
+        teacher = context.teacher
+        self._teaching = Teaching(teacher, config, self._digests) if teacher else None
+        asked = models_asked(context, self._own)
+        check_prices(config, asked)
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )
         self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
-            self._warn_of_nameless()
+            warn_of_nameless(asked)
             self._fingerprint = context.journal.begin(
                 fingerprint, reuse_scores=context.reuse_scores
             )
@@ -198,8 +201,9 @@ class _Run:
         )
         plan = self.plan()
         self._announce(plan, left_over)
-        bus = self._context.event_bus
+        working = self._showing(plan)
         remarks = Remarks(self._config.feedback_fn, self._emit)
+        self._teach(remarks, working)
         search, course, driver = assemble(
             self._context,
             self._config,
@@ -213,7 +217,7 @@ class _Run:
                 reflection=self._context.proposing_adapter,
                 watch=self._watch,
                 deadline=self._deadline,
-                working=None if bus is None else partial(self._working, bus, plan=plan),
+                working=working,
                 scorer=self._config.objectives.new_scorer(),
                 max_example_chars=self._config.max_example_chars,
                 max_trace_chars=self._config.max_trace_chars,
@@ -264,6 +268,21 @@ class _Run:
             deadline=self._deadline,
         )
 
+    def _teach(self, emit: Emit, working: Working | None) -> None:
+        """Have the teacher answer the cases that have no ``expected``."""
+        if self._teaching is None:
+            return
+        self._config = self._teaching.taught(
+            self._config,
+            Books(self._answers, self._ledger),
+            watch=self._watch,
+            executor=self._context.executor,
+            deadline=self._deadline,
+            working=working,
+            emit=emit,
+        )
+        self._pareto, self._feedback = self._config.split
+
     def _announce(self, plan: RunPlan, left_over: Iterable[Path]) -> None:
         self._emit(plan.event)
         if self._context.event_bus is None:  # which would show the warnings
@@ -273,11 +292,16 @@ class _Run:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
 
+    def _showing(self, plan: RunPlan) -> Working | None:
+        """Return what is called where answers are waited for; None where nothing shows it."""
+        bus = self._context.event_bus
+        return None if bus is None else partial(self._working, bus, plan=plan)
+
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
     ) -> None:
         bus.publish(
-            Working(
+            WorkingNotice(
                 position=position,
                 done=done,
                 total=total,
@@ -298,31 +322,8 @@ class _Run:
             reflection=self._context.proposing_adapter,
             questions=self._questions,
             seen=seen,
+            teaching=self._teaching,
         )
-
-    def _check_prices(self) -> None:
-        """Find out before the first call that ``max_cost`` cannot be kept."""
-        if self._config.limits.max_cost is None:
-            return
-        task, feedback = self._context.adapter, self._config.feedback_fn
-        metrics = feedback.metrics if isinstance(feedback, MetricFeedback) else ()
-        models = (task, self._context.proposing_adapter, *self._own.values())
-        asked = [("", one) for one in models if one is not None]
-        for what, adapter in (*asked, *(("the judge ", judge) for judge in judges_of(metrics))):
-            if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
-                raise ConfigError(
-                    f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
-                    f"known, so it cannot be kept; {MEND}"
-                )
-
-    def _warn_of_nameless(self) -> None:
-        asked = [self._context.adapter, self._context.proposing_adapter, *self._own.values()]
-        for name in {type(one).__name__ for one in asked if one and is_nameless(one)}:
-            _logger.warning(
-                "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
-                "and reuses its answers whatever model it asks; give it one that names the model",
-                name,
-            )
 
     def _present_questions(self, target: Target) -> Questions:
         """Return the questions as users have them now: a run does not change its questions."""

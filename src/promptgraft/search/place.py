@@ -21,6 +21,8 @@ _LONGEST, _CUT = 100, 80
 class Phase(StrEnum):
     """What a run does at a place."""
 
+    TEACHER = "teacher"
+    """A teacher answers the cases that have no ``expected``."""
     BASELINE = "baseline"
     """The baseline is evaluated."""
     STEP = "step"
@@ -145,12 +147,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Return where a rollout was asked for; None when ``key`` is that of something else."""
         text, _, _ = key.rpartition("/")
         place = _parsed(text)
-        asks = place is not None and place.phase not in (Phase.STEP, Phase.ROUND, *QUESTIONS)
+        others = (Phase.TEACHER, Phase.STEP, Phase.ROUND, *QUESTIONS)
+        asks = place is not None and place.phase not in others
         return place if asks and str(place) == text else None
 
     def __str__(self) -> str:
         match self.phase:
-            case Phase.BASELINE | Phase.INITIAL:
+            case Phase.TEACHER | Phase.BASELINE | Phase.INITIAL:
                 return self.phase.value
             case Phase.FINAL:
                 return f"final/{self.candidate}/{self.count}"
@@ -183,7 +186,7 @@ def _parsed(text: str) -> Place | None:
     """Return a place whose text is ``text`` if there is one; else any place, or None."""
     try:
         match text.split("/"):
-            case ["baseline" | "initial" as phase]:
+            case ["teacher" | "baseline" | "initial" as phase]:
                 return Place(phase=Phase(phase))
             case ["round", step, *rest]:
                 return _in_round(int(step), rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
@@ -53,18 +53,35 @@ class Use:
 
 
 @attrs.frozen(kw_only=True)
+class SeenNode:
+    """What an answer of an earlier run asked of a node of a graph, on average.
+
+    Attributes:
+        asked: calls of models in an answer.
+        input_tokens: of a call; 0, here and below, when that is not known.
+        output_tokens: of a call.
+    """
+
+    asked: float
+    input_tokens: float
+    output_tokens: float
+
+
+@attrs.frozen(kw_only=True)
 class SeenAnswers:
     """How long answers were, on average, in an earlier run.
 
     Attributes:
-        model: the model, in its provider's word.
+        model: the model, in its provider's word; empty where no tokens are known.
         tokens: output tokens of a call.
         where: the run, as the plan says it.
+        nodes: what answers asked of the nodes of a graph, by name; empty for others.
     """
 
     model: str
     tokens: float
     where: str
+    nodes: Mapping[str, SeenNode] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -94,8 +111,8 @@ class RunPlan(Shown):
         rollouts: at most.
         reflections: at most, repairs of replies included.
         proposals: how many the rollouts, and ``max_reflections``, pay for.
-        roles: what tasks, judges and reflections use; what else a feedback function calls is not
-            known.
+        roles: what the teacher, tasks, judges and questions use; what else a feedback function
+            calls is not known.
         expected_rollouts: how many are expected; fewer only where proposals are limited.
         answer_tokens: expected tokens of an answer, without thinking; None when that is not known.
         answer_from: where that is taken from, in words; empty when it is not known.
@@ -158,6 +175,8 @@ class RunPlan(Shown):
         """Return what the share of the run that is left is expected to cost."""
         rows = [row.expected for row in self.roles if row.role is role]
         calls, cost = ledger.spent_on(role)
+        if calls and role is Role.TEACHER:
+            return ZERO
         if calls and role is not Role.REFLECTION:
             return cost / max(1, ledger.rollouts) * self.expected_rollouts * share
         planned = _sum([row.calls for row in rows], 0)

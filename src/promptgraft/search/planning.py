@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -12,10 +11,8 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import (
-    MeteredAdapter,
     ProviderAdapter,
     ThinkingAdapter,
-    Usage,
     adapter_identity,
 )
 from promptgraft.agents.adapter import AgentAdapter
@@ -34,15 +31,25 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.first_calls import cases_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
+from promptgraft.search.planned_rows import (
+    CALL,
+    CHARS_PER_TOKEN,
+    RESULT,
+    longest_answer,
+    nodes_of,
+    prompt_row,
+    row,
+    teaching_rows,
+    tokens_of,
+)
 from promptgraft.search.stopping import MaxProposals
+from promptgraft.search.teaching import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.types import GepaExample
 from promptgraft.text import counted
-
-CHARS_PER_TOKEN = 4
-"""Characters of English text that make a token, about."""
 
 FEEDBACK_CHARS = 1_000
 """Longest feedback that is reckoned with: what a feedback function writes is not known before."""
@@ -53,8 +60,8 @@ _FEEDBACK = 200
 _MOST_CASES = 300
 _GROWTH = 100
 """Characters that a prompt gains by its first change, on average; later ones add less."""
-_CALL, _RESULT, _STEPS = 100, 300, 1_500
-"""Characters of a call of a tool, of what it returns, and of the steps of a rollout."""
+_STEPS = 1_500
+"""Characters of the steps of a rollout."""
 _AROUND = 100
 """Characters of a reply around the new text."""
 
@@ -67,6 +74,7 @@ def plan_run(
     reflection: ProviderAdapter,
     questions: Questions,
     seen: SeenAnswers | None = None,
+    teaching: Teaching | None = None,
 ) -> RunPlan:
     """Say what a run is expected to use, and what it can use."""
     limits, budget = config.limits, config.budget
@@ -75,7 +83,7 @@ def plan_run(
     if seen is not None and task is not None and seen.model in adapter_identity(task).split():
         thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
         chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
-        answer_chars = max(0, chars - estimate.rounds * _CALL)
+        answer_chars = max(0, chars - estimate.rounds * CALL)
         estimate = attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
     reflections = config.most_questions(
         budget, modules=len(target.modules), steps=max(1, estimate.steps)
@@ -97,19 +105,26 @@ def plan_run(
         rollouts=fixed + round(share * (budget - fixed)),
         reflections=reflections,
         proposals=proposals.expected,
+        seen=seen,
     )
+    taught = () if teaching is None else teaching_rows(teaching)
     return RunPlan(
         rollouts=budget,
         reflections=reflections,
         proposals=proposals,
-        roles=(outlook.task(task), *outlook.judges(task), *outlook.questions_to(reflection, task)),
+        roles=(
+            *taught,
+            *outlook.task(task),
+            *outlook.judges(task),
+            *outlook.questions_to(reflection, task),
+        ),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
         warnings=(*_warnings(config), *_outdated(questions)),
         max_seconds=limits.timeout,
         first_call=planned_call(task),
         expected_rollouts=outlook.rollouts,
-        answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
+        answer_tokens=tokens_of(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
 
@@ -129,6 +144,7 @@ class _Outlook:
     rollouts: int
     reflections: int
     proposals: int
+    seen: SeenAnswers | None
 
     @cached_property
     def room(self) -> int:
@@ -158,23 +174,26 @@ class _Outlook:
         """Characters that the whole prompt is expected to be longer by, on average over a run."""
         return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
 
-    def task(self, adapter: ProviderAdapter | None) -> RolePlan:
-        """Return what rollouts use; at most with all that the parts can grow by."""
-        found = self.estimate
+    @property
+    def _examples(self) -> Sequence[GepaExample]:
+        return self.config.training_examples
+
+    def task(self, adapter: ProviderAdapter | None) -> Iterator[RolePlan]:
+        """Yield what rollouts use; at most with all that the parts can grow by."""
         if isinstance(adapter, AgentAdapter):
-            return self._agent(adapter)
-        if adapter is None or found.chars is None or found.mean_chars is None:
-            return RolePlan(role=Role.TASK, model=self.target.identity.model)
-        turns = 1 + found.rounds
-        return _row(
-            Role.TASK,
-            adapter,
-            calls=math.ceil(self.config.budget * turns * self.runs),
-            chars=found.chars + self.room,
-            expected_calls=round(self.rollouts * turns * self.runs),
-            sent=found.mean_chars + self.growth + found.rounds / 2 * (_CALL + _RESULT),
-            received=(found.answer_chars + found.rounds * _CALL) / turns,
-        )
+            yield self._agent(adapter)
+        elif (nodes := nodes_of(self.target)) is not None:
+            most, expected = self.config.budget * self.runs, self.rollouts * self.runs
+            inputs = fmean(len(default_example_formatter(one, None)[0]) for one in self._examples)
+            yield from nodes.rows(
+                Role.TASK, most, expected, inputs=inputs, growth=self.growth, seen=self.seen
+            )
+        elif adapter is None or self.estimate.mean_chars is None:
+            yield RolePlan(role=Role.TASK, model=self.target.identity.model)
+        else:
+            most, expected = self.config.budget * self.runs, self.rollouts * self.runs
+            grown = self.room, self.growth
+            yield prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
 
     def _agent(self, adapter: AgentAdapter) -> RolePlan:
         """Return what an agent is asked; what that takes it does not say before."""
@@ -207,7 +226,7 @@ class _Outlook:
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
-            yield _row(
+            yield row(
                 Role.JUDGE,
                 judge,
                 calls=ATTEMPTS
@@ -236,7 +255,7 @@ class _Outlook:
         typical = Sizes(
             input=round(fmean(inputs)),
             answer=min(shown, round(found.answer_chars)),
-            trace=round(found.rounds * (_CALL + _RESULT)) + (_STEPS if found.steps else 0),
+            trace=round(found.rounds * (CALL + RESULT)) + (_STEPS if found.steps else 0),
             feedback=_FEEDBACK,
         )
         traced = config.trace_formatter is not None or found.leaves_traces
@@ -250,7 +269,7 @@ class _Outlook:
         )
         expected = config.expected_questions(self.proposals, len(modules))
         for role, share in config.question_shares.items():
-            yield _row(
+            yield row(
                 role,
                 adapter,
                 calls=math.ceil(self.reflections * share),
@@ -259,15 +278,6 @@ class _Outlook:
                 sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
                 received=texts + self.growth / len(modules) + _AROUND,
             )
-
-
-def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
-    """Yield the models that metrics ask."""
-    for metric in metrics:
-        if isinstance(metric, AllOf):
-            yield from judges_of(metric.metrics)
-        elif isinstance(metric, JudgeMetric):
-            yield from metric.judges
 
 
 def _questions(
@@ -282,53 +292,9 @@ def _questions(
             yield from ((judge, first) for judge in metric.judges for _ in range(metric.samples))
 
 
-def _row(
-    role: Role,
-    adapter: ProviderAdapter,
-    *,
-    calls: int,
-    chars: float,
-    expected_calls: int,
-    sent: float,
-    received: float,
-) -> RolePlan:
-    """Return what calls use: at most, each with ``chars`` and the longest answer; as expected."""
-    longest = _longest_answer(adapter)
-    thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
-    answer = _tokens(received) + thinking
-    most = _costing(adapter, calls, _tokens(chars), longest)
-    return RolePlan(
-        role=role,
-        model=adapter_identity(adapter),
-        expected=_costing(
-            adapter,
-            expected_calls,
-            _tokens(sent),
-            answer if longest is None else min(answer, longest),
-        ),
-        **attrs.asdict(most),
-    )
-
-
-def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | None) -> Use:
-    cost: Decimal | None = None
-    if isinstance(adapter, MeteredAdapter) and received is not None:
-        each = adapter.price_of(Usage(input_tokens=sent, output_tokens=received))
-        cost = None if each is None else each * calls
-    return Use(calls=calls, input_tokens=sent, output_tokens=received, cost=cost)
-
-
-def _tokens(chars: float) -> int:
-    return math.ceil(chars / CHARS_PER_TOKEN)
-
-
-def _longest_answer(adapter: ProviderAdapter) -> int | None:
-    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
-
-
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
     """Return the characters of the longest answer, of which so many are shown at most."""
-    tokens = None if adapter is None else _longest_answer(adapter)
+    tokens = None if adapter is None else longest_answer(adapter)
     return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import correlation, mean
 
 from promptgraft.evals.metrics.base import asks_models
-from promptgraft.search.events import Emit, RolloutCompleted
+from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
 from promptgraft.search.fresh import HeldOut
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.types import FeedbackFn
@@ -28,6 +28,9 @@ class Remarks:
     Args:
         feedback_fn: what scores; metrics that ask no model do not care for length.
         emit: is called with every event.
+
+    Attributes:
+        taught: the teacher of each case that had no ``expected``, by id.
     """
 
     def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
@@ -40,10 +43,13 @@ class Remarks:
         self._examples: set[str] = set()
         self._lengths: list[int] = []
         self._scores: list[float] = []
+        self.taught: dict[str, str] = {}
 
     def __call__(self, event: object) -> None:
         """Take account of an event of the run."""
         self._emit(event)
+        if isinstance(event, CaseTaught):
+            self.taught[event.case] = event.teacher
         if not isinstance(event, RolloutCompleted):
             return
         record = event.record
@@ -61,6 +67,11 @@ class Remarks:
     def texts(self, held_out: HeldOut | None) -> tuple[str, ...]:
         """Return the remarks, one line each."""
         found = []
+        if self.taught:
+            found.append(
+                f"{counted(len(self.taught), 'case')} had no `expected` and are judged by what the "
+                f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
+            )
         if held_out is not None and held_out.lost:
             found.append(
                 f"the winner is worse on {listed(held_out.lost)}, which must not get worse"

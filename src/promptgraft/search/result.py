@@ -68,6 +68,7 @@ class RunResult(Shown):
         held_out: what both did on the held-out examples; None when there are none.
         passing: how many answers of baseline and best candidate pass, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
+        taught: ids of the cases whose ``expected`` is what a teacher answered.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         means: for each candidate its mean on the validation set, or what it seems to be: see
@@ -104,6 +105,7 @@ class RunResult(Shown):
     held_out: HeldOut | None
     passing: PassingSides
     remarks: tuple[str, ...] = ()
+    taught: tuple[str, ...] = ()
     pareto_ids: tuple[str, ...]
     means: tuple[Score, ...]
     ancestry: tuple[int | None, ...]

@@ -335,6 +335,7 @@ def fingerprint_of(
         **config.decisive,
         "acceptance": described(config.acceptance),
         "reflection_model": adapter_identity(context.proposing_adapter),
+        **({} if context.teacher is None else {"teacher": dict(context.teacher.identity)}),
         "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():

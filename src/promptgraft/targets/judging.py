@@ -30,6 +30,7 @@ def examples_from(
     metrics: Sequence[Metric] = (),
     *,
     params: ParamsOf | None = None,
+    taught: bool = False,
 ) -> tuple[GepaExample, ...]:
     """Return cases as the examples of a run; the label of each is its case.
 
@@ -40,6 +41,8 @@ def examples_from(
             where none are named.
         params: makes the parameters of the prompt of a case; without it a text goes to the one
             placeholder that is open, and an object to the placeholders of its names.
+        taught: whether a teacher answers the cases that have no ``expected``, so that these are not
+            checked.
 
     Raises:
         ConfigError: cases, metrics and prompt do not fit together; names the cases.
@@ -47,7 +50,8 @@ def examples_from(
     chosen = tuple(cases)
     if metrics:
         check_metrics(metrics)
-    check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))
+    checked = known(chosen) if taught else chosen
+    check_cases(metrics, checked, prompt.template.output_type, by_turn=takes_cases(prompt))
     twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
     if twice:
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
@@ -62,6 +66,11 @@ def examples_from(
         GepaExample(id=case.id, params=bound[case.id], label=case, critical=case.critical)
         for case in chosen
     )
+
+
+def known(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return the cases that have ``expected``."""
+    return tuple(case for case in cases if case.expected is not None)
 
 
 def feedback_from(

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from promptgraft.evals.types import Case, Verdict
+from promptgraft.evals.types import Case, TaughtCase, Verdict
 from promptgraft.search.round_events import Loss, Severity
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import GepaExample, RolloutRecord
@@ -64,6 +64,8 @@ def _loss(example: GepaExample, metric: str, reason: str, severity: Severity) ->
             found = _HINT.fullmatch(hint)
             severity = Severity(found[1]) if found else severity
             said.append(found[2] if found else hint)
+    if isinstance(case, TaughtCase) and metric:
+        said.append(case.remark)
     return Loss(
         case=example.id,
         metric=metric,

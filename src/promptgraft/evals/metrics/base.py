@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError, joined_faults
 from promptgraft.evals.turns import judged_turns, over_turns
-from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.evals.types import Answer, Case, Metric, TaughtCase, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
@@ -95,7 +95,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts with their reasons and the user's hints for this case, nothing else.
+    """Return the verdicts with their reasons, the user's hints for this case, and its teacher.
 
     Failed metrics come first, then those that could not judge, then those that passed.
     """
@@ -103,6 +103,8 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
     parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]
     if general := case.hints.get(""):
         parts.append(f"hint: {general}")
+    if isinstance(case, TaughtCase):
+        parts.append(case.remark)
     return clip("\n".join(parts), LONGEST_FEEDBACK)
 
 

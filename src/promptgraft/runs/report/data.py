@@ -19,7 +19,7 @@ from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
-from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
+from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
@@ -67,6 +67,7 @@ class ReportData:
         answers: the rollouts of baseline and winner on the validation set.
         unseen: those on the held-out cases.
         blame: how often models blamed each part, by its name.
+        taught: the cases whose ``expected`` is what a teacher answered, by id.
     """
 
     run_id: str
@@ -96,6 +97,7 @@ class ReportData:
     answers: Answers = attrs.field(factory=dict)
     unseen: Answers = attrs.field(factory=dict)
     blame: Counter[str] = attrs.field(factory=Counter)
+    taught: Mapping[str, CaseTaught] = attrs.field(factory=dict)
 
     @property
     def cost(self) -> Decimal | None:
@@ -152,6 +154,7 @@ def gather(folder: RunFolder) -> ReportData:
         rollouts=record.rollouts,
         rollout_budget=record.budget,
         reflections=record.reflections,
+        taught=record.taught,
     )
     if ended is not None:
         data = attrs.evolve(

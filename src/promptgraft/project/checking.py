@@ -1,0 +1,48 @@
+"""Everything that a project names, looked at without a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.project.project import Project, load_project
+from promptgraft.search import RunPlan
+
+
+@attrs.frozen(kw_only=True)
+class Checked:
+    """A project without faults, or its faults; warnings, one line each; plans by prompt."""
+
+    project: Project | None = None
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
+
+
+def check_project(path: Path) -> Checked:
+    """Look at everything that a project names. No call is made; secrets need not be set."""
+    try:
+        project = load_project(path)
+    except DataFormatError as error:
+        return Checked(faults=error.faults)
+    faults: list[str] = []
+    warnings: list[str] = []
+    try:
+        warnings.extend(project.stand_in())
+    except DataFormatError as error:
+        faults.extend(error.faults)
+    around = project.surroundings
+    plans = {}
+    for name in () if faults else project.names:
+        try:
+            plans[name] = project.job(name).plan()
+        except ConfigError as error:
+            faults.extend(around.refusal(("optimizer",), error).faults)
+        else:
+            warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
+    if faults:
+        return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
+    return Checked(project=project, warnings=tuple(warnings), plans=plans)

@@ -1,0 +1,231 @@
+"""What each role of a run uses, a row for each model: of prompts, of graphs, and of a teacher."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from statistics import fmean
+
+import attrs
+
+from promptgraft.adapters.base import (
+    MeteredAdapter,
+    ProviderAdapter,
+    ThinkingAdapter,
+    Usage,
+    adapter_identity,
+)
+from promptgraft.evals.spending import Role
+from promptgraft.evals.trace import Step
+from promptgraft.graphs.evaluating import GraphPrompt
+from promptgraft.graphs.flow import GraphFlow
+from promptgraft.prompt.template import Prompt
+from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, Use
+from promptgraft.search.teaching import Teaching
+from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import (
+    FREE_TEXT,
+    Estimate,
+    chars_of_schema,
+    estimated,
+    sent_chars,
+)
+from promptgraft.targets.formatting import show_value
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import GepaExample
+
+CHARS_PER_TOKEN = 4
+"""Characters of English text that make a token, about."""
+
+CALL, RESULT = 100, 300
+"""Characters of a call of a tool, and of what it returns."""
+
+_NEVER = SeenNode(asked=0, input_tokens=0, output_tokens=0)
+
+
+def prompt_row(
+    role: Role,
+    adapter: ProviderAdapter,
+    found: Estimate,
+    answers: tuple[float, float],
+    *,
+    grown: tuple[float, float] = (0, 0),
+) -> RolePlan:
+    """Return what answers to a prompt use.
+
+    Args:
+        role: what they are for.
+        adapter: gives them.
+        found: of the prompt as it is.
+        answers: how many, at most and as expected.
+        grown: characters that the prompt is longer by, at most and as expected.
+    """
+    turns = 1 + found.rounds
+    most, expected = answers
+    return row(
+        role,
+        adapter,
+        calls=math.ceil(most * turns),
+        chars=(found.chars or 0) + grown[0],
+        expected_calls=round(expected * turns),
+        sent=(found.mean_chars or 0) + grown[1] + found.rounds / 2 * (CALL + RESULT),
+        received=(found.answer_chars + found.rounds * CALL) / turns,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Nodes:
+    """The prompts of a graph by node, and the flow that asks them."""
+
+    flow: GraphFlow
+    prompts: Mapping[str, Prompt[object]]
+
+    def rows(
+        self,
+        role: Role,
+        most: int,
+        expected: int,
+        *,
+        inputs: float,
+        growth: float = 0.0,
+        seen: SeenAnswers | None = None,
+    ) -> Iterator[RolePlan]:
+        """Yield what answers of the graph use, a row for each model.
+
+        How often a flow asks a node is taken from an earlier run; else it is each one once. At most
+        it is ``max_steps``; how much it then sends is not known.
+
+        Args:
+            role: what they are for.
+            most: answers, at most.
+            expected: answers, as expected.
+            inputs: characters of the input of a case, on average.
+            growth: characters that a prompt is expected to be longer by.
+            seen: what an earlier run has asked.
+        """
+        by_model: dict[str, list[tuple[ProviderAdapter, SeenNode]]] = defaultdict(list)
+        for name, (address, adapter) in self.flow.nodes.items():
+            node = _guessed(self.prompts[address], adapter, inputs + growth)
+            if seen is not None and seen.nodes:
+                found = seen.nodes.get(name, _NEVER)
+                node = found if found.input_tokens else attrs.evolve(node, asked=found.asked)
+            by_model[adapter_identity(adapter)].append((adapter, node))
+        for model, nodes in by_model.items():
+            adapter, asked = nodes[0][0], sum(node.asked for _, node in nodes)
+            sent = sum(node.asked * node.input_tokens for _, node in nodes)
+            received = sum(node.asked * node.output_tokens for _, node in nodes)
+            calls, share = round(expected * asked), asked or 1
+            yield RolePlan(
+                role=role,
+                model=model,
+                calls=most * self.flow.max_steps,
+                expected=_costing(
+                    adapter, calls, math.ceil(sent / share), math.ceil(received / share)
+                ),
+            )
+
+
+def nodes_of(target: Target) -> Nodes | None:
+    """Return the nodes of the graph that a target is; None for any other one."""
+    if isinstance(target, PromptTarget) and isinstance(flow := target.rollout.flow, GraphFlow):
+        return Nodes(flow=flow, prompts=target.rollout.prompts_of(target.baseline()))
+    return None
+
+
+def _guessed(prompt: Prompt[object], adapter: ProviderAdapter, inputs: float) -> SeenNode:
+    rendered = prompt.with_placeholders()
+    schema = rendered.output_schema
+    thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+    return SeenNode(
+        asked=1.0,
+        input_tokens=tokens_of(sent_chars(rendered) + inputs),
+        output_tokens=tokens_of(chars_of_schema(schema) if schema else FREE_TEXT) + thinking,
+    )
+
+
+def seen_nodes(traces: Iterable[Iterable[Step]]) -> dict[str, SeenNode]:
+    """Return how often an answer asked each node of a graph, and what a call took, on average."""
+    count, asked, calls = 0, Counter[str](), Counter[str]()
+    sent, received = Counter[str](), Counter[str]()
+    for steps in traces:
+        count += 1
+        for step in steps:
+            for one in step.spent:
+                asked[step.node] += one.calls
+                calls[step.node] += one.calls
+                sent[step.node] += one.input_tokens
+                received[step.node] += one.output_tokens
+    return {
+        name: SeenNode(
+            asked=asked[name] / count,
+            input_tokens=sent[name] / calls[name],
+            output_tokens=received[name] / calls[name],
+        )
+        for name in asked
+    }
+
+
+def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
+    """Yield what a teacher uses: an answer for each case that has no ``expected``."""
+    teacher, lessons = teaching.teacher, [*teaching.lessons.values()]
+    count = len(lessons)
+    if not lessons:
+        return
+    if isinstance(teacher.prompt, GraphPrompt):
+        graph = teacher.prompt.graph
+        nodes = Nodes(flow=graph.flow_on(teacher.adapter), prompts=graph.by_address)
+        inputs = fmean(len(show_value(one.case.input)) for one in lessons)
+        yield from nodes.rows(Role.TEACHER, count, count, inputs=inputs)
+        return
+    rendered = [one.prompt.render() for one in lessons]
+    examples = [GepaExample(one.case.id, (), label=one.case) for one in lessons]
+    found = estimated(teacher.prompt.template, rendered, examples, is_answer=False)
+    yield prompt_row(Role.TEACHER, teacher.asked, found, (count, count))
+
+
+def row(
+    role: Role,
+    adapter: ProviderAdapter,
+    *,
+    calls: int,
+    chars: float,
+    expected_calls: int,
+    sent: float,
+    received: float,
+) -> RolePlan:
+    """Return what calls use: at most, each with ``chars`` and the longest answer; as expected."""
+    longest = longest_answer(adapter)
+    thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+    answer = tokens_of(received) + thinking
+    most = _costing(adapter, calls, tokens_of(chars), longest)
+    return RolePlan(
+        role=role,
+        model=adapter_identity(adapter),
+        expected=_costing(
+            adapter,
+            expected_calls,
+            tokens_of(sent),
+            answer if longest is None else min(answer, longest),
+        ),
+        **attrs.asdict(most),
+    )
+
+
+def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | None) -> Use:
+    cost: Decimal | None = None
+    if isinstance(adapter, MeteredAdapter) and received is not None:
+        each = adapter.price_of(Usage(input_tokens=sent, output_tokens=received))
+        cost = None if each is None else each * calls
+    return Use(calls=calls, input_tokens=sent, output_tokens=received, cost=cost)
+
+
+def tokens_of(chars: float) -> int:
+    """Return the tokens that so many characters make, about."""
+    return math.ceil(chars / CHARS_PER_TOKEN)
+
+
+def longest_answer(adapter: ProviderAdapter) -> int | None:
+    """Return the tokens of the longest answer; None when that is not known."""
+    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
