@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import attrs
 import pytest
 
+from forked import forking
 from promptgraft import (
     Case,
     GepaOptimizer,
@@ -78,15 +79,16 @@ def test_each_case_is_answered_once_and_the_search_learns_from_it(workers: int) 
 
 def test_a_run_that_is_killed_asks_no_case_again(tmp_path: Path) -> None:
     ends = set()
-    for fatal in (0, 1, 4, len(UNTAUGHT) + 3):
-        path = tmp_path / f"{fatal}.jsonl"
-        for lives in (fatal, 0) if fatal else (0,):
-            command = [sys.executable, str(WORLD), str(path), str(lives)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == (-signal.SIGKILL if lives else 0), done.stderr
-        ends.add(done.stdout)
-        asked = Path(f"{path}.asked").read_text("utf-8").splitlines()
-        assert sorted(asked) == sorted(UNTAUGHT.values())
+    with forking(WORLD) as killed, forking(WORLD) as resumed:
+        for fatal in (0, 1, 4, len(UNTAUGHT), len(UNTAUGHT) + 3):
+            path = tmp_path / f"{fatal}.jsonl"
+            if fatal:
+                assert killed(path, fatal)[0] == -signal.SIGKILL
+            code, said = resumed(path, 0)
+            assert code == 0
+            ends.add(said)
+            asked = Path(f"{path}.asked").read_text("utf-8").splitlines()
+            assert sorted(asked) == sorted(UNTAUGHT.values())
     assert len(ends) == 1
 
 

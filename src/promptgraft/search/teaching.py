@@ -20,7 +20,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals.attempt import answer_of
-from promptgraft.evals.evaluate import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.evals.metrics.checking import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase
@@ -181,13 +181,13 @@ class _Batch(Batch):
 
     def _recall(self, lesson: _Lesson) -> bool:
         answers, ledger = self._books.answers, self._books.ledger
-        ledger.replay(answers.spent([lesson.key], [lesson.digest]))
+        ledger.count(answers.spent([lesson.key], [lesson.digest]), recorded=True)
         match answers.recall(lesson.key, lesson.digest):
             case None:
                 return False
             case {"expected": expected, "spent": list(spent)}:
                 lesson.expected = expected
-                ledger.replay(spent_from_json(spent, lesson.key))
+                ledger.count(spent_from_json(spent, lesson.key), recorded=True)
                 return True
         raise JournalCorruptError(
             f"the journal's record `{lesson.key}` is no answer of a teacher; restore the journal"
