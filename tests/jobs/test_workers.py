@@ -17,8 +17,9 @@ import pytest
 import sqlalchemy
 
 from database.database_servers import KINDS
-from jobs.job_world import KILLS, outcome, work_off, write_project
+from jobs.job_world import KILLS, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database, DatabaseError
+from promptgraft.errors import ConfigError
 from promptgraft.jobs import Job, JobManager, JobState, Worker
 from promptgraft.jobs.rows import Claim, JobRows
 
@@ -67,6 +68,7 @@ def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Pop
         "project": str(project),
         "job": claim.job.number,
         "fence": claim.fence,
+        "calls": None,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "promptgraft.jobs.child"], stdin=subprocess.PIPE
@@ -94,6 +96,38 @@ def test_jobs_run_in_processes_of_their_own(manager: JobManager) -> None:
     Worker(manager, processes=2, name="w").run(until_idle=True)
     assert [manager.get(job.id).state for job in jobs] == [JobState.COMPLETED] * 3
     assert all(manager.attempts(job.id)[0].worker == "w" for job in jobs)
+
+
+NAMING = """
+import threading
+from pathlib import Path
+from promptgraft.adapters.offline import OfflineAdapter
+
+class Naming:
+    identity = "naming"
+    def __init__(self):
+        self._inner = OfflineAdapter()
+    def evaluate(self, prompt, *, session, deadline=None):
+        with Path(__file__).with_name("threads").open("a") as file:
+            print(threading.current_thread().name, file=file)
+        return self._inner.evaluate(prompt, session=session, deadline=deadline)
+
+MODEL = Naming()
+"""
+
+
+def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_path: Path) -> None:
+    path = write_priced(tmp_path / "own")
+    path.write_text(path.read_text().replace("workers: 2", "workers: 8"))
+    path.with_name("own.py").write_text(NAMING)
+    manager = JobManager(database, projects={"support": path})
+    job = submit(manager, budget=60)
+    Worker(manager, calls=3, name="w").run(until_idle=True)
+    assert manager.get(job.id).state is JobState.COMPLETED
+    threads = set(path.with_name("threads").read_text().split())
+    assert 1 <= len({name for name in threads if name.startswith("ThreadPool")}) <= 3
+    with pytest.raises(ConfigError, match="calls: expected at least 1 for each of 3 processes"):
+        Worker(manager, processes=3, calls=2)
 
 
 @everywhere

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,33 @@ projects_option = click.option(
     "nearest folder above, by the name of its folder. May be given several times. For a server, "
     "the name of a project that it has.",
 )
+
+
+webhooks_option = click.option(
+    "--webhooks",
+    metavar="FILE",
+    envvar="PROMPTGRAFT_WEBHOOKS",
+    help="A file that names who is sent the events of jobs; by default the variable "
+    "PROMPTGRAFT_WEBHOOKS, or nobody.",
+)
+
+
+@contextmanager
+def sending(manager: JobManager, file: str | None) -> Iterator[None]:
+    """Send events to the webhooks of a file meanwhile."""
+    if file is None:
+        yield
+        return
+    from promptgraft.jobs.webhooks import WebhookSender, read_webhooks
+
+    sender, ending = WebhookSender(manager.database, read_webhooks(file)), threading.Event()
+    thread = threading.Thread(target=sender.run, args=(ending,), name="webhooks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
 
 
 def opened(url: str | None) -> Database:

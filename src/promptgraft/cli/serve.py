@@ -22,6 +22,8 @@ from promptgraft.cli.job_options import (
     managed,
     named_projects,
     projects_option,
+    sending,
+    webhooks_option,
 )
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
@@ -43,6 +45,7 @@ _SECONDS_FOR_WORKERS = 35
 )
 @click.option("--certificate", metavar="FILE", help="A certificate for TLS, with its chain.")
 @click.option("--key", metavar="FILE", help="The private key of the certificate.")
+@webhooks_option
 @projects_option
 @jobs_option
 def serve_command(
@@ -54,6 +57,7 @@ def serve_command(
     behind_proxy: str | None,
     certificate: str | None,
     key: str | None,
+    webhooks: str | None,
     projects: tuple[str, ...],
     url: str | None,
 ) -> None:
@@ -69,6 +73,7 @@ def serve_command(
             url, projects, workers = held.enter_context(_demo())
         named = named_projects(projects)
         manager = held.enter_context(managed(url, named))
+        held.enter_context(sending(manager, webhooks))
         if demo:
             for seed in range(3):
                 manager.create("demo", None, {"seed": seed, "note": f"demo, seed {seed}"})

@@ -166,7 +166,7 @@ class Database:
             str(CreateTable(table, if_not_exists=True).compile(self._engine)).strip()
             for table in self.tables.metadata.sorted_tables
         ]
-        row = insert(self.tables.schema).values(version=SCHEMA_VERSION)
+        row = insert(self.tables.schema).values(version=SCHEMA_VERSION, hooks="")
         made.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
         return ";\n\n".join(made) + ";\n"
 

@@ -8,7 +8,6 @@ from sqlalchemy import (
     Column,
     Double,
     ForeignKeyConstraint,
-    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -19,6 +18,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
+
+# Every index is a constraint: those are made with the table, in one statement everywhere.
 
 SCHEMA_VERSION = 1
 
@@ -51,7 +52,7 @@ class Tables:
 
     Attributes:
         metadata: all of them, as SQLAlchemy knows them.
-        schema: one row: the version of the tables.
+        schema: one row: the version of the tables, and the names of the webhooks.
         revisions: every state that a tag had, as the document that files hold.
         tags: the revision that each tag points at; null for none.
         jobs: optimization jobs: what was asked for, who works on it, how far it is.
@@ -59,6 +60,7 @@ class Tables:
         answers: the lines of a job's journal, by position.
         events: the lines of a job's events, by a number that only grows.
         tokens: who may use a server, by the SHA-256 of their tokens.
+        outbox: events that are on their way to webhooks; they outlive their jobs.
     """
 
     metadata: MetaData
@@ -70,6 +72,7 @@ class Tables:
     answers: Table
     events: Table
     tokens: Table
+    outbox: Table
 
     @classmethod
     def of(cls, prefix: str) -> Tables:
@@ -87,8 +90,7 @@ class Tables:
             )
 
         tags = table("tags", *_address(), Column("revision", _name(_DIGEST)))
-        jobs = table("jobs", *_job(), UniqueConstraint("id"), UniqueConstraint("project", "key"))
-        Index(f"{prefix}jobs_by_state", jobs.c.state, jobs.c.number)
+        jobs = table("jobs", *_job())
 
         def of_job(name: str, counted: str, *columns: SchemaItem) -> Table:
             return table(
@@ -99,11 +101,13 @@ class Tables:
                 ForeignKeyConstraint(["job"], [jobs.c.number], ondelete="CASCADE"),
             )
 
-        attempts = of_job("attempts", "number", *_attempt())
-        Index(f"{prefix}attempts_by_day", attempts.c.day, attempts.c.job)
         return cls(
             metadata=metadata,
-            schema=table("schema", Column("version", Integer, primary_key=True)),
+            schema=table(
+                "schema",
+                Column("version", Integer, primary_key=True),
+                _named("hooks", 1_000),
+            ),
             tags=tags,
             revisions=table(
                 "revisions",
@@ -114,7 +118,7 @@ class Tables:
                 ForeignKeyConstraint(_ADDRESS, [tags.c[name] for name in _ADDRESS]),
             ),
             jobs=jobs,
-            attempts=attempts,
+            attempts=of_job("attempts", "number", *_attempt()),
             answers=of_job(
                 "answers",
                 "position",
@@ -129,6 +133,7 @@ class Tables:
                 Column("line", _document(), nullable=False),
             ),
             tokens=table("tokens", *_token(), UniqueConstraint("name")),
+            outbox=table("outbox", *_outbox()),
         )
 
 
@@ -141,6 +146,7 @@ def _attempt() -> list[SchemaItem]:
         Column("error", _document(), nullable=False),
         Column("day", Integer, nullable=False, default=0),
         Column("spent", BigInteger, nullable=False, default=0),
+        UniqueConstraint("day", "job", "number"),
     ]
 
 
@@ -151,6 +157,18 @@ def _token() -> list[SchemaItem]:
         _named("scopes", 200),
         Column("projects", _document(), nullable=False),
         Column("created", Double, nullable=False),
+    ]
+
+
+def _outbox() -> list[SchemaItem]:
+    return [
+        Column("id", _counter(), primary_key=True, autoincrement=True),
+        _named("hook", 64),
+        Column("job", BigInteger, nullable=False),
+        Column("body", _document(), nullable=False),
+        Column("attempts", Integer, nullable=False, default=0),
+        Column("due", Double, nullable=False, default=0.0),
+        UniqueConstraint("hook", "job", "id"),
     ]
 
 
@@ -194,4 +212,7 @@ def _job() -> list[SchemaItem]:
         Column("status", _document(), nullable=False, default=b"{}"),
         Column("config", _document()),
         Column("result", _document()),
+        UniqueConstraint("id"),
+        UniqueConstraint("project", "key"),
+        UniqueConstraint("state", "number"),
     ]

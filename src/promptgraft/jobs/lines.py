@@ -10,6 +10,7 @@ import attrs
 from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
 from promptgraft.database import Database
+from promptgraft.jobs.outbox import Outbox
 from promptgraft.jobs.types import Attempt
 from promptgraft.serde import Json
 
@@ -55,16 +56,26 @@ class JobLines:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs = database.tables.jobs
+        self._outbox = Outbox(database)
 
     def tell(self, connection: Connection, number: int, kind: str, **said: Json) -> None:
-        """Add an event of the job itself."""
-        line: dict[str, Json] = {"event": kind, "time": self._database.now(connection).isoformat()}
-        self.append(connection, number, [Line(LineKind.JOB, encoded_plain({**line, **said}))])
+        """Add an event of the job itself, and keep it for the webhooks."""
+        line = self.note(connection, number, kind, **said)
+        jobs = self._jobs
+        columns = (jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag, jobs.c.state)
+        row = connection.execute(select(*columns).where(jobs.c.number == number)).one()
+        job = dict(zip(("job", "project", "prompt", "tag", "state"), row, strict=True))
+        self._outbox.put(connection, number, encoded_plain({**job, **line}))
 
-    def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> None:
-        """Add lines to the events of a job, with the next numbers."""
-        if not lines:
-            return
+    def note(self, connection: Connection, number: int, kind: str, **said: Json) -> dict[str, Json]:
+        """Add an event of the job itself, for its readers alone; return it with its number."""
+        now = self._database.now(connection).isoformat()
+        line: dict[str, Json] = {"event": kind, "time": now, **said}
+        event = self.append(connection, number, [Line(LineKind.JOB, encoded_plain(line))])
+        return {"number": event, **line}
+
+    def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> int:
+        """Add lines to the events of a job, with the next numbers; return the last of them."""
         jobs = self._jobs
         self._update(connection, number, events=jobs.c.events + len(lines))
         last = connection.scalar(select(jobs.c.events).where(jobs.c.number == number)) or 0
@@ -76,6 +87,7 @@ class JobLines:
                 for at, line in enumerate(lines)
             ],
         )
+        return last
 
     def events(
         self,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import attrs
 from sqlalchemy import Connection
 
+from promptgraft.adapters.calling.limiter import share_accounts
 from promptgraft.clock import SystemClock
 from promptgraft.database import Database, DatabaseError, SqlJournal
 from promptgraft.errors import (
@@ -157,8 +158,15 @@ class _Work:
     events: JobEvents
 
 
-def carry_out(database: Database, claim: Claim, project: Project) -> None:
-    """Run a job that was claimed, and settle it; nothing is settled when its lease is lost."""
+def carry_out(
+    database: Database, claim: Claim, project: Project, *, calls: int | None = None
+) -> None:
+    """Run a job that was claimed, and settle it; nothing is settled when its lease is lost.
+
+    ``calls``: model calls that may be in flight, whatever the project says; None for no limit.
+    """
+    if calls is not None:
+        share_accounts(calls)
     with (
         Heartbeat(database, claim) as heartbeat,
         beside(project.folder),
@@ -177,7 +185,8 @@ def carry_out(database: Database, claim: Claim, project: Project) -> None:
         try:
             job = prepared(project, claim.job.prompt, claim.job.changes)
             _describe(work, job, project)
-            end = _end_of(_run(work, job, project.workers), heartbeat)
+            workers = min(project.workers, calls or project.workers)
+            end = _end_of(_run(work, job, workers), heartbeat)
         except PromptgraftError as error:
             end = _end_by(error)
         if not heartbeat.lost:

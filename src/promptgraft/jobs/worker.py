@@ -15,6 +15,7 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.database import Database, DatabaseError
+from promptgraft.errors import ConfigError
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import Claim, JobRows
@@ -28,6 +29,7 @@ _SECONDS_TO_PAUSE = 30.0
 
 @attrs.frozen
 class _Child:
+    place: int
     claim: Claim
     process: subprocess.Popen[bytes]
 
@@ -42,9 +44,26 @@ class Worker:
         manager: the database and the projects.
         processes: jobs side by side.
         name: how it is shown; by default host and process.
+        calls: model calls in flight at an account, shared out among the processes once and for
+            all; by default each process finds out for itself what the account allows.
+
+    Raises:
+        ConfigError: there are fewer calls than processes.
     """
 
-    def __init__(self, manager: JobManager, *, processes: int = 1, name: str | None = None) -> None:
+    def __init__(
+        self,
+        manager: JobManager,
+        *,
+        processes: int = 1,
+        name: str | None = None,
+        calls: int | None = None,
+    ) -> None:
+        if calls is not None and calls < processes:
+            raise ConfigError(
+                f"calls: expected at least 1 for each of {processes} processes, found {calls}"
+            )
+        self._calls = calls
         self._database = manager.database
         self._projects = manager.projects
         self._rows = JobRows(self._database)
@@ -119,10 +138,18 @@ class Worker:
             claim = self.claim()
             if claim is None:
                 break
-            self._children.append(_Child(claim, self._started(claim)))
+            taken = {child.place for child in self._children}
+            place = next(place for place in range(self._processes) if place not in taken)
+            self._children.append(_Child(place, claim, self._started(claim, place)))
         return not self._children
 
-    def _started(self, claim: Claim) -> subprocess.Popen[bytes]:
+    def _share(self, place: int) -> int | None:
+        """Return the calls of the process at a place."""
+        if self._calls is None:
+            return None
+        return self._calls // self._processes + (place < self._calls % self._processes)
+
+    def _started(self, claim: Claim, place: int) -> subprocess.Popen[bytes]:
         project = self._projects[claim.job.project]
         told = {
             "url": self._database.secret_url,
@@ -130,6 +157,7 @@ class Worker:
             "project": str(project.path.absolute()),
             "job": claim.job.number,
             "fence": claim.fence,
+            "calls": self._share(place),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "promptgraft.jobs.child"],
@@ -195,5 +223,6 @@ def run_child() -> None:
     rows = JobRows(database)
     with database.reading() as connection:
         job = rows.at(connection, told["job"])
-    carry_out(database, Claim(job=job, fence=told["fence"]), open_project(told["project"]))
+    claim, project = Claim(job=job, fence=told["fence"]), open_project(told["project"])
+    carry_out(database, claim, project, calls=told["calls"])
     database.close()

@@ -138,6 +138,15 @@ def grown(limit: int) -> Limiter:
     return limiter
 
 
+def test_a_share_of_the_account_is_never_exceeded_nor_needed() -> None:
+    limiter = Limiter(3)
+    for turn in range(50):
+        tickets = saturate(limiter, float(turn))
+        assert len(tickets) == limiter.in_flight == 3
+        for ticket in tickets:
+            limiter.finish(ticket, Verdict.CLEAN, now=turn + 0.5)
+
+
 def test_it_does_not_grow_while_there_is_less_to_do_than_it_allows() -> None:
     limiter = Limiter()
     for _ in range(100):

@@ -69,10 +69,12 @@ class Ticket:
 class Limiter:
     """Gives tickets and learns from how they come back; not thread-safe.
 
-    Times are seconds on any clock that never runs backwards.
+    Times are seconds on any clock that never runs backwards. ``most`` is a share of the account
+    that is never exceeded, whatever was learnt; None for none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._limit = START
         self._in_flight = 0
         self._serial = 0
@@ -114,7 +116,7 @@ class Limiter:
 
     def start(self, now: float) -> Ticket | None:
         """Return a ticket, or None when there is none to give now."""
-        if self.closed(now) > 0:
+        if self.closed(now) > 0 or (self._most is not None and self._in_flight >= self._most):
             return None
         probe = self._in_flight >= self._limit
         if probe and not self._may_probe(now):
@@ -307,9 +309,20 @@ class Gate:
 
 
 _gates: dict[tuple[int, str], Gate] = {}
+_shares: dict[int, int] = {}
+"""What a process may have of every account, by its id."""
+
+
+def share_accounts(most: int) -> None:
+    """Let this process never have more than ``most`` requests in flight at an account.
+
+    Other processes use the same accounts. Needed before the first request.
+    """
+    _shares[os.getpid()] = most
 
 
 def gate_of(account: str, clock: Clock) -> Gate:
     """Return the gate that this process shares for ``account``."""
     # One step of a dictionary, so no lock, of which a forked process might get a taken copy.
-    return _gates.setdefault((os.getpid(), account), Gate(clock))
+    process = os.getpid()
+    return _gates.setdefault((process, account), Gate(clock, Limiter(_shares.get(process))))
