@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -83,6 +83,7 @@ class SectionDescriptor:
             section the strings themselves.
         overridable: whether the author allows overrides.
         summary: the text that may stand for the section; None for none.
+        fault: says why a text cannot stand in the section, empty where it can; None where any can.
     """
 
     path: SectionPath
@@ -91,6 +92,7 @@ class SectionDescriptor:
     placeholders: tuple[str, ...] = ()
     overridable: bool = True
     summary: str | None = None
+    fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
 
     def lost(self, body: str) -> tuple[str, ...]:
         """Return the placeholders of the source that ``body`` does not keep, in source order."""

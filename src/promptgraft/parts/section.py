@@ -60,6 +60,8 @@ class SectionOverride(Entry):
             raise InvalidOverrideError(
                 f"{self.part} lost the placeholder {names}; keep it in the body"
             )
+        if found and found.fault and (fault := found.fault(self.body)):
+            raise InvalidOverrideError(f"{self.part}: {fault}")
         return self
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:

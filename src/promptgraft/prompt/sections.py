@@ -163,6 +163,8 @@ class MarkdownSection:
             it they are looked up in all bound parameters. With it they are checked here.
         tools: tools that the model may call while this section is shown in full; their
             examples are shown after its text, and are no part of it if it is plain.
+        fault: says in one line why an override cannot stand here, empty where it can; None where
+            any text can. Pickled with the section.
 
     Raises:
         InvalidIdentifierError: ``key`` is no identifier.
@@ -183,6 +185,7 @@ class MarkdownSection:
     overridable: bool = True
     params_type: type | None = None
     tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
+    fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
     source: Source = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -248,6 +251,7 @@ class MarkdownSection:
             placeholders=self.source.placeholders,
             overridable=self.overridable,
             summary=self.summary,
+            fault=self.fault,
         )
 
 
