@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from promptgraft.errors import (
     AgentFaultError,
+    PermanentProviderError,
     PromptEvaluationError,
     RateLimitedError,
     TransientProviderError,
@@ -14,7 +15,9 @@ from promptgraft.text import clip
 LONGEST_SHOWN = 400
 """Characters of what an agent says of its failure that the reflector is shown."""
 
-_TOO_MANY, _SERVER_FAILED = 429, 500
+_BAD, _LATE, _TOO_MANY, _SERVER_FAILED = 400, 408, 429, 500
+# Where the address or the account is wrong, whatever is asked.
+_FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
 # Base classes of what HTTP libraries and SDKs raise for a connection or a time limit; none of
 # them is a ConnectionError or a TimeoutError.
 _PASSING = frozenset(
@@ -36,6 +39,29 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
         return TransientProviderError(f"agent `{name}` raised {said}")
     # The reflector reads this, to whom names of modules and cases mean nothing.
     return AgentFaultError(f"the agent raised {said}", place=place_of(error))
+
+
+def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
+    """Return what becomes of a status of HTTP that is no success.
+
+    Args:
+        name: the agent.
+        status: what it answered with.
+        said: what it said of that, in one line without secrets.
+    """
+    what = f"status {status}{f': {said}' if said else ''}"
+    if status == _TOO_MANY:
+        return RateLimitedError(f"agent `{name}` answered with {what}")
+    if status >= _SERVER_FAILED or status == _LATE:
+        return TransientProviderError(f"agent `{name}` answered with {what}")
+    if status < _BAD:
+        return PermanentProviderError(
+            f"agent `{name}` answered with the redirect {status}, which is not followed; "
+            "give the address that it leads to"
+        )
+    if status in _FOR_GOOD:
+        return PermanentProviderError(f"agent `{name}` refuses with {what}")
+    return AgentFaultError(f"the agent answered with {what}")
 
 
 def said_by(error: BaseException) -> str:

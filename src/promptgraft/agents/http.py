@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.adapters.calling.access import is_address
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.agents.faults import LONGEST_SHOWN
+from promptgraft.agents.faults import LONGEST_SHOWN, refusal_of
 from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.templates import (
     Reading,
@@ -25,9 +25,6 @@ from promptgraft.agents.wire import LONGEST_BODY, post
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
-    PermanentProviderError,
-    PromptEvaluationError,
-    RateLimitedError,
     TransientProviderError,
 )
 from promptgraft.runtime.deadline import Deadline
@@ -37,9 +34,7 @@ from promptgraft.strict.checks import SECONDS, STRING
 from promptgraft.text import clip
 
 _KINDS = {"Content-Type": "application/json", "Accept": "application/json"}
-_OK, _REDIRECT, _BAD, _LATE, _TOO_MANY, _FAILED = 200, 300, 400, 408, 429, 500
-# Where the address or the account is wrong, whatever is asked.
-_FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
+_OK, _REDIRECT = 200, 300
 
 
 def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
@@ -170,20 +165,5 @@ class HttpAgent:
         text = hidden(reply.decode("utf-8", "replace"), secrets)
         if _OK <= status < _REDIRECT:
             return Reading(answer=self.answer, tools=self.tools).read(text, secrets)
-        raise self._refusal(status, text)
-
-    def _refusal(self, status: int, text: str) -> PromptEvaluationError:
         said = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
-        what = f"status {status}{f': {said}' if said else ''}"
-        if status == _TOO_MANY:
-            return RateLimitedError(f"agent `{self.name}` answered with {what}")
-        if status >= _FAILED or status == _LATE:
-            return TransientProviderError(f"agent `{self.name}` answered with {what}")
-        if status < _BAD:
-            return PermanentProviderError(
-                f"agent `{self.name}` answered with the redirect {status}, which is not followed; "
-                "give the address that it leads to"
-            )
-        if status in _FOR_GOOD:
-            return PermanentProviderError(f"agent `{self.name}` refuses with {what}")
-        return AgentFaultError(f"the agent answered with {what}")
+        raise refusal_of(self.name, status, said)
