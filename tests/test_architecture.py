@@ -21,6 +21,7 @@ ROWS = (
     {"runs"},
     {"algorithms"},
     {"search"},
+    {"baml"},
     {"agents", "graphs"},
     {"targets"},
     {"evals"},
@@ -57,6 +58,7 @@ TESTING = "testing"
 
 # Library: where it may be imported at all, and whether only when it is needed.
 HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
+    "baml_py": ("baml/", True),
     "click": ("cli/", False),
     "filelock": ("", True),
     "hypothesis": ("testing/", False),
@@ -78,6 +80,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "regex": ("evals/metrics/patterns.py", True),
     "numpy": ("evals/statistics.py", True),
     "prometheus_client": ("server/", False),
+    "pydantic": ("baml/", True),
     "rich": ("cli/", False),
     "scipy": ("evals/statistics.py", True),
     "starlette": ("server/", False),

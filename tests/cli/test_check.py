@@ -222,7 +222,7 @@ def test_the_schema_is_printed_for_editors_without_a_project(
     monkeypatch.chdir(tmp_path)
     schema = json.loads(console("check", "--schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert "metrics" in schema["required"]
+    assert "metrics" in schema["else"]["required"]
 
 
 def test_without_a_project_file_the_way_to_one_is_told(

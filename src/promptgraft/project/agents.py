@@ -28,7 +28,7 @@ _MISFITS = {
 def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
     """Refuse texts without an agent, and an agent without texts, with a ``DataFormatError``."""
     is_asked = takes_cases(found.prompt)
-    if is_asked != (agent is not None):
+    if not found.answers_itself and is_asked != (agent is not None):
         raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
 
 

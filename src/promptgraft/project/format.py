@@ -15,12 +15,13 @@ import attrs
 
 from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
+from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.dataset import FORMATS
 from promptgraft.evals.splits import NAMES
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import AGENT, AgentConfig
+from promptgraft.project.format_judging import AGGREGATION, METRICS
 from promptgraft.project.format_sections import (
     DEFINITIONS,
     MODELS,
@@ -32,7 +33,8 @@ from promptgraft.project.format_sections import (
 from promptgraft.project.format_sources import (
     DELIVERY,
     NAME,
-    TEXTS,
+    TEXTS_OR_BAML,
+    BamlConfig,
     DeliveryConfig,
     TextsConfig,
 )
@@ -40,8 +42,18 @@ from promptgraft.project.python_source import REFERENCE
 from promptgraft.project.stores import STORE_URL, StoreConfig
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import DOLLARS, NUMBER, TEXT, Kind, Schema, check, integer, one_of
-from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
-from promptgraft.strict.nodes import Source
+from promptgraft.strict.kinds import (
+    Key,
+    Keys,
+    checked,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+)
+from promptgraft.strict.nodes import Node, Source
 
 T = TypeVar("T")
 
@@ -95,8 +107,8 @@ class ProjectConfig:
 
     Attributes:
         version: The version of this format: 1.
-        prompts: By name: a Markdown file, `file.py:NAME` or `module:NAME` in Python, or the
-            texts of an agent.
+        prompts: By name: a Markdown file, `file.py:NAME` or `module:NAME` in Python, the texts of
+            an agent, or a function of a BAML project.
         agent: What answers in place of a model: a function, a service or a command.
         graphs: By name: `file.py:NAME` or `module:NAME`, a Graph in Python.
         delivery: How the agent gets the texts of a candidate; by default in the call.
@@ -114,11 +126,11 @@ class ProjectConfig:
     """
 
     version: int
-    prompts: Mapping[str, str | TextsConfig] = attrs.field(factory=dict)
+    prompts: Mapping[str, str | TextsConfig | BamlConfig] = attrs.field(factory=dict)
     graphs: Mapping[str, str] = attrs.field(factory=dict)
     dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
     splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
-    metrics: str | list[Json]
+    metrics: str | list[Json] | None = None
     aggregation: Aggregation | None = None
     models: ModelsConfig
     agent: AgentConfig | None = None
@@ -131,6 +143,12 @@ class ProjectConfig:
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
     max_cost_per_day: Decimal | None = None
+
+    @property
+    def baml(self) -> BamlConfig | None:
+        """The function of a BAML project that it improves, which is then its only prompt."""
+        found = [one for one in self.prompts.values() if isinstance(one, BamlConfig)]
+        return found[0] if found else None
 
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:
@@ -180,16 +198,6 @@ def _splits(**given: object) -> SplitsConfig:
     return make(**({} if ways else {"ratio": DEFAULT_RATIO}), **given)
 
 
-def _aggregation(
-    weights: Mapping[str, float] | None = None, order: tuple[str, ...] | None = None
-) -> Aggregation:
-    if weights is not None and order is None:
-        return WeightedMean(weights)
-    if order is not None and weights is None:
-        return Lexicographic(order)
-    raise ConfigError("expected either `weights` or `order`")
-
-
 _VERSION = check(
     f"{VERSION}, the version of the format that this promptgraft reads",
     lambda value: VERSION if value == VERSION and type(value) is int else None,
@@ -208,8 +216,10 @@ def _by_name(what: str, kind: Kind[T]) -> Kind[dict[str, T]]:
 
 
 _PROMPT: Kind[str] = checked(TEXT, _check_prompt)
-_PROMPT_OR_TEXTS: Kind[str | TextsConfig] = either(
-    "a prompt, or an object with `files` and `callbacks`", (str, _PROMPT), (dict, TEXTS)
+_PROMPT_OR_TEXTS: Kind[str | TextsConfig | BamlConfig] = either(
+    "a prompt, or an object with `files` and `callbacks` or with `baml` and `function`",
+    (str, _PROMPT),
+    (dict, TEXTS_OR_BAML),
 )
 _DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
@@ -244,24 +254,6 @@ _SPLITS: Kind[SplitsConfig] = record_of(
     about="What the search learns from (train), is steered by (validation) and never sees (test).",
     rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
 )
-_METRICS = either(
-    "a list of metrics, or the path of a metric file",
-    (
-        list,
-        Kind(
-            lambda node: node.value, {"type": "array", "minItems": 1, "items": {"type": "object"}}
-        ),
-    ),
-    (str, TEXT),
-)
-_AGGREGATION: Kind[Aggregation] = record(
-    _aggregation,
-    {
-        "weights": Key(named(NUMBER), "The score is their weighted mean."),
-        "order": Key(listed(TEXT), "The first metric decides; then the next."),
-    },
-    rules={"minProperties": 1, "maxProperties": 1},
-)
 
 
 def _check_names(config: ProjectConfig) -> None:
@@ -274,6 +266,30 @@ def _check_names(config: ProjectConfig) -> None:
         raise ConfigError("graphs: an agent answers a prompt of its own; leave one of both out")
 
 
+_NOT_OF_BAML = {
+    "agent": "the client of the BAML project answers",
+    "delivery": "texts reach a BAML function in memory",
+    "params": "a BAML function is asked with its tests",
+    "teacher": "the tests of a BAML function need no labels",
+}
+
+
+def _check_baml(config: ProjectConfig) -> None:
+    if len(config.prompts) > 1 or config.graphs:
+        raise ConfigError(
+            "prompts: expected one BAML function alone; give others projects of their own"
+        )
+    for name, why in _NOT_OF_BAML.items():
+        if getattr(config, name) is not None:
+            raise ConfigError(f"{name}: {why}; leave it out")
+    if config.dataset != DatasetConfig() or config.splits.files is not None:
+        raise ConfigError("dataset: the tests of a BAML function are its cases; leave it out")
+    if config.models.task is not None or config.models.user is not None:
+        raise ConfigError("models: the client of BAML answers; leave `task` and `user` out")
+    if config.models.reflection is None:
+        raise ConfigError("models: expected the key `reflection` (Proposes new texts), found none")
+
+
 def _project(**given: Any) -> ProjectConfig:
     config = ProjectConfig(**given)
     _check_names(config)
@@ -281,6 +297,9 @@ def _project(**given: Any) -> ProjectConfig:
         raise ConfigError(
             "models: `teacher` answers the `teacher`, and there is none; leave it out"
         )
+    if config.baml is not None:
+        _check_baml(config)
+        return config
     if config.agent is None:
         if config.models.user is not None:
             raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
@@ -302,23 +321,17 @@ def _project(**given: Any) -> ProjectConfig:
     return config
 
 
-PROJECT: Kind[ProjectConfig] = record_of(
+_OBJECT: Schema = {"type": "object"}
+_KEYS: Keys = keys_of(
     ProjectConfig,
-    make=_project,
-    rules={
-        "anyOf": [{"required": ["prompts"]}, {"required": ["graphs"]}],
-        "if": {"required": ["agent"]},
-        "then": {"properties": {"models": {"required": ["reflection"]}}},
-        "else": {"properties": {"models": {"required": ["task"]}}},
-    },
     special={
         "version": _VERSION,
         "prompts": _by_name("prompt", _PROMPT_OR_TEXTS),
         "graphs": _by_name("graph", REFERENCE),
         "dataset": _DATASET,
         "splits": _SPLITS,
-        "metrics": _METRICS,
-        "aggregation": _AGGREGATION,
+        "metrics": METRICS,
+        "aggregation": AGGREGATION,
         "models": MODELS,
         "agent": AGENT,
         "delivery": DELIVERY,
@@ -339,3 +352,34 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "max_cost_per_day": DOLLARS,
     },
 )
+_OF_BAML: Kind[ProjectConfig] = record(
+    _project,
+    _KEYS,
+    rules={
+        "anyOf": [{"required": ["prompts"]}, {"required": ["graphs"]}],
+        "if": {
+            "required": ["prompts"],
+            "properties": {"prompts": {"additionalProperties": {"required": ["baml"], **_OBJECT}}},
+        },
+        "then": {"properties": {"models": {"required": ["reflection"]}}},
+        "else": {
+            "required": ["metrics"],
+            "if": {"required": ["agent"]},
+            "then": {"properties": {"models": {"required": ["reflection"]}}},
+            "else": {"properties": {"models": {"required": ["task"]}}},
+        },
+    },
+)
+_OF_OTHERS: Kind[ProjectConfig] = record(
+    _project, {**_KEYS, "metrics": attrs.evolve(_KEYS["metrics"], required=True)}
+)
+
+
+def _read_project(node: Node) -> ProjectConfig | None:
+    prompts = node.member("prompts").value if isinstance(node.value, dict) else None
+    named = prompts.values() if isinstance(prompts, dict) else ()
+    is_baml = any(isinstance(one, dict) and "baml" in one for one in named)
+    return (_OF_BAML if is_baml else _OF_OTHERS).read(node)
+
+
+PROJECT: Kind[ProjectConfig] = Kind(_read_project, _OF_BAML.schema)

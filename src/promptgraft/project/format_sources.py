@@ -13,6 +13,7 @@ from promptgraft.parts.validation import check_key
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.strict.checks import TEXT, Kind, one_of
 from promptgraft.strict.kinds import either, listed, named, record_of
+from promptgraft.strict.nodes import Node
 
 NAME = "^[a-z0-9][a-z0-9_-]{0,63}$"
 """What names of prompts and texts look like, for the JSON Schema."""
@@ -51,6 +52,23 @@ class TextsConfig:
 
 
 @attrs.frozen(kw_only=True)
+class BamlConfig:
+    """A function of a BAML project, with its prompt, its output types and its tests.
+
+    Attributes:
+        baml: The folder of the BAML files.
+        function: The function.
+        tests: Which of its tests are cases, such as `ExtractReceipt::Short*`; by default all.
+        inputs: Whether descriptions and aliases may change of types that its arguments have too.
+    """
+
+    baml: str
+    function: str
+    tests: tuple[str, ...] = ()
+    inputs: bool = False
+
+
+@attrs.frozen(kw_only=True)
 class DeliveryConfig:
     """A copy of a folder for each rollout.
 
@@ -81,4 +99,23 @@ TEXTS: Kind[TextsConfig] = record_of(
     },
     about="The texts of an agent.",
     rules={"anyOf": [{"required": ["files"]}, {"required": ["callbacks"]}]},
+)
+
+_BAML: Kind[BamlConfig] = record_of(
+    BamlConfig,
+    special={
+        "baml": TEXT,
+        "function": TEXT,
+        "tests": listed(TEXT, "a list of tests"),
+    },
+    about="A function of a BAML project.",
+)
+
+
+def _read_texts(node: Node) -> TextsConfig | BamlConfig | None:
+    return _BAML.read(node) if "baml" in node.members() else TEXTS.read(node)
+
+
+TEXTS_OR_BAML: Kind[TextsConfig | BamlConfig] = Kind(
+    _read_texts, {"anyOf": [TEXTS.schema, _BAML.schema]}
 )

@@ -28,7 +28,7 @@ from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, ProjectConfig, SplitsConfig
-from promptgraft.project.format_sources import TextsConfig
+from promptgraft.project.format_sources import BamlConfig, TextsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt
@@ -75,6 +75,11 @@ class ProjectPrompt:
     def prompts(self) -> tuple[Prompt[object], ...]:
         """The prompts whose parts may change, in the order of their addresses."""
         return tuple(prompts_of(self.subject).values())
+
+    @property
+    def answers_itself(self) -> bool:
+        """Whether what answers the prompt comes with it, as with a function of a BAML project."""
+        return getattr(self.source, "agent", None) is not None
 
     @property
     def address(self) -> str:
@@ -168,8 +173,12 @@ def _as_teacher(value: object) -> Prompt[object] | Graph | None:
 
 
 def _load_prompt(
-    name: str, spec: str | TextsConfig, around: Surroundings, path: YamlPath
+    name: str, spec: str | TextsConfig | BamlConfig, around: Surroundings, path: YamlPath
 ) -> ProjectPrompt:
+    if isinstance(spec, BamlConfig):
+        from promptgraft.project.baml import load_baml
+
+        return load_baml(name, spec, around)
     if isinstance(spec, TextsConfig):
         from promptgraft.project.sources import load_texts
 
@@ -221,6 +230,11 @@ def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundin
         )
     keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
     whole = _load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"), around)
+    return parted(whole, splits, around)
+
+
+def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
+    """Return all cases, parted as a project file says it."""
     with _placed_at(("splits",), around):
         if splits.field is not None:
             return Splits.by_field(whole, splits.field)

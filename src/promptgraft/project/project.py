@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -29,6 +30,7 @@ from promptgraft.project.parts import (
     load_project_metrics,
     load_splits,
     load_teacher,
+    parted,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
@@ -39,6 +41,9 @@ from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
+
+if TYPE_CHECKING:
+    from promptgraft.project.baml import BamlSource
 
 
 class Project:
@@ -106,21 +111,38 @@ class Project:
     @cached_property
     def splits(self) -> Splits:
         """The cases: train, validation and, if there is one, test."""
+        if self.baml is not None:
+            return parted(self.baml.dataset, self.config.splits, self.surroundings)
         return load_splits(self.config.dataset, self.config.splits, self.surroundings)
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
         """What is asked of an answer; judges are made when they are first asked."""
+        own = self.baml.metrics if self.baml is not None else ()
+        if self.config.metrics is None:
+            return own
         judges = {
             name: LateAdapter(config, partial(self._made, ("models", "judges", name), config))
             for name, config in self.config.models.judges.items()
         }
-        return load_project_metrics(self.config.metrics, judges, self.surroundings)
+        return (*own, *load_project_metrics(self.config.metrics, judges, self.surroundings))
+
+    @cached_property
+    def baml(self) -> BamlSource | None:
+        """The function of a BAML project that it improves; None for another kind of prompt."""
+        if self.config.baml is None:
+            return None
+        from promptgraft.project.baml import BamlSource
+
+        source = self.prompt().source
+        return source if isinstance(source, BamlSource) else None
 
     @cached_property
     def aggregation(self) -> Aggregation | None:
         """Makes one score of several metrics; None for their mean."""
         aggregation = self.config.aggregation
+        if aggregation is None and self.baml is not None:
+            return self.baml.aggregation(self.metrics)
         if aggregation is not None:
             try:
                 aggregation.check([metric.name for metric in self.metrics])
@@ -164,6 +186,8 @@ class Project:
         Raises:
             DataFormatError: the agent cannot be made, or the texts do not reach it.
         """
+        if self.baml is not None:
+            return self.baml.adapter(self.prompt().prompt)
         if self.config.agent is None:
             return None
         user = self.config.models.user

@@ -166,7 +166,8 @@ def targets_of(
         free = tuple(
             section.path
             for section in descriptor.sections
-            if section.overridable and prompt.prompt.section_body(section.path).strip()
+            if section.overridable
+            and (section.fault or prompt.prompt.section_body(section.path).strip())
         )
         if not free:
             raise around.refusal(

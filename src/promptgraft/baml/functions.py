@@ -1,0 +1,227 @@
+"""A function of a BAML project: what it needs of the project, its texts and its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from promptgraft.baml.parts import Part, parts_of
+from promptgraft.baml.scanner import BamlFile, Declaration
+from promptgraft.baml.tests import BamlTest, tests_in
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.serde import did_you_mean
+from promptgraft.text import listed
+
+_TYPES = ("class", "enum", "type")
+_NEVER_NEEDED = ("test", "generator")
+_VARIABLE = "env."
+
+
+@attrs.frozen(kw_only=True)
+class BamlFunction:
+    """A function with everything that it needs, as the files have it.
+
+    Attributes:
+        name: the function.
+        files: all files of the project, in the order of their paths.
+        folder: the folder that they are in.
+        with_inputs: whether descriptions and aliases of types may change that its arguments have.
+    """
+
+    name: str
+    files: tuple[BamlFile, ...] = attrs.field(repr=False)
+    folder: Path
+    with_inputs: bool = False
+
+    @cached_property
+    def _named(self) -> Mapping[str, tuple[BamlFile, Declaration]]:
+        return {
+            block.name: (file, block)
+            for file in self.files
+            for block in file.declarations
+            if block.kind not in _NEVER_NEEDED
+        }
+
+    @property
+    def block(self) -> Declaration:
+        """The function itself."""
+        return self._named[self.name][1]
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The names of all declarations that it may use."""
+        return _reached([self.name], self._named)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The texts that may change, those of the prompt first."""
+        found = [self._named[name] for name in self._named if name in self.needed]
+        returned = self._types(self.block.output)
+        given = self._types(" ".join(self.block.inputs.values()))
+        types = [
+            one
+            for one in found
+            if one[1].kind in ("class", "enum")
+            and one[1].name in returned
+            and (self.with_inputs or one[1].name not in given)
+        ]
+        templates = [one for one in found if one[1].kind == "template_string"]
+        return tuple(parts_of(self._named[self.name], templates, types))
+
+    def _types(self, written: str) -> frozenset[str]:
+        """Return the names of the types that a type is made of."""
+        types = {name: one for name, one in self._named.items() if one[1].kind in _TYPES}
+        first = BamlFile(Path(), f"type _ = {written}").declarations
+        return _reached([name for one in first for name in one.words if name in types], types)
+
+    @cached_property
+    def tests(self) -> tuple[BamlTest, ...]:
+        """Its tests, in the order of the files."""
+        found = (one for file in self.files for one in tests_in(file))
+        return tuple(one for one in found if self.name in one.functions)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that it names."""
+        found: dict[str, None] = {}
+        for name, (_, block) in self._named.items():
+            if name not in self.needed:
+                continue
+            tokens = block.tokens
+            for place, token in enumerate(tokens[:-2]):
+                if token.text == "env" and tokens[place + 1].text == ".":
+                    found[tokens[place + 2].text] = None
+        return tuple(found)
+
+    def sources(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the files with other texts, with nothing in them that the function does not need.
+
+        BAML takes a millisecond for each declaration. Lines keep their numbers: what is left out
+        leaves its line breaks.
+        """
+        used = {self._named[name][0].path for name in self.needed}
+        return {
+            file.path.relative_to(self.folder).as_posix(): edited(
+                file, [*self._changes(file, texts), *self._left_out(file)]
+            )
+            for file in self.files
+            if file.path in used
+        }
+
+    def rewritten(self, texts: Mapping[str, str]) -> dict[Path, str]:
+        """Return the whole text of each file that ``texts`` change."""
+        return {
+            file.path: edited(file, changes)
+            for file in self.files
+            if (changes := self._changes(file, texts))
+        }
+
+    def _changes(self, file: BamlFile, texts: Mapping[str, str]) -> list[Edit]:
+        line_break = "\r\n" if "\r\n" in file.source else "\n"
+        return [
+            Edit(part.literal.start, part.literal.end, written)
+            for part in self.parts
+            if part.file == file.path
+            and (written := part.edited(texts.get(part.key, part.text), line_break))
+        ]
+
+    def _left_out(self, file: BamlFile) -> Iterator[Edit]:
+        for block in file.declarations:
+            if block.kind in _NEVER_NEEDED or block.name not in self.needed:
+                gone = file.source[block.start : block.end]
+                yield Edit(block.start, block.end, "\n" * gone.count("\n"))
+
+
+@attrs.frozen
+class Edit:
+    """A range of a file, and what takes its place."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(file: BamlFile, edits: Iterable[Edit]) -> str:
+    """Return the text of a file with edits that do not overlap."""
+    pieces, at = list[str](), 0
+    for edit in sorted(edits, key=lambda one: one.start):
+        pieces += [file.source[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*pieces, file.source[at:]])
+
+
+def _reached(
+    first: Iterable[str], named: Mapping[str, tuple[BamlFile, Declaration]]
+) -> frozenset[str]:
+    found, waiting = set[str](), list(first)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(named[name][1].words & named.keys())
+    return frozenset(found)
+
+
+def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> BamlFunction:
+    """Return a function of a BAML project; BAML itself has not looked at it yet.
+
+    Raises:
+        ConfigError: there is no such folder or no such function, or a model does not answer it.
+        DataFormatError: a file is not UTF-8.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"expected a folder of BAML files, found none at {folder}")
+    paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
+    files = tuple(BamlFile(path, _read(path)) for path in paths)
+    found = {one.name: one for file in files for one in file.declarations if one.kind == "function"}
+    if name not in found:
+        there = [one for one, block in found.items() if block.prompt]
+        near = did_you_mean(name, there) or f"; there: {listed(there) if there else 'none'}"
+        raise ConfigError(f"no function `{name}` in {folder}{near}")
+    function = BamlFunction(name=name, files=files, folder=folder, with_inputs=with_inputs)
+    if function.block.prompt is None:
+        raise ConfigError(
+            f'function `{name}` in {folder} has no `prompt #"..."#`; name one that a model answers'
+        )
+    return function
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataFormatError(f"{path}: expected UTF-8; save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlTest, ...]:
+    """Return the tests of a function that one of the patterns names, or all without patterns.
+
+    A pattern is ``FUNCTION::TEST``, ``FUNCTION::``, ``::TEST`` or either name, with ``*`` for any
+    characters, as ``baml-cli test --include`` takes it.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    wanted = tuple(patterns)
+    found = tuple(
+        one
+        for one in function.tests
+        if not wanted or any(_fits(pattern, function.name, one.name) for pattern in wanted)
+    )
+    if not found:
+        said = f" that {listed(wanted)} names" if wanted else ""
+        raise ConfigError(f"function `{function.name}` in {function.folder} has no test{said}")
+    return found
+
+
+def _fits(pattern: str, function: str, test: str) -> bool:
+    first, colons, second = pattern.partition("::")
+    if not colons:
+        return fnmatchcase(function, pattern) or fnmatchcase(test, pattern)
+    return fnmatchcase(function, first or "*") and fnmatchcase(test, second or "*")

@@ -1,0 +1,186 @@
+"""The rules of tests, judged by BAML: a function that is never called has them as its checks.
+
+The value that a rule speaks of is data of that function and no part of its source, so that nothing
+in an answer can change a rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from promptgraft.baml.runtime import Compiled, UnreadableAnswerError
+from promptgraft.baml.tests import Rule
+from promptgraft.errors import DataFormatError
+from promptgraft.serde import Json
+
+_SOURCE = """client<llm> Nobody {
+  provider openai
+  options {
+    model "none"
+  }
+}
+type Anything = int | float | bool | string | null | Anything[] | map<string, Anything>
+class Judged {
+  result Anything
+  latency_ms int
+  checks map<string, bool>
+  args map<string, Anything>
+}
+class Case {
+  seen Judged %s
+}
+function Judge(answer: string) -> Case {
+  client Nobody
+  prompt #"{{ answer }}"#
+}
+"""
+_NAMES = re.compile(
+    r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_][A-Za-z0-9_]*|\s+|.", re.DOTALL
+)
+_NEVER = ("unknown filter", "unknown test", "unknown function")
+# Behind these stands the name of a field, a filter or a test, and no variable.
+_NO_VARIABLE_AFTER = (".", "|", "is")
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """What became of a rule.
+
+    Attributes:
+        held: whether it holds; False where it cannot be judged.
+        why: why it cannot be judged; empty where it can.
+    """
+
+    rule: Rule
+    held: bool
+    why: str = ""
+
+
+def judged(
+    rules: Sequence[Rule], value: Json, *, args: Mapping[str, Json], latency_ms: int
+) -> tuple[Judged, ...]:
+    """Return what becomes of the rules of a test, all of them, in their order.
+
+    A rule sees ``this``, the arguments of the test, and ``_`` with ``result``, ``latency_ms`` and
+    the ``checks`` before it.
+    """
+    found: list[Judged] = []
+    checks: dict[str, bool] = {}
+    for group in _groups(rules):
+        data: dict[str, Json] = {
+            "result": value,
+            "latency_ms": latency_ms,
+            "checks": {**checks},
+            "args": dict(args),
+        }
+        for one in _judged_group(group, data):
+            found.append(one)
+            if not one.rule.is_assert and not one.why:
+                checks[one.rule.name] = one.held
+    return tuple(found)
+
+
+def check_rules(rules: Sequence[Rule], args: Mapping[str, Json]) -> Iterator[str]:
+    """Yield a line for each rule that can never be judged, whatever the answer is."""
+    for rule in rules:
+        kind = "assert" if rule.is_assert else "check"
+        if why := _never(rule, args):
+            yield f"@@{kind}({{{{ {rule.expression} }}}}): {why}"
+
+
+def _never(rule: Rule, args: Mapping[str, Json]) -> str:
+    if not rule.expression:
+        return "expected an expression"
+    try:
+        [found] = judged([rule], None, args=args, latency_ms=0)
+    except DataFormatError as error:
+        return error.faults[0].partition("template: ")[2] or error.faults[0]
+    return found.why if any(one in found.why for one in _NEVER) else ""
+
+
+def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
+    """Yield rules that can be judged together: one that asks for checks comes after them."""
+    group: list[Rule] = []
+    for rule in rules:
+        if group and re.search(r"\bchecks\b", rule.expression):
+            yield group
+            group = []
+        group.append(rule)
+    if group:
+        yield group
+
+
+def _judged_group(rules: Sequence[Rule], data: Mapping[str, Json]) -> Iterator[Judged]:
+    try:
+        yield from _asked(rules, data)
+    except UnreadableAnswerError as error:
+        if len(rules) == 1:
+            why = str(error).rpartition("constraints: ")[2].removesuffix(" (in <string>:1)")
+            yield Judged(rule=rules[0], held=False, why=why)
+            return
+        for rule in rules:  # one that cannot be evaluated takes the others with it
+            yield from _judged_group([rule], data)
+
+
+def _asked(rules: Sequence[Rule], data: Mapping[str, Json]) -> list[Judged]:
+    args = data["args"]
+    names = frozenset(args) if isinstance(args, dict) else frozenset()
+    expressions = tuple(written(rule.expression, names) for rule in rules)
+    match _compiled(expressions).parsed("Judge", json.dumps({"seen": data})):
+        case {"seen": {"checks": dict(checks)}}:
+            pass
+        case _:
+            raise UnreadableAnswerError("BAML has judged nothing")
+    return [
+        _of(rule, _holds(checks, f"t{n}"), _holds(checks, f"f{n}")) for n, rule in enumerate(rules)
+    ]
+
+
+def _of(rule: Rule, is_true: bool, is_false: bool) -> Judged:
+    why = "" if is_true or is_false else "expected true or false, found another value"
+    return Judged(rule=rule, held=is_true, why=why)
+
+
+def _holds(checks: Mapping[str, Json], name: str) -> bool:
+    match checks.get(name):
+        case {"status": "succeeded"}:
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(expressions: tuple[str, ...]) -> Compiled:
+    # Tests compare what a rule is rendered as; a check has to be a boolean.
+    lines = [
+        f'@check(t{n}, {{{{ (({one})|string) == "true" }}}}) '
+        f'@check(f{n}, {{{{ (({one})|string) in ["false", ""] }}}})'
+        for n, one in enumerate(expressions)
+    ]
+    return Compiled.of({"judge.baml": _SOURCE % " ".join(lines)}, folder=Path("judge"))
+
+
+def written(expression: str, args: frozenset[str]) -> str:
+    """Return a rule of a test as a rule of the class that holds all that it sees."""
+    known = {"this": "this.result", "_": "this", **{name: f"this.args.{name}" for name in args}}
+    pieces: list[str] = []
+    before = ""
+    words = _NAMES.findall(expression)
+    for place, word in enumerate(words):
+        is_free = before not in _NO_VARIABLE_AFTER and not _names_argument(words, place)
+        pieces.append(known[word] if word in known and is_free else word)
+        # `is not defined`: what follows is still the name of a test.
+        if not word.isspace() and not (word == "not" and before == "is"):
+            before = word
+    return "".join(pieces)
+
+
+def _names_argument(words: Sequence[str], place: int) -> bool:
+    """Tell whether a name stands before a single ``=``: an argument of a filter."""
+    after = [one for one in words[place + 1 : place + 4] if not one.isspace()]
+    return after[:1] == ["="] and after[1:2] != ["="]

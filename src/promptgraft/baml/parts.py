@@ -1,0 +1,266 @@
+"""The texts of a BAML function that may be improved, and how each is written back.
+
+Everything in a proposal is literal, except the Jinja expressions and blocks that the source has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import attrs
+
+from promptgraft.baml.scanner import Attribute, BamlFile, Declaration, Member
+from promptgraft.baml.tokens import Literal, indentation
+from promptgraft.text import listed
+
+
+class PartKind(StrEnum):
+    """What a text is."""
+
+    PROMPT = "prompt"
+    DESCRIPTION = "description"
+    ALIAS = "alias"
+    LABEL = "label"
+
+
+_TAGS = re.compile(
+    r"\{%-?\s*raw\s*-?%\}.*?\{%-?\s*endraw\s*-?%\}"
+    r"|\{\{(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|.)*?\}\}"
+    r"|\{%(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|.)*?%\}"
+    r"|\{#.*?#\}",
+    re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_HASHES = 5
+_INDENT = "  "
+
+
+@attrs.frozen(kw_only=True)
+class Part:
+    """A text of a function or of a type that it returns.
+
+    Attributes:
+        key: its name among the texts.
+        title: what it is, for the reflector.
+        file: the file that it stands in.
+        literal: where it stands, and what it says; an empty range where nothing is said yet.
+        around: what has to be written before and after a text where there is none yet.
+        tags: the Jinja expressions and blocks of a prompt, in order.
+        owner: the class or enum that it belongs to; empty for a prompt.
+        own: the name that an alias stands for, which is the text where there is no alias.
+        taken: what other members of the type are called.
+    """
+
+    kind: PartKind
+    key: str
+    title: str
+    file: Path
+    literal: Literal
+    around: tuple[str, str] = ("", "")
+    tags: tuple[str, ...] = ()
+    owner: str = ""
+    own: str = ""
+    taken: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """What the source says; the name itself where it says nothing of an alias."""
+        return self.literal.text or self.own
+
+    def fault(self, text: str) -> str:
+        """Return why a text cannot stand here, in one line; empty where it can."""
+        if text == self.text:
+            return ""
+        if self.kind is PartKind.ALIAS and not _NAME.fullmatch(text):
+            return f"expected a name of letters, digits and `_` as the alias, found {text[:80]!r}"
+        if self.kind is PartKind.LABEL and (not text.strip() or re.search('[\r\n"\\\\]', text)):
+            return f"expected one line without quotation marks as the alias, found {text[:80]!r}"
+        if text in self.taken:
+            return f"`{text}` is the name of another one beside it; choose a name of its own"
+        if _hashes(text) > _MOST_HASHES:
+            return 'a BAML text cannot hold a quotation mark before five "#"; leave that out'
+        return _tags_fault(self.tags, text) if self.kind is PartKind.PROMPT else ""
+
+    def edited(self, text: str, line_break: str) -> str:
+        """Return what takes the place of the literal so that the source says ``text``."""
+        if text == self.text:
+            return ""
+        if self.kind is PartKind.PROMPT:
+            written = _block(self._escaped(text), self.literal)
+        elif self.kind is PartKind.DESCRIPTION:
+            written = _quoted(text, is_block=self.literal.is_block)
+        else:
+            written = f'"{text}"'
+        before, after = self.around
+        return f"{before}{written}{after}".replace("\n", line_break)
+
+    def _escaped(self, text: str) -> str:
+        """Return the text as Jinja: what is none of the source's own tags stands for itself."""
+        pieces = _split(self.tags, text)
+        last = len(pieces) - 1
+        return "".join(
+            piece if place % 2 else _literal(piece, before_tag=place < last)
+            for place, piece in enumerate(pieces)
+        )
+
+
+def _split(tags: tuple[str, ...], text: str) -> list[str]:
+    """Return literal pieces of a text and, between them, its tags that the source has."""
+    known = "|".join(map(re.escape, sorted(set(tags), key=len, reverse=True)))
+    return re.split(f"({known})", text) if known else [text]
+
+
+def _literal(text: str, *, before_tag: bool) -> str:
+    # A brace before a tag would become the beginning of it.
+    return re.sub(r"\{(?=[{%#]|\Z)" if before_tag else r"\{(?=[{%#])", '{{ "{" }}', text)
+
+
+def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
+    pieces = _split(wanted, text)
+    found = tuple(pieces[1::2])
+    added = [tag for piece in pieces[::2] for tag in _TAGS.findall(piece)]
+    added += (Counter(found) - Counter(wanted)).elements()
+    if lost := Counter(wanted) - Counter(found):
+        return f"the prompt lost {listed(lost)}; keep it"
+    if added:
+        return f"the prompt added {listed(added)}, which the source does not have; leave it out"
+    if found != wanted and any(tag.startswith("{%") for tag in wanted):
+        return f"the expressions and blocks changed their order; keep it: {listed(wanted)}"
+    return ""
+
+
+def _hashes(text: str) -> int:
+    """Return how many ``#`` have to stand around a text."""
+    return 1 + max((len(found) for found in re.findall('"(#+)', text)), default=0)
+
+
+def _between(text: str) -> str:
+    hashes = "#" * _hashes(text)
+    return f'{hashes}"{text}"{hashes}'
+
+
+def _quoted(text: str, *, is_block: bool) -> str:
+    is_plain = not is_block and not re.search('[\r\n"\\\\]', text)
+    return f'"{text}"' if is_plain else _between(text)
+
+
+def _block(text: str, source: Literal) -> str:
+    """Return a prompt between quotation marks, laid out as its source is."""
+    lines = text.split("\n")
+    before, margin, after = source.layout
+    if "\n" not in before and len(lines) == 1:
+        return _between(f"{before}{text}{after}")
+    if "\n" not in before:
+        before, after = "\n", f"\n{_INDENT}"
+        margin = _INDENT * 2
+    body = "\n".join(f"{margin}{line}" if line.strip() else "" for line in lines)
+    return _between(f"{before}{body}{after}")
+
+
+def parts_of(
+    function: tuple[BamlFile, Declaration],
+    templates: Iterable[tuple[BamlFile, Declaration]],
+    types: Iterable[tuple[BamlFile, Declaration]],
+) -> Iterator[Part]:
+    """Yield the texts of a function, of its template strings and of the types that it returns."""
+    keys = _Keys()
+    for file, block in (function, *templates):
+        if block.prompt is None:
+            continue
+        is_own = block.kind == "function"
+        yield Part(
+            kind=PartKind.PROMPT,
+            key=keys.fresh("prompt") if is_own else keys.fresh("text", block.name),
+            title=f"Prompt of {block.name}" if is_own else f"Template string {block.name}",
+            file=file.path,
+            literal=block.prompt,
+            tags=tuple(_TAGS.findall(block.prompt.text)),
+        )
+    for file, block in types:
+        yield from _of_type(file, block, keys)
+
+
+def _of_type(file: BamlFile, block: Declaration, keys: _Keys) -> Iterator[Part]:
+    is_class = block.kind == "class"
+    if is_class:  # that of an enum is in no request
+        yield Part(
+            kind=PartKind.DESCRIPTION,
+            key=keys.fresh("about", block.name),
+            title=f"Description of the class {block.name}",
+            file=file.path,
+            literal=_said(block.attributes, "description", at=block.end - 1),
+            around=_unless_said(block.attributes, "description", _new_line(file, block)),
+        )
+    named = {
+        one.name: _said(one.attributes, "alias", at=one.end).text or one.name
+        for one in block.members
+    }
+    for member in block.members:
+        if any(one.name == "skip" for one in member.attributes):  # it is in no request
+            continue
+        what = f"{'field' if is_class else 'value'} {member.name} of {block.name}"
+        kind = f" ({member.type})" if member.type else ""
+        yield Part(
+            kind=PartKind.DESCRIPTION,
+            key=keys.fresh("about", block.name, member.name),
+            title=f"Description of the {what}{kind}",
+            file=file.path,
+            literal=_said(member.attributes, "description", at=member.end),
+            around=_unless_said(member.attributes, "description", (" @description(", ")")),
+        )
+        yield Part(
+            kind=PartKind.ALIAS if is_class else PartKind.LABEL,
+            key=keys.fresh("alias", block.name, member.name),
+            title=f"Alias of the {what}: what the answer calls it",
+            file=file.path,
+            literal=_said(member.attributes, "alias", at=member.end),
+            around=_unless_said(member.attributes, "alias", (" @alias(", ")")),
+            owner=block.name,
+            own=member.name,
+            taken=_others(named, member),
+        )
+
+
+def _others(named: dict[str, str], member: Member) -> frozenset[str]:
+    """Return what the other members are called; a name that has an alias is free again."""
+    return frozenset(text for name, text in named.items() if name != member.name)
+
+
+def _said(attributes: Iterable[Attribute], name: str, *, at: int) -> Literal:
+    found = [one.literal for one in attributes if one.name == name and one.literal]
+    return found[0] if found else Literal(at, at, "")
+
+
+def _unless_said(
+    attributes: Iterable[Attribute], name: str, around: tuple[str, str]
+) -> tuple[str, str]:
+    return ("", "") if any(one.name == name and one.literal for one in attributes) else around
+
+
+def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
+    """Return what stands around an attribute of its own line, before the brace of a block."""
+    before = file.source[: block.end - 1]
+    blank = before[len(before.rstrip(" \t")) :]
+    is_free = before.rstrip(" \t").endswith(("\n", "\r"))
+    margin = indentation(file.source[block.start : block.end - 1].partition("\n")[2]) or _INDENT
+    lead = margin.removeprefix(blank) if is_free else f"\n{margin}"
+    return f"{lead}@@description(", f")\n{blank if is_free else ''}"
+
+
+class _Keys:
+    """Makes names that differ of the names of declarations, which may differ in case only."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def fresh(self, *words: str) -> str:
+        plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
+        key, number = plain, 2
+        while key in self._taken:
+            key, number = f"{plain}-{number}", number + 1
+        self._taken.add(key)
+        return key

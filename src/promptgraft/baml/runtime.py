@@ -1,0 +1,197 @@
+"""BAML itself, in memory: what it makes of sources, and of the answers of models."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import os
+import re
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.serde import Json
+from promptgraft.text import clip
+
+if TYPE_CHECKING:
+    from baml_py import BamlRuntime
+
+OLDEST = (0, 226)
+"""The oldest version of baml-py that this was tested with."""
+
+_LONGEST = 400
+_PLACE = re.compile(r"^ *--> +(.+):(\d+)$", re.MULTILINE)
+_BLOCK = re.compile(r"^error: (.*?)(?=^error: |\Z)", re.MULTILINE | re.DOTALL)
+_REASON = re.compile(r'reason: "((?:\\.|[^"\\])*)"')
+ValueT = TypeVar("ValueT")
+NameT = TypeVar("NameT")
+
+
+class UnreadableAnswerError(Exception):
+    """BAML cannot make the output type of an answer; says why in one line."""
+
+
+def check_version() -> None:
+    """Refuse a BAML that is missing or too old with a ``ConfigError``."""
+    wanted = ".".join(map(str, OLDEST))
+    for package in ("baml_py", "pydantic"):
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"a BAML project needs baml-py {wanted} or newer and pydantic, found no {package}; "
+                "install promptgraft[baml]"
+            ) from error
+    found = importlib.metadata.version("baml-py")
+    if tuple(int(one) for one in re.findall(r"\d+", found)[:2]) < OLDEST:
+        raise ConfigError(
+            f"a BAML project needs baml-py {wanted} or newer, found {found}; "
+            "install promptgraft[baml]"
+        )
+
+
+def quiet() -> None:
+    """Let BAML neither log prompts nor collect stack traces, which cost 200 ms each.
+
+    Both hold for the process, and what the user has set in the environment stays.
+    """
+    os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
+    os.environ.setdefault("BAML_LOG", "off")
+
+
+@attrs.frozen
+class Compiled:
+    """Sources that BAML has accepted.
+
+    Attributes:
+        runtime: what runs their functions.
+    """
+
+    runtime: BamlRuntime = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, sources: Mapping[str, str], *, folder: Path) -> Compiled:
+        """Compile sources by their paths below ``folder``; nothing is read from there.
+
+        Raises:
+            DataFormatError: with a line for each fault: file, line, what BAML says.
+        """
+        quiet()
+        check_version()
+        from baml_py import BamlRuntime
+        from baml_py.errors import BamlError
+
+        try:
+            return cls(BamlRuntime.from_files(str(folder), dict(sources), {}))
+        except BamlError as error:
+            raise DataFormatError.of(_faults(str(error), folder)) from None
+
+    def parsed(self, function: str, answer: str, types_in_test: str = "") -> Json:
+        """Return the output of a function that an answer stands for, as plain data.
+
+        What has checks is an object with ``value`` and ``checks``, as rules of tests see it.
+
+        Raises:
+            UnreadableAnswerError: it stands for none.
+        """
+        from baml_py.errors import BamlError
+
+        enums, classes = _modules()
+        try:
+            value = self.runtime.parse_llm_response(
+                function,
+                answer,
+                enums,
+                classes,
+                classes,
+                False,
+                self.runtime.create_context_manager(),
+                self.type_builder(types_in_test),
+                None,
+                {},
+            )
+        except BamlError as error:
+            raise UnreadableAnswerError(_reasons(str(error))) from None
+        return _plain(value)
+
+    def type_builder(self, types_in_test: str) -> Any:
+        """Return what adds the types of a test to those of the function; None for none.
+
+        Raises:
+            ConfigError: BAML refuses them.
+        """
+        if not types_in_test.strip():
+            return None
+        from baml_py.errors import BamlError
+        from baml_py.type_builder import TypeBuilder
+
+        builder = TypeBuilder(set(), set(), self.runtime)._tb  # noqa: SLF001 - what calls take
+        try:
+            builder.add_baml(types_in_test, self.runtime)
+        except BamlError as error:
+            raise ConfigError(f"type_builder: {said_by(error)}") from None
+        return builder
+
+
+def said_by(error: BaseException) -> str:
+    """Return the first sentence of an error of BAML, without its stack trace."""
+    text = str(error).partition("\n\nStack backtrace")[0]
+    return clip(" ".join(text.split()), _LONGEST, around=" ")
+
+
+def _faults(text: str, folder: Path) -> list[str]:
+    faults = []
+    for block in _BLOCK.findall(text.partition("\n\nStack backtrace")[0]):
+        place = _PLACE.search(block)
+        said = " ".join(block[: place.start()].split()) if place else " ".join(block.split())
+        where = f"{folder / place[1]}:{place[2]}" if place else str(folder)
+        faults.append(f"{where}: {clip(said.removeprefix('Error validating: '), _LONGEST)}")
+    return list(dict.fromkeys(faults)) or [f"{folder}: {clip(' '.join(text.split()), _LONGEST)}"]
+
+
+def _reasons(text: str) -> str:
+    found = [one.replace('\\"', '"') for one in _REASON.findall(text)]
+    said = found[1:] or found or [text.partition("\n\nStack backtrace")[0]]
+    return clip(" ".join("; ".join(dict.fromkeys(said)).split()), _LONGEST, around=" ")
+
+
+@functools.cache
+def _modules() -> tuple[types.ModuleType, types.ModuleType]:
+    """Return a module in which every enum is missing, and one in which every class is a record."""
+    from pydantic import BaseModel, ConfigDict
+
+    class Check(BaseModel):
+        name: str
+        expression: str
+        status: str
+
+    class Checked(BaseModel, Generic[ValueT, NameT]):
+        value: Any
+        checks: dict[Any, Check]
+
+    class Record(BaseModel):
+        model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    enums, classes = types.ModuleType("promptgraft_enums"), types.ModuleType("promptgraft_classes")
+    classes.__dict__.update(Check=Check, Checked=Checked, __getattr__=lambda _: Record)
+    return enums, classes
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, _modules()[1].Checked):
+        checks = {str(name): one.model_dump() for name, one in value.checks.items()}
+        return {"value": _plain(value.value), "checks": checks}
+    if hasattr(value, "model_extra"):
+        return _plain(value.model_extra)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return str(value)

@@ -1,0 +1,396 @@
+"""What stands in a BAML file: declarations with their places, so that an edit replaces one of them.
+
+Only as much of the grammar is known as is needed to find texts and tests; what is not BAML is found
+by BAML itself, when the project is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from promptgraft.baml.tokens import Kind, Literal, Token, read_literal, tokens_of
+
+_SPACING = (Kind.SPACE, Kind.COMMENT)
+_SILENT = (*_SPACING, Kind.BREAK)
+_STRINGS = (Kind.RAW, Kind.QUOTED)
+_OPEN, _CLOSE = ("{", "[", "("), ("}", "]", ")")
+TEMPLATES = ("template_string", "string_template")
+_BLOCKS = ("class", "enum", "function", "client", "retry_policy", "generator", "test")
+_TYPES = ("class", "enum")
+
+
+@attrs.frozen(kw_only=True)
+class Attribute:
+    """An attribute, ``@alias("total")``.
+
+    Attributes:
+        name: without ``@``.
+        literal: its first argument; None where that is no text.
+        rule: the expression of an assert or a check, without braces.
+    """
+
+    name: str
+    literal: Literal | None = None
+    rule: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A field of a class, or a value of an enum.
+
+    Attributes:
+        type: the words of its type, as they are written.
+        end: where another attribute can be written.
+    """
+
+    name: str
+    type: str
+    attributes: tuple[Attribute, ...]
+    end: int
+
+
+@attrs.frozen(kw_only=True)
+class Declaration:
+    """A block at the top level of a file.
+
+    Attributes:
+        kind: ``class``, ``enum``, ``function``, ``test``, ``template_string``, ``type``, ...
+        start: its first character in the file.
+        end: the character after it.
+        line: the number of its first line.
+        tokens: all of it, comments included.
+        inputs: the types of its arguments by name.
+        output: the type that a function returns.
+        inside: the tokens between its braces; empty without any.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    line: int
+    tokens: Sequence[Token] = attrs.field(repr=False)
+    inputs: dict[str, str] = attrs.field(factory=dict)
+    output: str = ""
+    inside: Sequence[Token] = attrs.field(default=(), repr=False)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word in it that may be the name of another declaration."""
+        found: set[str] = set()
+        for token in self.tokens:
+            if token.kind is Kind.WORD:
+                found.add(token.text)
+            elif token.kind in (Kind.RAW, Kind.QUOTED, Kind.JINJA):
+                found.update(one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))
+        return frozenset(found)
+
+    @cached_property
+    def prompt(self) -> Literal | None:
+        """The prompt of a function, or the text of a template string; None without one."""
+        if self.kind in TEMPLATES:
+            raw = [one for one in self.tokens if one.kind is Kind.RAW]
+            return read_literal(raw[-1]) if raw else None
+        value = _without(self.value("prompt")[:2], _SPACING)
+        return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
+
+    def value(self, name: str) -> Sequence[Token]:
+        """Return the tokens from the value of ``name`` on; none where it is not set."""
+        for place, token in _outer(self.inside):
+            if token.text == name and _begins_line(self.inside, place):
+                return self.inside[place + 1 :]
+        return ()
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The fields of a class or the values of an enum."""
+        return tuple(_members(self.inside, typed=self.kind == "class"))
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Its attributes that begin with ``@@``."""
+        return tuple(
+            _attribute(self.inside, place + 1)[0]
+            for place, token in _outer(self.inside)
+            if token.text == "@@"
+        )
+
+
+@attrs.frozen
+class BamlFile:
+    """A BAML file.
+
+    Attributes:
+        path: where it is.
+        source: its text, with its line breaks.
+    """
+
+    path: Path
+    source: str = attrs.field(repr=False)
+    declarations: tuple[Declaration, ...] = attrs.field(init=False, repr=False, eq=False)
+
+    @declarations.default
+    def _all_declarations(self) -> tuple[Declaration, ...]:
+        return tuple(_declarations(self.source))
+
+
+def _declarations(source: str) -> Iterator[Declaration]:
+    tokens = tokens_of(source)
+    at, line = 0, 1
+    while at < len(tokens):
+        found = _declaration(tokens, at, line) if _begins_line(tokens, at) else None
+        if found is not None:
+            yield found
+        taken = len(found.tokens) if found else 1
+        line += sum(_breaks(one) for one in tokens[at : at + taken])
+        at += taken
+
+
+def _breaks(token: Token) -> int:
+    return (
+        0
+        if token.kind is Kind.SPACE
+        else len(token.text.splitlines())
+        - (token.kind is not Kind.BREAK and not token.text.endswith(("\n", "\r")))
+    )
+
+
+def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
+    kind = tokens[at].text
+    if not _is_word(tokens[at]):
+        return None
+    if kind == "type":
+        return _alias(tokens, at, line)
+    if kind not in (*_BLOCKS, *TEMPLATES):
+        return None
+    name_at = next((i for i in range(at + 1, len(tokens)) if _is_name(tokens, i)), len(tokens))
+    if name_at == len(tokens):
+        return None
+    inputs, after = _inputs(tokens, name_at + 1)
+    end = _template_end(tokens, after) if kind in TEMPLATES else _block_end(tokens, after)
+    if end is None:
+        return None
+    begin = next((i for i in range(after, end) if tokens[i].text == "{"), end)
+    whole = tokens[at:end]
+    return Declaration(
+        kind="template_string" if kind in TEMPLATES else kind,
+        name=tokens[name_at].text,
+        start=tokens[at].start,
+        end=whole[-1].end,
+        line=line,
+        tokens=whole,
+        inputs=inputs,
+        output=_text(tokens[after:begin]).removeprefix("->").strip() if kind == "function" else "",
+        inside=tokens[begin + 1 : end - 1],
+    )
+
+
+def _is_name(tokens: Sequence[Token], at: int) -> bool:
+    """Tell whether a name stands here: not in the brackets of ``client<llm>``."""
+    return _is_word(tokens[at]) and tokens[at - 1].text != "<"
+
+
+def _alias(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
+    """Return ``type NAME = TYPE``, which ends with its line unless the type is not over there."""
+    words = [i for i in range(at + 1, min(at + 4, len(tokens))) if _is_word(tokens[i])]
+    if not words:
+        return None
+    end, depth, last = words[0] + 1, 0, "="
+    while end < len(tokens):
+        token = tokens[end]
+        depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
+        if token.kind is Kind.BREAK and depth <= 0 and last not in ("|", "="):
+            break
+        if token.kind not in _SILENT:
+            last = token.text
+        end += 1
+    whole = tokens[at:end]
+    return Declaration(
+        kind="type",
+        name=tokens[words[0]].text,
+        start=whole[0].start,
+        end=whole[-1].end,
+        line=line,
+        tokens=whole,
+        output=_text(tokens[words[0] + 1 : end]).strip().removeprefix("=").strip(),
+    )
+
+
+def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
+    """Return the types of the arguments by name, and where what follows them begins."""
+    begin = _next(tokens, at)
+    if begin >= len(tokens) or tokens[begin].text != "(":
+        return {}, at
+    end = _closing(tokens, begin)
+    found: dict[str, str] = {}
+    for part in _parted(tokens[begin + 1 : end]):
+        name, _, kind = _text(part).partition(":")
+        if name.strip():
+            found[name.strip()] = kind.strip()
+    return found, min(end + 1, len(tokens))
+
+
+def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    begin, depth = 0, 0
+    for place, token in enumerate(tokens):
+        depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
+        if token.text == "," and depth == 0:
+            yield tokens[begin:place]
+            begin = place + 1
+    yield tokens[begin:]
+
+
+def _block_end(tokens: Sequence[Token], at: int) -> int | None:
+    begin = next((i for i in range(at, len(tokens)) if tokens[i].text == "{"), None)
+    if begin is None:
+        return None
+    end = _closing(tokens, begin)
+    return end + 1 if end < len(tokens) else None
+
+
+def _template_end(tokens: Sequence[Token], at: int) -> int | None:
+    place = _next(tokens, at)
+    if place < len(tokens) and tokens[place].text == "=":
+        place = _next(tokens, place + 1)
+    is_text = place < len(tokens) and tokens[place].kind in _STRINGS
+    return place + 1 if is_text else None
+
+
+def _closing(tokens: Sequence[Token], begin: int) -> int:
+    """Return where the bracket at ``begin`` is closed; the number of tokens where it is not."""
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place].text in _OPEN) - (tokens[place].text in _CLOSE)
+        if depth == 0:
+            return place
+    return len(tokens)
+
+
+def _members(tokens: Sequence[Token], *, typed: bool) -> Iterator[Member]:
+    at = 0
+    while (at := _next(tokens, at)) < len(tokens):
+        if tokens[at].text == "@@":
+            at = _attribute(tokens, at + 1)[1]
+            continue
+        if not _is_word(tokens[at]):
+            at += 1
+            continue
+        name = tokens[at]
+        stop = _type_end(tokens, at + 1) if typed else at + 1
+        kind = _text(tokens[at + 1 : stop]).strip()
+        found: list[Attribute] = []
+        end = tokens[stop - 1].end
+        while (place := _next(tokens, stop)) < len(tokens) and tokens[place].text == "@":
+            attribute, stop = _attribute(tokens, place + 1)
+            found.append(attribute)
+            end = tokens[stop - 1].end
+        yield Member(name=name.text, type=kind, attributes=tuple(found), end=end)
+        at = stop
+
+
+def _type_end(tokens: Sequence[Token], at: int) -> int:
+    """Return where the type that begins at ``at`` is over."""
+    end = at
+    wanted = True
+    while end < len(tokens):
+        place = _next(tokens, end, _SPACING)
+        if place >= len(tokens):
+            break
+        text = tokens[place].text
+        is_value = tokens[place].kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("
+        if is_value and wanted:
+            end = _closing(tokens, place) + 1 if text == "(" else place + 1
+            if text == "map":
+                end = _map_end(tokens, end)
+            wanted = False
+        elif text in ("?", "[", "]", "|", "."):
+            end, wanted = place + 1, text in ("|", ".")
+        else:
+            break
+    return end
+
+
+def _map_end(tokens: Sequence[Token], at: int) -> int:
+    depth = 0
+    for place in range(at, len(tokens)):
+        depth += (tokens[place].text == "<") - (tokens[place].text == ">")
+        if depth == 0 and tokens[place].kind not in _SPACING:
+            return place + 1
+    return at
+
+
+def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
+    """Return the attribute whose name stands at ``at``, and where what follows it begins."""
+    end = at + 1
+    while end + 1 < len(tokens) and tokens[end].text == "." and _is_word(tokens[end + 1]):
+        end += 2
+    name = _text(tokens[at:end])
+    if end >= len(tokens) or tokens[end].text != "(":
+        return Attribute(name=name), min(end, len(tokens))
+    close = min(_closing(tokens, end), len(tokens) - 1)
+    given = tokens[end + 1 : close]
+    rules = [one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA]
+    return (
+        Attribute(name=name, literal=_argument(given), rule=rules[0] if rules else ""),
+        close + 1,
+    )
+
+
+def _argument(given: Sequence[Token]) -> Literal | None:
+    """Return the first argument as a text: a string, or bare words."""
+    first = _without(next(iter(_parted(given))), _SILENT)
+    if not first or first[0].kind is Kind.JINJA:
+        return None
+    if first[0].kind in _STRINGS:
+        return read_literal(first[0])
+    return bare(first, given)
+
+
+def bare(words: Sequence[Token], within: Sequence[Token]) -> Literal:
+    """Return several words without quotation marks as the text that they are together."""
+    start, end = words[0].start, words[-1].end
+    text = "".join(one.text for one in within if start <= one.start < end)
+    return Literal(start, end, text)
+
+
+def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens that stand in no brackets of their own, with their places."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth -= token.text in _CLOSE
+        if depth == 0:
+            yield place, token
+        depth += token.text in _OPEN
+
+
+def _is_word(token: Token) -> bool:
+    return token.kind is Kind.WORD
+
+
+def _begins_line(tokens: Sequence[Token], at: int) -> bool:
+    """Tell whether only blanks stand before a token in its line, or the end of another block."""
+    for place in range(at - 1, -1, -1):
+        token = tokens[place]
+        if token.kind is Kind.BREAK or token.text == "}":
+            return True
+        if token.kind not in _SPACING:
+            return False
+    return True
+
+
+def _next(tokens: Sequence[Token], at: int, skip: tuple[Kind, ...] = _SILENT) -> int:
+    while at < len(tokens) and tokens[at].kind in skip:
+        at += 1
+    return at
+
+
+def _without(tokens: Sequence[Token], kinds: tuple[Kind, ...]) -> list[Token]:
+    return [token for token in tokens if token.kind not in kinds]
+
+
+def _text(tokens: Sequence[Token]) -> str:
+    return "".join(" " if one.kind is Kind.COMMENT else one.text for one in tokens).strip()

@@ -1,0 +1,178 @@
+"""The tests of a BAML project: their arguments as plain data, and the rules of their answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from promptgraft.baml.scanner import Attribute, BamlFile, Declaration
+from promptgraft.baml.tokens import Kind, Token, read_literal
+from promptgraft.serde import Json
+
+_SPACING = (Kind.SPACE, Kind.COMMENT)
+_SILENT = (*_SPACING, Kind.BREAK)
+_WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
+# Where a text without quotation marks ends.
+_ENDS = frozenset("#@{([<}])>,';")
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """What a test says of an answer.
+
+    Attributes:
+        name: its name; empty for an assert without one.
+        expression: what has to hold, in Jinja.
+        is_assert: whether a test fails without it; otherwise it is a check.
+    """
+
+    name: str
+    expression: str
+    is_assert: bool
+
+
+@attrs.frozen(kw_only=True)
+class BamlTest:
+    """A test block.
+
+    Attributes:
+        functions: what it tests.
+        args: the arguments by name, as plain data.
+        rules: its asserts and checks, in order.
+        types: what stands between the braces of its ``type_builder``; empty without one.
+        file: the file that it stands in; files of images are relative to it.
+        line: the line that it begins in.
+    """
+
+    name: str
+    functions: tuple[str, ...]
+    args: dict[str, Json]
+    rules: tuple[Rule, ...]
+    types: str
+    file: Path
+    line: int
+
+    @property
+    def origin(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}"
+
+
+def tests_in(file: BamlFile) -> Iterator[BamlTest]:
+    """Yield the tests of a file, in order."""
+    for found in file.declarations:
+        if found.kind == "test":
+            yield _test(found, file)
+
+
+def _test(block: Declaration, file: BamlFile) -> BamlTest:
+    functions = read_value(block.value("functions"))
+    args = read_value(block.value("args"))
+    builder = block.value("type_builder")
+    return BamlTest(
+        name=block.name,
+        functions=tuple(map(str, functions)) if isinstance(functions, list) else (),
+        args=args if isinstance(args, dict) else {},
+        rules=tuple(_rule(one) for one in block.attributes if one.name in ("assert", "check")),
+        types=_between_braces(builder),
+        file=file.path,
+        line=block.line,
+    )
+
+
+def _rule(found: Attribute) -> Rule:
+    name = found.literal.text if found.literal else ""
+    return Rule(name=name, expression=found.rule, is_assert=found.name == "assert")
+
+
+def _between_braces(tokens: Sequence[Token]) -> str:
+    depth, text = 0, ""
+    for token in tokens:
+        depth -= token.text == "}"
+        if depth:
+            text += token.text
+        elif text:
+            break
+        depth += token.text == "{"
+    return text
+
+
+def read_value(tokens: Sequence[Token]) -> Json:
+    """Return the value that tokens begin with; None where there is none."""
+    reader = _Reader(tokens)
+    reader.skip(_SPACING)
+    return None if reader.is_over() else reader.value()
+
+
+class _Reader:
+    """Reads values one after the other; every call takes at least one token."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def is_over(self) -> bool:
+        return self._at >= len(self._tokens)
+
+    def skip(self, kinds: tuple[Kind, ...], *, marks: str = "") -> None:
+        while not self.is_over() and (
+            self._tokens[self._at].kind in kinds or self._tokens[self._at].text in tuple(marks)
+        ):
+            self._at += 1
+
+    def value(self) -> Json:
+        token = self._tokens[self._at]
+        if token.text == "{":
+            return self._map()
+        if token.text == "[":
+            return self._list()
+        if token.kind in (Kind.RAW, Kind.QUOTED, Kind.JINJA):
+            self._at += 1
+            return token.text if token.kind is Kind.JINJA else read_literal(token).text
+        return self._bare()
+
+    def _map(self) -> Json:
+        found: dict[str, Json] = {}
+        self._at += 1
+        while True:
+            self.skip(_SILENT, marks=",")
+            if self.is_over() or self._tokens[self._at].text == "}":
+                self._at += 1
+                return found
+            key = read_literal(self._tokens[self._at]).text
+            self._at += 1
+            self.skip(_SPACING, marks=":")
+            ended = self.is_over() or self._tokens[self._at].kind is Kind.BREAK
+            found[key] = None if ended else self.value()
+
+    def _list(self) -> Json:
+        found: list[Json] = []
+        self._at += 1
+        while True:
+            self.skip(_SILENT, marks=",")
+            if self.is_over() or self._tokens[self._at].text == "]":
+                self._at += 1
+                return found
+            found.append(self.value())
+
+    def _bare(self) -> Json:
+        """Read words without quotation marks: to the end of the line or what cannot be in one."""
+        begin = self._at
+        self._at += 1
+        while not self.is_over():
+            token = self._tokens[self._at]
+            is_end = token.kind in (Kind.BREAK, Kind.COMMENT, Kind.RAW, Kind.QUOTED)
+            if is_end or token.text[0] in _ENDS:
+                break
+            self._at += 1
+        taken = self._tokens[begin : self._at]
+        text = "".join(one.text for one in taken).strip()
+        words = [one for one in taken if one.kind is not Kind.SPACE]
+        if len(words) == 1 and words[0].kind is Kind.NUMBER:
+            return float(text) if "." in text else int(text)
+        if text.startswith("env."):
+            return os.environ.get(text.removeprefix("env."), "")
+        return _WORDS.get(text, text)

@@ -1,0 +1,108 @@
+"""A model on loopback that speaks OpenAI's Chat Completions, plain and streamed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+Body = dict[str, Any]
+Answer = Callable[[str], "str | int"]
+"""Returns the answer to the text of a request, or the status that it is refused with."""
+
+
+class Answering:
+    """A server with one thread for each connection; ``with`` starts and stops it.
+
+    Attributes:
+        address: what requests go to.
+        seen: what was asked, as text, in order.
+        headers: the headers of the last request.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.seen: list[str] = []
+        self.headers: dict[str, str] = {}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                text = asked(body)
+                outer.headers = dict(self.headers)
+                outer.seen.append(text)
+                found = answer(text)
+                if isinstance(found, int):
+                    refused = {"error": {"message": f"no, {self.headers['Authorization']}"}}
+                    self.reply(found, "application/json", json.dumps(refused).encode())
+                elif body.get("stream"):
+                    self.reply(200, "text/event-stream", streamed(found))
+                else:
+                    self.reply(200, "application/json", json.dumps(whole(found)).encode())
+
+            def reply(self, status: int, kind: str, content: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_port}/v1"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Answering:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def asked(body: Body) -> str:
+    """Return the texts of the messages of a request."""
+    texts: list[str] = []
+    for message in body["messages"]:
+        content = message["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        texts += [part.get("text", "") for part in parts]
+    return "\n".join(texts)
+
+
+def whole(text: str) -> Body:
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text},
+    }
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    return {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def streamed(text: str) -> bytes:
+    first = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    chunks = [
+        {**_HEAD, "object": "chat.completion.chunk", "choices": [one]} for one in (first, last)
+    ]
+    lines = [*(json.dumps(one) for one in chunks), "[DONE]"]
+    return "".join(f"data: {line}\n\n" for line in lines).encode()
+
+
+_HEAD: Body = {"id": "x", "created": 1, "model": "m"}
