@@ -97,14 +97,18 @@ class Client:
 
 @contextmanager
 def served(
-    manager: JobManager, mirrors: Path, *, now: Callable[[], float] = time.monotonic
+    manager: JobManager,
+    mirrors: Path,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    patience: float = 30.0,
 ) -> Iterator[Client]:
     """Serve jobs on a free port."""
     tokens = TokenStore(manager.database)
     with bound("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now)
-        app = make_app(manager, access=access, mirrors=mirrors)
+        app = make_app(manager, access=access, mirrors=mirrors, patience=patience)
         config = uvicorn.Config(app, log_level="critical", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -25,6 +25,7 @@ from promptgraft.jobs.types import (
     Job,
     JobChanges,
     JobConflictError,
+    JobsFullError,
     JobState,
     Submitted,
     Wish,
@@ -106,10 +107,6 @@ class JobManager(JobReader):
                         "another key"
                     )
                 return Submitted(job=job, is_new=False)
-            if (waiting := self._rows.waiting(connection)) >= MOST_QUEUED:
-                raise JobConflictError(
-                    f"{waiting:,} jobs wait already; submit it when some of them have begun"
-                )
             names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
             return Submitted(job=self._queued(connection, wanted, **names), is_new=True)
 
@@ -196,6 +193,10 @@ class JobManager(JobReader):
         self._rows.tell(connection, job.number, "job_asked", what=what, by=self._by, **said)
 
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
+        if (waiting := self._rows.waiting(connection)) >= MOST_QUEUED:
+            raise JobsFullError(
+                f"{waiting:,} jobs wait already; submit it when some of them have begun"
+            )
         id_ = uuid.uuid4().hex
         return self._rows.insert(
             connection, self._by, id=id_, state=JobState.QUEUED, **values, **_columns(changes)

@@ -90,8 +90,16 @@ class JobReader(Jobs):
 
     def last_event(self, job: str) -> int:
         """Return the number of the latest event of a job."""
+        return self.look(self.get(job))[0]
+
+    def look(self, job: Job) -> tuple[int, bool]:
+        """Return the number of a job's latest event, and whether it has ended; in one statement.
+
+        Raises:
+            JobNotFoundError: it was removed.
+        """
         with self.database.reading() as connection:
-            return self._rows.last_event(connection, self._rows.find(connection, job).number)
+            return self._rows.look(connection, job.number)
 
     def lines(self, job: str, *, after: int = 0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         """Return lines of a job's journal behind a position, with their positions."""

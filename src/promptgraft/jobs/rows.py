@@ -92,6 +92,15 @@ class JobRows(SpendingRows):
             raise JobNotFoundError(f"job {number} is gone")
         return _job(row)
 
+    def look(self, connection: Connection, number: int) -> tuple[int, bool]:
+        """Return the number of the latest event of a job, and whether the job has ended."""
+        jobs = self._jobs
+        query = select(jobs.c.events, jobs.c.state).where(jobs.c.number == number)
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            raise JobNotFoundError(f"job {number} is gone")
+        return row.events, JobState(row.state) in ENDED
+
     def find(self, connection: Connection, given: str, *, locked: bool = False) -> Job:
         """Return the job with an id, or with the only id that begins like that.
 

@@ -67,6 +67,10 @@ class JobConflictError(StoreError):
     """A job is in a state that does not allow this, or a key stands for another job."""
 
 
+class JobsFullError(JobConflictError):
+    """As many jobs wait for workers as may."""
+
+
 def _as_dollars(amount: object) -> Decimal | None:
     """Return an amount of money, also one that is a text."""
     if amount is None:

@@ -288,7 +288,15 @@ class Access:
                 )
             self._streams[caller.name] = own + 1
 
+    @property
+    def streams(self) -> int:
+        """How many streams of events there are."""
+        with self._lock:
+            return sum(self._streams.values())
+
     def end_stream(self, caller: Caller) -> None:
         """Count a stream no more."""
         with self._lock:
-            self._streams[caller.name] -= 1
+            left = self._streams[caller.name] = self._streams[caller.name] - 1
+            if not left:
+                del self._streams[caller.name]

@@ -26,7 +26,7 @@ from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natura
 from promptgraft.server.figures import figures
 from promptgraft.server.openapi import PREFIX, openapi
 from promptgraft.server.problems import TITLES, Problem, problem_of
-from promptgraft.server.streams import EventStream
+from promptgraft.server.streams import SECONDS_TO_READ, EventStream
 from promptgraft.server.views import JobViews
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
@@ -40,15 +40,18 @@ _SAFE = {
 }
 
 
-def make_app(manager: JobManager, *, access: Access, mirrors: Path) -> Starlette:
+def make_app(
+    manager: JobManager, *, access: Access, mirrors: Path, patience: float = SECONDS_TO_READ
+) -> Starlette:
     """Return the application.
 
     Args:
         manager: the jobs and the projects.
         access: who may ask.
         mirrors: a folder in which jobs are mirrored for reports and archives.
+        patience: seconds that a client may leave events unread; then its stream is closed.
     """
-    server = _Server(manager, access, mirrors)
+    server = _Server(manager, access, mirrors, patience)
     document = json.dumps(openapi(ROUTES)).encode()
 
     def describe(_: Call) -> Reply:
@@ -86,7 +89,8 @@ def _ready(call: Call) -> Reply:
 class _Server:
     """Makes endpoints of handlers."""
 
-    def __init__(self, manager: JobManager, access: Access, mirrors: Path) -> None:
+    def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
+        self._patience = patience
         self._manager, self._access, self._mirrors = manager, access, mirrors
         self._views, self._mirroring = JobViews(), threading.Lock()
 
@@ -100,6 +104,7 @@ class _Server:
                 mirrors=self._mirrors,
                 mirroring=self._mirroring,
                 views=self._views,
+                streams=self._access.streams,
                 caller=LOCAL,
                 path=request.path_params,
             )
@@ -120,6 +125,7 @@ class _Server:
                 mirrors=self._mirrors,
                 mirroring=self._mirroring,
                 views=self._views,
+                streams=self._access.streams,
                 caller=caller,
                 path=request.path_params,
                 query=dict(request.query_params),
@@ -131,10 +137,11 @@ class _Server:
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 return EventStream(
                     call.manager,
-                    job.id,
+                    job,
                     after=natural(last) or 0,
                     access=self._access,
                     caller=caller,
+                    patience=self._patience,
                 )
             return _response(await run_in_threadpool(route.handler, call))
 

@@ -39,6 +39,7 @@ class Call:
         mirrors: the folder in which jobs are mirrored for reports and archives.
         mirroring: held while a mirror is written and read.
         views: what pages show of jobs.
+        streams: how many streams of events there are now.
         caller: who asks.
         path: the values of the placeholders of the path.
         query: the parameters behind the question mark.
@@ -50,6 +51,7 @@ class Call:
     mirrors: Path
     mirroring: threading.Lock
     views: JobViews
+    streams: int
     caller: Caller
     path: Mapping[str, str] = _NO_TEXTS
     query: Mapping[str, str] = _NO_TEXTS

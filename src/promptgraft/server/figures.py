@@ -9,11 +9,13 @@ from promptgraft.server.calls import Call, Reply, Route
 
 
 def show_figures(call: Call) -> Reply:
-    """Return how many jobs there are in each state, and what they have used."""
+    """Return how many jobs there are in each state, and how many streams."""
     registry = CollectorRegistry()
     jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
     for state, count in call.manager.counts().items():
         jobs.labels(state).set(count)
+    streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
+    streams.set(call.streams)
     return Reply(
         content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
     )

@@ -14,6 +14,7 @@ from promptgraft.errors import (
     RevisionNotFoundError,
 )
 from promptgraft.jobs import JobConflictError, JobNotFoundError
+from promptgraft.jobs.types import JobsFullError
 from promptgraft.serde import Json
 
 TITLES: Mapping[int, str] = {
@@ -74,6 +75,8 @@ def problem_of(error: PromptgraftError) -> Problem:
     match error:
         case JobNotFoundError() | RevisionNotFoundError():
             return Problem(404, said)
+        case JobsFullError():
+            return Problem(429, said, headers={"Retry-After": "60"})
         case JobConflictError() | OverrideConflictError() | JournalLockedError():
             return Problem(409, said)
         case DatabaseError():

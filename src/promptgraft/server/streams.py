@@ -7,12 +7,16 @@ import asyncio
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from promptgraft.jobs import JobManager
+from promptgraft.database import DatabaseError
+from promptgraft.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.server.access import Access, Caller
 
 SECONDS_BETWEEN_LOOKS = 0.4
-_SECONDS_TO_READ = 30.0
+SECONDS_TO_READ = 30.0
+"""How long a client may leave what it was sent unread."""
+
 _SECONDS_OF_SILENCE = 15.0
+_AT_ONCE = 100
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -26,21 +30,29 @@ class EventStream:
     """An answer that does not end before the job does.
 
     A client that goes on sends the number of the last event that it has, as ``Last-Event-ID``.
-    One that does not read for 30 seconds is left.
+    One that leaves what it was sent unread for ``patience`` seconds is left.
 
     Args:
         manager: the jobs.
-        job: id of the job.
+        job: the job.
         after: the number to go on behind.
         access: counts streams.
         caller: who reads.
+        patience: seconds.
     """
 
     def __init__(
-        self, manager: JobManager, job: str, *, after: int, access: Access, caller: Caller
+        self,
+        manager: JobManager,
+        job: Job,
+        *,
+        after: int,
+        access: Access,
+        caller: Caller,
+        patience: float = SECONDS_TO_READ,
     ) -> None:
         self._manager, self._job, self._after = manager, job, after
-        self._access, self._caller = access, caller
+        self._access, self._caller, self._patience = access, caller, patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
@@ -65,24 +77,28 @@ class EventStream:
             if silent >= _SECONDS_OF_SILENCE:
                 chunk, silent = b": still here\n\n", 0.0
             if chunk:
-                async with asyncio.timeout(_SECONDS_TO_READ):
+                async with asyncio.timeout(self._patience):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            elif has_ended:
+            if has_ended:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-            else:
+            if not chunk:
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
     def _next(self) -> tuple[bool, bytes]:
         """Return whether the job has ended, and the events that have come since."""
-        # In this order: what is told at the end is there when it has ended.
-        has_ended = self._manager.get(self._job).has_ended
-        found = self._manager.events(self._job, after=self._after)
-        if found:
-            self._after = found[-1][0]
+        try:
+            last, has_ended = self._manager.look(self._job)
+            if last <= self._after:
+                return has_ended, b""
+            found = self._manager.events(self._job.id, after=self._after, limit=_AT_ONCE)
+        except (JobNotFoundError, DatabaseError):
+            return True, b""  # it asks again, and is told why
+        # The latest may be gone: lines of progress are removed when a job ends.
+        self._after = found[-1][0] if found else last
         # Without names, so that a browser hears them all; each line says what it is.
         chunks = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in found)
-        return has_ended, b"".join(chunks)
+        return has_ended and self._after >= last, b"".join(chunks)
 
 
 async def _left(receive: Receive) -> None:

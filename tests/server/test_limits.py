@@ -1,0 +1,171 @@
+"""Limits of a server: how many streams, how fast they bring events, and who does not read."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import Connection, insert, select
+
+from promptgraft.jobs import JobManager
+from promptgraft.jobs.lines import Line, LineKind
+from promptgraft.jobs.rows import JobRows
+from promptgraft.serde import Json
+from promptgraft.server import Access, TokenStore
+from promptgraft.server.access import Caller, Scope
+from promptgraft.server.problems import Problem
+from server.serving import Client, served
+
+CUTS = int(os.environ.get("PROMPTGRAFT_CUTS", "20"))
+
+
+def told(manager: JobManager, number: int, *lines: bytes) -> None:
+    """Add events to a job."""
+    rows = JobRows(manager.database)
+    found = [Line(LineKind.JOB, line) for line in lines]
+    manager.database.write(lambda at: rows.append(at, number, found))
+
+
+@contextmanager
+def reading(
+    client: Client, job: str, *, token: str | None = None, last: int = 0
+) -> Iterator[httpx.Response]:
+    headers = {
+        "Authorization": f"Bearer {token or client.token}",
+        "Accept": "text/event-stream",
+        "Last-Event-ID": f"{last}",
+    }
+    url = f"{client.url}/api/v1/jobs/{job}/events"
+    with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+        yield answer
+
+
+def numbers(answer: httpx.Response, *, most: int) -> list[int]:
+    """Return the numbers of the next events."""
+    found: list[int] = []
+    for line in answer.iter_lines():
+        if line.startswith("id: "):
+            found.append(int(line[4:]))
+            if len(found) == most:
+                break
+    return found
+
+
+def test_a_stream_that_is_cut_at_random_brings_each_event_once(
+    client: Client, manager: JobManager
+) -> None:
+    job = manager.cancel(manager.create("support", "triage").id)
+    told(manager, job.number, *(b'{"event":"n%d"}' % n for n in range(CUTS * 8)))
+    last = manager.last_event(job.id)
+    random_, seen = random.Random(20), list[int]()
+    for _ in range(CUTS):
+        at = seen[-1] if seen else 0
+        with reading(client, job.id, last=at) as answer:
+            seen += numbers(answer, most=random_.randint(1, 12))
+    with reading(client, job.id, last=seen[-1]) as answer:
+        seen += numbers(answer, most=last)
+    assert seen == list(range(1, last + 1))
+
+
+def test_a_token_has_ten_streams_and_then_waits(client: Client, manager: JobManager) -> None:
+    job = manager.create("support", "triage").id
+    with ExitStack() as held:
+        streams = [held.enter_context(reading(client, job)) for _ in range(10)]
+        assert {one.status_code for one in streams} == {200}
+        with reading(client, job) as refused:
+            document = json.loads(refused.read())
+            assert (refused.status_code, document["status"]) == (429, 429)
+            assert document["detail"].startswith("at most 10 streams a token and 200 in all")
+            assert refused.headers["retry-after"] == "5"
+        other = TokenStore(manager.database).create("other", ["read"])
+        with reading(client, job, token=other) as answer:
+            assert answer.status_code == 200
+    wait_for_streams(client, 0)
+    with reading(client, job) as answer:
+        assert answer.status_code == 200
+
+
+def test_there_are_two_hundred_streams_in_all(manager: JobManager) -> None:
+    access = Access(TokenStore(manager.database), hosts=[])
+    callers = [Caller(name=f"t{n}", scopes=frozenset(Scope)) for n in range(21)]
+    for caller in callers[:-1]:
+        for _ in range(10):
+            access.begin_stream(caller)
+    with pytest.raises(Problem, match="200 in all") as refused:
+        access.begin_stream(callers[-1])
+    assert refused.value.status == 429
+    access.end_stream(callers[0])
+    access.begin_stream(callers[-1])
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it does not come about")
+
+
+def wait_for_streams(client: Client, count: int) -> None:
+    wait_until(lambda: f"promptgraft_streams {count}.0" in client.ask("GET", "/metrics").text)
+
+
+def rest_of(connection: socket.socket) -> Iterator[bytes]:
+    """Yield what a connection still brings until the other side ends it."""
+    with contextlib.suppress(ConnectionError):
+        while found := connection.recv(2**20):
+            yield found
+
+
+def test_a_client_that_does_not_read_is_left(manager: JobManager, tmp_path: Path) -> None:
+    job = manager.create("support", "triage")
+    told(manager, job.number, *[b'{"event":"large","text":"%s"}' % (b"x" * 60_000)] * 500)
+    hours = itertools.count(0.0, 3600.0)
+    mirrors = tmp_path / "mirrors"
+    with served(manager, mirrors, now=lambda: next(hours), patience=0.5) as client:
+        with socket.socket() as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            address = client.url.removeprefix("http://")
+            idle.connect((address.partition(":")[0], int(address.partition(":")[2])))
+            lines = [
+                f"GET /api/v1/jobs/{job.id}/events HTTP/1.1",
+                f"Host: {address}",
+                f"Authorization: Bearer {client.token}",
+                "Accept: text/event-stream",
+            ]
+            idle.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+            wait_for_streams(client, 1)
+            wait_for_streams(client, 0)
+            idle.settimeout(30)
+            assert sum(map(len, rest_of(idle))) < 20_000_000
+        # It goes on where it was.
+        with reading(client, job.id, last=30) as answer:
+            assert numbers(answer, most=3) == [31, 32, 33]
+
+
+def test_a_thousand_jobs_may_wait(client: Client, manager: JobManager) -> None:
+    jobs = manager.database.tables.jobs
+    first = manager.create("support", "triage")
+
+    def fill(connection: Connection) -> None:
+        row = connection.execute(select(jobs)).one()._asdict()
+        rows = [{**row, "number": n, "id": f"{n:032x}"} for n in range(2, 1001)]
+        connection.execute(insert(jobs), rows)
+
+    manager.database.write(fill)
+    body: Json = {"project": "support", "prompt": "triage"}
+    refused = client.post("/jobs", body)
+    assert (refused.status, "1,000 jobs wait" in refused.detail) == (429, True), refused
+    assert refused.headers["retry-after"]
+    manager.cancel(first.id)
+    assert client.post("/jobs", body).status == 201
