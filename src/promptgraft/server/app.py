@@ -26,7 +26,7 @@ from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natura
 from promptgraft.server.figures import figures
 from promptgraft.server.openapi import PREFIX, openapi
 from promptgraft.server.problems import TITLES, Problem, problem_of
-from promptgraft.server.streams import SECONDS_TO_READ, EventStream
+from promptgraft.server.streams import SECONDS_TO_READ, EventStream, Feed
 from promptgraft.server.views import JobViews
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
@@ -90,7 +90,7 @@ class _Server:
     """Makes endpoints of handlers."""
 
     def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
-        self._patience = patience
+        self._patience, self._feed = patience, Feed(manager)
         self._manager, self._access, self._mirrors = manager, access, mirrors
         self._views, self._mirroring = JobViews(), threading.Lock()
 
@@ -136,7 +136,7 @@ class _Server:
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 return EventStream(
-                    call.manager,
+                    self._feed,
                     job,
                     after=natural(last) or 0,
                     access=self._access,

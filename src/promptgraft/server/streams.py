@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
+import attrs
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +19,9 @@ SECONDS_TO_READ = 30.0
 """How long a client may leave what it was sent unread."""
 
 _SECONDS_OF_SILENCE = 15.0
+_SECONDS_OF_A_LOOK = 0.2
 _AT_ONCE = 100
+_MOST_KEPT = 256
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -26,6 +31,63 @@ _HEADERS = [
 ]
 
 
+@attrs.frozen
+class _Look:
+    """What was seen of a job, and when, in seconds that only grow."""
+
+    at: float
+    last: int
+    has_ended: bool
+
+
+class Feed:
+    """Reads jobs for streams: what many want at the same time is read once.
+
+    Args:
+        manager: the jobs.
+    """
+
+    def __init__(self, manager: JobManager) -> None:
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._looks: dict[int, _Look] = {}
+        self._pages: dict[int, tuple[int, bytes, int]] = {}
+
+    def next(self, job: Job, after: int) -> tuple[bool, bytes, int]:
+        """Return whether a stream ends now, what it sends, and the number to go on behind."""
+        try:
+            with self._lock:
+                look = self._look(job)
+                if look.last <= after:
+                    return look.has_ended, b"", after
+                chunk, last = self._page(job, after)
+        except (JobNotFoundError, DatabaseError):
+            return True, b"", after  # it asks again, and is told why
+        # The latest may be gone: lines of progress are removed when a job ends.
+        after = last if chunk else look.last
+        return look.has_ended and after >= look.last, chunk, after
+
+    def _look(self, job: Job) -> _Look:
+        now, known = time.monotonic(), self._looks.get(job.number)
+        if known is None or now - known.at >= _SECONDS_OF_A_LOOK:
+            if len(self._looks) >= _MOST_KEPT:
+                self._looks.clear()
+                self._pages.clear()
+            known = self._looks[job.number] = _Look(now, *self._manager.look(job))
+        return known
+
+    def _page(self, job: Job, after: int) -> tuple[bytes, int]:
+        behind, chunk, last = self._pages.get(job.number, (-1, b"", 0))
+        # A page that was not full when it was read may have grown.
+        if behind != after or last < self._looks[job.number].last:
+            found = self._manager.events(job.id, after=after, limit=_AT_ONCE)
+            # Without names, so that a browser hears them all; each line says what it is.
+            lines = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in found)
+            chunk, last = b"".join(lines), found[-1][0] if found else after
+            self._pages[job.number] = after, chunk, last
+        return chunk, last
+
+
 class EventStream:
     """An answer that does not end before the job does.
 
@@ -33,7 +95,7 @@ class EventStream:
     One that leaves what it was sent unread for ``patience`` seconds is left.
 
     Args:
-        manager: the jobs.
+        feed: reads the job.
         job: the job.
         after: the number to go on behind.
         access: counts streams.
@@ -43,7 +105,7 @@ class EventStream:
 
     def __init__(
         self,
-        manager: JobManager,
+        feed: Feed,
         job: Job,
         *,
         after: int,
@@ -51,7 +113,7 @@ class EventStream:
         caller: Caller,
         patience: float = SECONDS_TO_READ,
     ) -> None:
-        self._manager, self._job, self._after = manager, job, after
+        self._feed, self._job, self._after = feed, job, after
         self._access, self._caller, self._patience = access, caller, patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,33 +134,20 @@ class EventStream:
     async def _send_all(self, send: Send) -> None:
         silent = 0.0
         while True:
-            has_ended, chunk = await run_in_threadpool(self._next)
+            ends, chunk, self._after = await run_in_threadpool(
+                self._feed.next, self._job, self._after
+            )
             silent = 0.0 if chunk else silent + SECONDS_BETWEEN_LOOKS
             if silent >= _SECONDS_OF_SILENCE:
                 chunk, silent = b": still here\n\n", 0.0
             if chunk:
                 async with asyncio.timeout(self._patience):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if has_ended:
+            if ends:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
             if not chunk:
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-
-    def _next(self) -> tuple[bool, bytes]:
-        """Return whether the job has ended, and the events that have come since."""
-        try:
-            last, has_ended = self._manager.look(self._job)
-            if last <= self._after:
-                return has_ended, b""
-            found = self._manager.events(self._job.id, after=self._after, limit=_AT_ONCE)
-        except (JobNotFoundError, DatabaseError):
-            return True, b""  # it asks again, and is told why
-        # The latest may be gone: lines of progress are removed when a job ends.
-        self._after = found[-1][0] if found else last
-        # Without names, so that a browser hears them all; each line says what it is.
-        chunks = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in found)
-        return has_ended and self._after >= last, b"".join(chunks)
 
 
 async def _left(receive: Receive) -> None:
