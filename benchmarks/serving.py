@@ -131,9 +131,8 @@ def lists(manager: JobManager, get: Callable[[str], httpx.Response], count: int)
             began = time.perf_counter()
             get(f"{path}cursor={first.number + (10 - part) * count // 10}")
             took.append(1000 * (time.perf_counter() - began))
-        print(
-            f"{count:,} jobs, {what}: median {statistics.median(took):.0f} ms, most {max(took):.0f} ms"
-        )
+        median = statistics.median(took)
+        print(f"{count:,} jobs, {what}: median {median:.0f} ms, most {max(took):.0f} ms")
 
 
 def pages(

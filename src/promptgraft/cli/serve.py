@@ -162,7 +162,7 @@ def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
     """Run workers beside the server, and end them with it."""
     named = [part for one in projects for part in ("--project", one)]
     environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
-    command = [sys.executable, "-m", "promptgraft", "worker", *named]
+    command = [sys.executable, "-P", "-m", "promptgraft", "worker", *named]
     # This program, with files that its user has named.
     started = [subprocess.Popen(command, env=environment) for _ in range(count)]  # noqa: S603
     try:

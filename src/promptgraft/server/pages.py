@@ -30,7 +30,7 @@ from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route, natural
 from promptgraft.server.problems import Problem, problem_of
 from promptgraft.targets.part import named_in
-from promptgraft.text import moment
+from promptgraft.text import moment, score
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +41,7 @@ POLICY = (
 )
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_AT = {"jobs.html": "/", "new.html": "/new", "tags.html": "/tags", "workers.html": "/workers"}
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
 _MOST_CANDIDATES = 50
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -52,11 +53,13 @@ def _environment() -> Environment:
     environment.filters["moment"] = lambda seconds: (
         "" if seconds is None else moment(datetime.fromtimestamp(seconds, UTC))
     )
+    environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
 
 
 def _page(name: str, status: int = 200, **values: object) -> Reply:
-    text = _environment().get_template(name).render(version=__version__, **values)
+    here = _AT.get(name, "")
+    text = _environment().get_template(name).render(version=__version__, here=here, **values)
     headers = {"Content-Security-Policy": POLICY}
     return Reply(
         status=status, content=text.encode(), media="text/html; charset=utf-8", headers=headers
@@ -138,6 +141,7 @@ def _job_values(call: Call) -> dict[str, object]:
         "winner": view.candidates[view.data.winner] if view.candidates else None,
         "charts": _charts(view.data),
         "acts": view.acts,
+        "budget": view.data.rollout_budget,
         "events": [(number, line.decode("ascii")[:400]) for number, line in view.lines],
         "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
@@ -289,7 +293,8 @@ def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, Pro
 def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
     store, found = _stored(call, project, prompt)
     held = api_stores.held(store, found, tag)
-    parts = [(_shown_part(one, part), part) for one in held for part in one.parts]
+    is_graph = found.graph is not None
+    parts = [(_shown_part(one, part, is_graph), part) for one in held for part in one.parts]
     before, after = (
         {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
     )
@@ -306,8 +311,9 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
     )
 
 
-def _shown_part(one: api_stores.Held, part: PartDiff) -> str:
-    return named_in(f"{one.address.ns}/{one.address.prompt_key}", part.part)
+def _shown_part(one: api_stores.Held, part: PartDiff, is_graph: bool) -> str:
+    address = f"{one.address.ns}/{one.address.prompt_key}"
+    return named_in(address, part.part) if is_graph else part.part
 
 
 def move_tag(call: Call) -> Reply:

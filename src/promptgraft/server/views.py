@@ -35,7 +35,7 @@ _WHAT = {
     "resume": "resumed",
     "cancel": "asked to cancel",
     "change": "changed",
-    "fork": "forked",
+    "fork": "forked as",
     "promote": "promoted to",
     "rollback": "rolled back",
 }
@@ -62,10 +62,10 @@ class Act:
         asked = str(said.get("what", event))
         by = str(said.get("by") or said.get("worker") or "")
         what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(asked, asked)
-        more = (said.get("tag"), said.get("to"), said.get("reason"))
-        detail = next((f"{one}" for one in more if one), "")
+        place, reason = said.get("tag") or said.get("to"), said.get("reason")
+        detail = f" {place}" if place else f": {reason}" if reason else ""
         time = str(said.get("time", ""))[:19].replace("T", " ")
-        return cls(time=time, what=f"{what} {detail}".strip(), by=by)
+        return cls(time=time, what=f"{what}{detail}", by=by)
 
 
 @attrs.frozen(kw_only=True)
