@@ -210,6 +210,14 @@ class Sources:
         )
         return HeldText(name=name, path=path, old=self.content(name, self.texts[name]), new=())
 
+    def changes(self, texts: Mapping[str, str]) -> tuple[HeldText, ...]:
+        """Return those of ``texts`` that the sources do not hold, as a writer takes them."""
+        return tuple(
+            attrs.evolve(self.held(name), new=(self.content(name, texts[name]),))
+            for name, text in self.texts.items()
+            if texts.get(name, text) != text
+        )
+
     def writer(self) -> SourceWriter:
         """Return what writes the sources."""
         return SourceWriter(self.folder, self.callbacks)
@@ -231,12 +239,7 @@ class Sources:
                 is as before, but for those that the message says were not put back.
             JournalLockedError: another process writes the sources.
         """
-        given = {**self.texts, **texts}
-        changed = [
-            attrs.evolve(self.held(name), new=(self.content(name, given[name]),))
-            for name, text in self.texts.items()
-            if given[name] != text
-        ]
+        changed = self.changes(texts)
         if changed:
             writer = self.writer()
             with writer.held():

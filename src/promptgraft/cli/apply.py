@@ -18,7 +18,7 @@ from promptgraft.cli.runnable import Target, files_folder, found_target, project
 from promptgraft.cli.writing_back import Rewritten
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
-from promptgraft.project.applying.files import patch_of, patch_root
+from promptgraft.project.applying.files import patch_of, patch_root, planned
 from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
@@ -26,6 +26,7 @@ from promptgraft.project.applying.winner import (
     choose,
     winners_of,
 )
+from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord, read_run
 from promptgraft.text import listed, visible
 
@@ -278,12 +279,16 @@ def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
 def _make_patch(asked: _Asked, target: Target) -> Answer:
     """Make a patch that makes the files say what the candidate says; writes nothing."""
     found = Rewritten.of(asked.run, asked.candidate, target)
-    winner, changes = found.winner, found.changes
-    root = patch_root(target.folder)
-    found.check_files(root)  # refuses files outside of what the patch is for
-    if found.not_in_files:
-        complain(f"not in the patch, as no file holds them: {listed(found.not_in_files)}")
-    patch = patch_of(changes, root=root)
+    winner, root = found.winner, patch_root(target.folder)
+    planned(root, found.changes)  # refuses files outside of what the patch is for
+    if stored := [text.name for text in found.texts if not text.path]:
+        complain(f"not in the patch, as no file holds them: {listed(stored)}")
+    in_files = [
+        FileChange(target.folder / one.path, one.old, one.new[-1])
+        for one in found.texts
+        if one.path
+    ]
+    patch = patch_of([*found.changes, *in_files], root=root)
     if asked.as_json:
         outcome, show = _APPLIED[bool(patch)], lambda _: None
         return asked.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptgraft.agents.sources import CallbackSource
 from promptgraft.agents.writing import HeldText, SourceWriter
 from promptgraft.cli import stored
 from promptgraft.cli.exits import ExitCode, complain
@@ -22,6 +22,7 @@ from promptgraft.project.applying.winner import (
     winners_of,
 )
 from promptgraft.project.files import FileChange
+from promptgraft.project.markdown.prompts import MarkdownSource
 from promptgraft.project.sources import TextsSource
 from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.search.fresh import RunVerdict
@@ -29,16 +30,17 @@ from promptgraft.search.fresh import RunVerdict
 
 @attrs.frozen(kw_only=True)
 class Rewritten:
-    """A candidate as changes of files; ``entries`` has what its parts are named after.
+    """A candidate against the sources of today.
 
-    ``texts`` are sources of texts, which are written in a way of their own, with what is to
-    stand there; ``changes`` has the changes of their files too.
+    ``entries`` has what its parts are named after; ``changes`` are those of the files of Markdown
+    prompts, ``texts`` those of the texts of agents, of which ``callbacks`` store some.
     """
 
     winner: Winner
     entries: Sequence[tuple[PromptLike, PromptOverride, str]]
     changes: Sequence[FileChange]
-    texts: Sequence[tuple[TextsSource, PromptOverride]]
+    texts: Sequence[HeldText]
+    callbacks: Mapping[str, CallbackSource]
 
     @classmethod
     def of(cls, run: RunRecord, candidate: int, target: Target) -> Rewritten:
@@ -51,7 +53,8 @@ class Rewritten:
         winners = winners_of(run, candidate, target.addresses)
         entries: list[tuple[PromptLike, PromptOverride, str]] = []
         changes: list[FileChange] = []
-        texts: list[tuple[TextsSource, PromptOverride]] = []
+        texts: list[HeldText] = []
+        callbacks: dict[str, CallbackSource] = {}
         for winner, found in zip(winners, target.files, strict=True):
             if found.source is None and winner.changes:
                 raise ConfigError(
@@ -66,45 +69,23 @@ class Rewritten:
                 raise StaleWinnerError((*error.faults, *_places(run, winner, found))) from None
             override = winner.base.holding(fresh)
             entries.append((found.prompt, override, of))
-            if found.source is not None and override:
-                changes += found.source.rewritten(override)
             if isinstance(found.source, TextsSource):
-                texts.append((found.source, override))
-        if texts and len(winners) > 1:
-            raise ConfigError(
-                "the texts of an agent and other prompts cannot be written back together; leave "
-                "--to-source and --patch out to use the store"
-            )
-        return cls(winner=winners[0], entries=entries, changes=changes, texts=texts)
-
-    @property
-    def not_in_files(self) -> list[str]:
-        """The texts that it changes and that no file holds."""
-        return [
-            name
-            for source, override in self.texts
-            for name in source.texts(override)
-            if name not in source.sources.files
-        ]
-
-    def check_files(self, folder: Path) -> tuple[HeldText, ...]:
-        """Return the files that change; refuse those that are none of a prompt in ``folder``."""
-        return () if self.texts else planned(folder, self.changes)
+                texts += found.source.changes(override)
+                callbacks.update(found.source.sources.callbacks)
+            elif isinstance(found.source, MarkdownSource) and override:
+                changes += found.source.rewritten(override)
+        return cls(
+            winner=winners[0], entries=entries, changes=changes, texts=texts, callbacks=callbacks
+        )
 
     def write(self, run: RunRecord, candidate: int, target: Target, *, dry: bool) -> list[str]:
         """Write the candidate, all or nothing, and return what was written."""
-        by = f"the write of candidate {candidate} of run {run.id}"
-        paths = [
-            path
-            for source, override in self.texts
-            for path in source.write(override, by=by, dry=dry)
-        ]
-        files = self.check_files(target.folder)
-        if files and not dry:
-            writer = SourceWriter(target.folder.resolve(), {})
+        texts = (*planned(target.folder, self.changes), *self.texts)
+        if texts and not dry:
+            writer = SourceWriter(target.folder.resolve(), self.callbacks)
             with writer.held():
-                writer.write(files, by=by)
-        return [*paths, *(file.path for file in files)]
+                writer.write(texts, by=f"the write of candidate {candidate} of run {run.id}")
+        return [text.where for text in texts]
 
     @property
     def parts(self) -> list[PartDiff]:

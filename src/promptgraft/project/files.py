@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.strict.checks import TEXT
 from promptgraft.strict.nodes import Source, read_source
-
-if TYPE_CHECKING:  # which would make the import of this module expensive
-    from promptgraft.overrides import PromptOverride
 
 FILE_NAME = "promptgraft.yaml"
 DEFAULT_RUNS = "runs"
@@ -89,17 +86,9 @@ class FileChange:
 
 
 class PromptSource(Protocol):
-    """The files that a prompt is written in, which can take a winner back."""
+    """The files that a prompt is written in."""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file that the prompt is read from."""
-        ...
-
-    def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        """Return the changes that make the files say what ``override`` says; writes nothing.
-
-        Raises:
-            ConfigError: a part of the override cannot be written back.
-        """
         ...

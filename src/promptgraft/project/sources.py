@@ -15,11 +15,10 @@ from promptgraft.agents.call import Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
-from promptgraft.agents.writing import difference
+from promptgraft.agents.writing import HeldText, difference
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.parts.descriptors import show_path
-from promptgraft.project.files import FileChange
 from promptgraft.project.format_sources import DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.project.python_source import Wanted
@@ -46,19 +45,9 @@ class TextsSource:
         """Return the texts that ``override`` says anything of."""
         return {show_path(path): entry.body for path, entry in override.sections.items()}
 
-    def write(self, override: PromptOverride, *, by: str, dry: bool) -> tuple[str, ...]:
-        """Let the sources say what ``override`` says, all or none, and return what was written.
-
-        ``dry`` writes nothing. Raises what :meth:`Sources.write` raises.
-        """
-        given = self.texts(override)
-        if not dry:
-            return self.sources.write(given, by=by)
-        return tuple(
-            self.sources.held(name).where
-            for name, text in given.items()
-            if text != self.sources.texts[name]
-        )
+    def changes(self, override: PromptOverride) -> tuple[HeldText, ...]:
+        """Return what changes where the sources are to say what ``override`` says."""
+        return self.sources.changes(self.texts(override))
 
     def changed_since(self, began: Mapping[str, str], base: PromptOverride) -> Iterator[str]:
         """Yield a line for each source that is not what it was: where it begins to differ.
@@ -73,15 +62,6 @@ class TextsSource:
                 continue
             if (old := self.sources.content(name, before)) != held.old:
                 yield f"{held.where}:{difference(old, held.old)}"
-
-    def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        """Return the changes of files; texts that callbacks keep are in none."""
-        sources = self.sources
-        return tuple(
-            FileChange(file.path, file.raw.decode(), sources.content(name, text))
-            for name, text in self.texts(override).items()
-            if (file := sources.files.get(name)) and text != file.text
-        )
 
 
 def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectPrompt:

@@ -22,7 +22,7 @@ from promptgraft.parts.descriptors import (
 )
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import WorkedExample, plain_call
-from promptgraft.project.files import FileChange, PromptSource
+from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
 from promptgraft.project.markdown.outline import (
     BREAK,
@@ -50,11 +50,11 @@ class MarkdownPrompt:
     """A prompt that stands in a Markdown file, without a store, and its files."""
 
     prompt: Prompt[object]
-    source: PromptSource
+    source: MarkdownSource
 
 
 @attrs.frozen
-class _MarkdownSource:
+class MarkdownSource:
     """The Markdown file of a prompt, and the YAML files beside it."""
 
     _loaded: Loaded
@@ -94,7 +94,7 @@ def load_markdown_prompt(path: Path) -> MarkdownPrompt:
     """
     python = PythonSource(path.parent)
     loaded = load_texts(path, {}, python)
-    return MarkdownPrompt(Prompt(loaded.template), _MarkdownSource(loaded, python))
+    return MarkdownPrompt(Prompt(loaded.template), MarkdownSource(loaded, python))
 
 
 def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
