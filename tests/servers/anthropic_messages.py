@@ -58,6 +58,9 @@ class AnthropicMessages:
     def __init__(self) -> None:
         shape_of(MessageCreateParamsNonStreaming)  # takes too long for the first request
 
+    def said_by(self, path: str) -> JsonObject | None:
+        return {} if path == self.path else None
+
     def key_of(self, headers: Mapping[str, str]) -> str | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return headers.get("x-api-key") or (token if scheme == "Bearer" and token else None)

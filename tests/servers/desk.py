@@ -168,7 +168,8 @@ class Desk:
     def _admitted(self, request: HttpRequest) -> JsonObject | Fault:
         """Return the body of a good request, or what the provider says of a bad one."""
         provider = self._provider
-        if (request.method, request.path) != ("POST", provider.path):
+        said = provider.said_by(request.path)
+        if request.method != "POST" or said is None:
             return provider.fault(404)
         key = provider.key_of(request.headers)
         if key != self._rules.key:
@@ -180,6 +181,7 @@ class Desk:
         kind = request.headers.get("content-type", "")
         if not isinstance(body, dict) or not kind.startswith("application/json"):
             return attrs.evolve(provider.fault(400), message="expected a JSON object")
+        body = {**body, **said}
         if fault := provider.check(body, request.headers):
             return fault
         model = str(body["model"])

@@ -37,6 +37,10 @@ class Provider(Protocol):
     cached_in_steps_of: int
     counts_writes: bool
 
+    def said_by(self, path: str) -> JsonObject | None:
+        """Return what the path of a request says of it; None for a path that is not there."""
+        ...
+
     def key_of(self, headers: Mapping[str, str]) -> str | None:
         """Return the key that a request carries."""
         ...

@@ -35,7 +35,7 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
 from promptgraft.strict.checks import instance
 
-_API = Api(
+MESSAGES = Api(
     adapter="AnthropicAdapter",
     provider="anthropic",
     packages=("anthropic", "genai_prices", "stamina"),
@@ -54,6 +54,7 @@ _API = Api(
         "stream": "the adapter",
     },
 )
+"""Anthropic's own interface."""
 
 RULES = SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
 """What Anthropic takes in the schema of an answer."""
@@ -268,7 +269,7 @@ class AnthropicAdapter(ModelAdapter):
         ConfigError: an option is out of range, or there is no key.
     """
 
-    api: ClassVar[Api] = _API
+    api: ClassVar[Api] = MESSAGES
 
     profile: AnthropicProfile | None = attrs.field(
         default=None, kw_only=True, validator=instance(AnthropicProfile).or_none

@@ -36,7 +36,7 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
 from promptgraft.strict.checks import INTEGER, SHARE, instance, number
 
-_API = Api(
+CHAT = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
@@ -60,6 +60,7 @@ _API = Api(
         "n": "the adapter",
     },
 )
+"""OpenAI's own interface."""
 
 RULES = SchemaRules(
     keywords=frozenset(
@@ -270,7 +271,7 @@ class OpenAIAdapter(ModelAdapter):
         ConfigError: an option is out of range, the model does not take it, or there is no key.
     """
 
-    api: ClassVar[Api] = _API
+    api: ClassVar[Api] = CHAT
 
     temperature: float | None = attrs.field(
         default=None, kw_only=True, validator=number(0, 2).or_none

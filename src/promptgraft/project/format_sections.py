@@ -14,7 +14,14 @@ import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.calling.access import SENSITIVE
+from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
+from promptgraft.adapters.hosted import (
+    AzureOpenAIAdapter,
+    BedrockAdapter,
+    GeminiAdapter,
+    VertexAdapter,
+)
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
@@ -43,6 +50,16 @@ from promptgraft.strict.nodes import Node
 
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
+HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {
+    "anthropic": AnthropicAdapter,
+    "azure": AzureOpenAIAdapter,
+    "bedrock": BedrockAdapter,
+    "gemini": GeminiAdapter,
+    "openai": OpenAIAdapter,
+    "vertex": VertexAdapter,
+}
+"""The adapters of providers, by their names in a project file."""
+
 # What local servers are given that want some key, whatever it is.
 NO_KEY = "none"
 
@@ -52,7 +69,7 @@ class ModelConfig:
     """A model, and how it is reached.
 
     Attributes:
-        provider: ``offline``, ``anthropic``, ``openai`` or ``python``.
+        provider: ``offline``, ``python``, or one of ``HTTP_ADAPTERS``.
         options: what the adapter takes, by name; a text with ``${NAME}`` in it as a secret.
         python: for ``python``: where the adapter, or what makes it, stands.
         api_key: the key, if one is named.
@@ -198,8 +215,10 @@ _OPTIONS: Mapping[str, Keys] = {
             integer(1), "How many words a reflection takes of a failed input."
         ),
     },
-    "anthropic": keys_of(AnthropicAdapter, skip=_ELSEWHERE, special=_SPECIAL),
-    "openai": keys_of(OpenAIAdapter, skip=_ELSEWHERE, special=_SPECIAL),
+    **{
+        provider: keys_of(adapter, skip=_ELSEWHERE, special=_SPECIAL)
+        for provider, adapter in HTTP_ADAPTERS.items()
+    },
 }
 
 
@@ -217,7 +236,7 @@ _KINDS: Mapping[str, Kind[ModelConfig]] = {
     name: record(
         _model,
         {"provider": Key(one_of(name), "Who answers.", required=True), **options},
-        elsewhere=_ELSEWHERE if name != "offline" else None,
+        elsewhere=_ELSEWHERE if name in HTTP_ADAPTERS else None,
     )
     for name, options in _OPTIONS.items()
 }

@@ -10,7 +10,6 @@ from typing import TypeGuard, TypeVar
 
 import attrs
 
-from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
     EVALUATE,
     MeteredAdapter,
@@ -24,9 +23,8 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_sections import NO_KEY, ModelConfig
+from promptgraft.project.format_sections import HTTP_ADAPTERS, NO_KEY, ModelConfig
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -47,12 +45,7 @@ OutputT = TypeVar("OutputT")
 
 _MAKERS: Mapping[str, Callable[..., ProviderAdapter]] = {
     "offline": OfflineAdapter,
-    "anthropic": AnthropicAdapter,
-    "openai": OpenAIAdapter,
-}
-_USUAL_KEYS: Mapping[str, tuple[str, ...]] = {
-    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    "openai": ("OPENAI_API_KEY",),
+    **HTTP_ADAPTERS,
 }
 _STAND_IN = "unset"
 _DESCRIBED = "`help(promptgraft.ProviderAdapter)` says what an adapter has"
@@ -71,7 +64,7 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
 
 
 def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
-    """Return an adapter: as it is, or that of ``offline``, ``anthropic/NAME``, ``openai/NAME``.
+    """Return an adapter: as it is, or that of ``offline``, ``openai/NAME``, ``anthropic/NAME``, ...
 
     Raises:
         ConfigError: it is none, or cannot be made; messages call it ``what``.
@@ -83,8 +76,8 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     if provider not in _MAKERS or (provider == "offline") == bool(name):
         near = did_you_mean(provider, [one for one in _MAKERS if one != provider])
         raise ConfigError(
-            f"{what}: expected `offline`, `anthropic/MODEL`, `openai/MODEL` or an adapter, found "
-            f"{shown(model)}{near}"
+            f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
+            f"{near}; providers are {', '.join(HTTP_ADAPTERS)}"
         )
     return _MAKERS[provider](*filter(None, [name]))
 
@@ -132,7 +125,8 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     missing = {
         name: path for path, secret in secrets.items() if secret for name in secret.missing()
     }
-    usual = _USUAL_KEYS.get(config.provider, ())
+    adapter = HTTP_ADAPTERS.get(config.provider)
+    usual = adapter.api.variables if adapter is not None and adapter.api.needs_key else ()
     signed = any(name.lower() == "authorization" for name in config.headers)
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
         missing[usual[0]] = ()

@@ -82,7 +82,8 @@ def optimize(
         splits: the cases. A text goes to the one placeholder that is open, an object to the
             placeholders of its names; the flow of a graph is called with the input as it is.
         metrics: what is asked of an answer; the score is their mean.
-        model: answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL`` or an adapter.
+        model: answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``, the same of ``azure``,
+            ``bedrock``, ``gemini`` and ``vertex``, or an adapter.
         options: see :class:`OptimizeOptions`.
 
     Raises:

@@ -1,11 +1,12 @@
-"""Each fault of a provider becomes what its row in ``specs/adapters.md`` says, on both SDKs."""
+"""Each fault of a provider becomes what its row in ``specs/adapters.md`` says, at each host."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +18,19 @@ from promptgraft import MarkdownSection, Prompt, PromptTemplate, Session
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import ModelCalled, ProviderAdapter, ToolInvoked, evaluated
 from promptgraft.adapters.calling.retrying import RetryPolicy
+from promptgraft.adapters.hosted import (
+    AzureOpenAIAdapter,
+    BedrockAdapter,
+    GeminiAdapter,
+    VertexAdapter,
+)
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import PromptgraftError
 from promptgraft.prompt import Described, Tool
 from promptgraft.runtime import Cancellation, Deadline
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import WELL, Asked, Behaviour, always, says
+from servers.hosted import AzureChat, BedrockMessages, GeminiChat, VertexMessages
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
 from servers.provider import Provider
@@ -30,7 +38,34 @@ from servers.provider import Provider
 SPEC = Path(__file__).parents[3] / "specs" / "adapters.md"
 HEADING = "### What becomes of each fault"
 SDKS = ("anthropic", "openai")
-PROVIDERS: dict[str, type[Provider]] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """Who is asked.
+
+    Attributes:
+        sdk: the SDK, whose rows of the table hold.
+        protocol: what the server speaks.
+        adapter: asks it.
+    """
+
+    sdk: str
+    protocol: type[Provider]
+    adapter: Callable[..., ProviderAdapter]
+
+
+_BEDROCK = partial(BedrockAdapter, region="eu-central-1")
+_VERTEX = partial(VertexAdapter, region="europe-west1", project="loopback")
+HOSTS = {
+    "anthropic": Host(sdk="anthropic", protocol=AnthropicMessages, adapter=AnthropicAdapter),
+    "openai": Host(sdk="openai", protocol=OpenAIChat, adapter=OpenAIAdapter),
+    "azure": Host(sdk="openai", protocol=AzureChat, adapter=AzureOpenAIAdapter),
+    "gemini": Host(sdk="openai", protocol=GeminiChat, adapter=GeminiAdapter),
+    "bedrock": Host(sdk="anthropic", protocol=BedrockMessages, adapter=_BEDROCK),
+    "vertex": Host(sdk="anthropic", protocol=VertexMessages, adapter=_VERTEX),
+}
+_NEEDED = {"bedrock": "botocore", "vertex": "google.auth"}
 
 GOOD = Case(script=always(WELL))
 PATIENCE = RetryPolicy(
@@ -118,20 +153,20 @@ TABLE = dict(rows())
 class World:
     """A server of an SDK, and adapters that cases share: a client takes long to build."""
 
-    def __init__(self, sdk: str) -> None:
-        self._sdk = sdk
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._case = GOOD
         self._before = 0
         self._adapters: dict[object, ProviderAdapter] = {}
         self.cancellation = Cancellation()
         self.server = LoopbackServer(
-            PROVIDERS[sdk](), brain=says(FINE), script=self._behave, key=KEY, models=(MODEL,)
+            host.protocol(), brain=says(FINE), script=self._behave, key=KEY, models=(MODEL,)
         )
 
     def _behave(self, asked: Asked) -> Behaviour:
         if self._case.stops:
             self.cancellation.set("enough")
-        script = self._case.script_for(self._sdk)
+        script = self._case.script_for(self._host.sdk)
         return script(attrs.evolve(asked, number=asked.number - self._before))
 
     def begin(self, case: Case) -> None:
@@ -148,8 +183,7 @@ class World:
         """Return what a case is asked with."""
         options = (case.model, case.key, case.listens, case.base_path, case.timeout)
         if options not in self._adapters:
-            kind = AnthropicAdapter if self._sdk == "anthropic" else OpenAIAdapter
-            self._adapters[options] = kind(
+            self._adapters[options] = self._host.adapter(
                 case.model,
                 api_key=case.key,
                 base_url=self.server.base_url + case.base_path if case.listens else nobody(),
@@ -161,8 +195,10 @@ class World:
 
 
 @contextlib.contextmanager
-def world_of(sdk: str) -> Iterator[World]:
-    world = World(sdk)
+def world_of(host: str) -> Iterator[World]:
+    if host in _NEEDED:
+        pytest.importorskip(_NEEDED[host], reason=f"{_NEEDED[host]} is not installed")
+    world = World(HOSTS[host])
     with world.server:
         yield world
 
@@ -211,27 +247,42 @@ def nobody() -> str:
         return f"http://127.0.0.1:{server.getsockname()[1]}/v1"
 
 
+def pairs(limits: bool) -> list[tuple[str, str]]:
+    """Return hosts with cases: bodies are read, and waits kept, by what all hosts share."""
+    names = list(CASES)
+    read = names[names.index("truncated JSON") : names.index("refusal")]
+    shared = {*read, *list(LIMITS)[1:-1]}
+    return [
+        (host, name)
+        for host in HOSTS
+        for name in names
+        if (name in LIMITS) is limits and (host in SDKS or name not in shared)
+    ]
+
+
 @pytest.fixture(scope="module")
-def worlds() -> Iterator[dict[str, World]]:
-    with world_of("anthropic") as anthropic, world_of("openai") as openai:
-        for world in (anthropic, openai):
-            # The first request loads an SDK, which takes longer than some cases allow.
-            assert seen(world, GOOD).error == "none"
-        yield {"anthropic": anthropic, "openai": openai}
+def host(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
-@pytest.mark.parametrize("sdk", SDKS)
-@pytest.mark.parametrize("name", [name for name in CASES if name not in LIMITS])
-def test_a_fault_becomes_what_its_row_says(sdk: str, name: str, worlds: dict[str, World]) -> None:
-    check(worlds[sdk], CASES[name], TABLE[name][sdk])
+@pytest.fixture(scope="module")
+def world(host: str) -> Iterator[World]:
+    with world_of(host) as found:
+        # The first request loads an SDK, which takes longer than some cases allow.
+        assert seen(found, GOOD).error == "none"
+        yield found
 
 
-@pytest.mark.parametrize("sdk", SDKS)
-@pytest.mark.parametrize("name", LIMITS)
-def test_a_rate_limit_becomes_what_its_row_says(sdk: str, name: str) -> None:
+@pytest.mark.parametrize(("host", "name"), pairs(limits=False), indirect=["host"])
+def test_a_fault_becomes_what_its_row_says(name: str, host: str, world: World) -> None:
+    check(world, CASES[name], TABLE[name][HOSTS[host].sdk])
+
+
+@pytest.mark.parametrize(("host", "name"), pairs(limits=True), indirect=["host"])
+def test_a_rate_limit_becomes_what_its_row_says(name: str, host: str) -> None:
     # A rate limit is remembered for the account, so that each case has one of its own.
-    with world_of(sdk) as world:
-        check(world, CASES[name], TABLE[name][sdk])
+    with world_of(host) as world:
+        check(world, CASES[name], TABLE[name][HOSTS[host].sdk])
 
 
 def check(world: World, case: Case, row: Row) -> None:

@@ -54,6 +54,13 @@ class Api:
         client: the class of the SDK that sends.
         path: of the requests, below the address.
         taken: by field of a request, what sets it where that is not ``extra_body``.
+        extra: what installs all packages; by default named like the SDK.
+        own_address: the address where none is given; None for the SDK's own.
+        needs_address: whether the SDK knows none.
+        needs_key: whether a request needs a key; without one, the SDK signs in by itself.
+        key_option: what the client of the SDK calls the key.
+        address_option: what it calls the address.
+        seller: whose prices its models have; None to go by the name of a model and the address.
     """
 
     adapter: str
@@ -64,6 +71,13 @@ class Api:
     client: str
     path: str
     taken: Mapping[str, str]
+    extra: str = ""
+    own_address: str | None = None
+    needs_address: bool = False
+    needs_key: bool = True
+    key_option: str = "api_key"
+    address_option: str = "base_url"
+    seller: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -71,22 +85,32 @@ class Access:
     """How to reach a provider with one account.
 
     A key or an address that is None is read from the environment, in each process again; an address
-    that is not there either is the SDK's own.
+    that is not there either is the SDK's own. ``further`` are options of the SDK's client.
     """
 
     api: Api
     api_key: str | None = attrs.field(repr=False)
     base_url: str | None = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(repr=False)
+    further: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def client_options(self) -> dict[str, str | None]:
+        """How the client of the SDK is made: key, address and further options."""
+        api = self.api
+        found = {api.key_option: self.key or None, api.address_option: self.address}
+        return {**found, **self.further}
 
     @property
     def key(self) -> str:
-        """The key; raises ConfigError when there is none."""
+        """The key, empty where none is needed; raises ConfigError when there is none."""
         found = self.api_key or next(filter(None, map(os.environ.get, self.api.variables)), None)
         if found is not None:
             return found
         if any(name.lower() == "authorization" for name in self.sent_headers):
             return "unused"
+        if not self.api.needs_key:
+            return ""
         raise ConfigError(
             f"{self.api.adapter}: there is no API key; set {self.api.variables[0]}, or give "
             "api_key= (any text for a server that needs none)"
@@ -94,11 +118,16 @@ class Access:
 
     def check(self) -> None:
         """Raise a ``ConfigError`` without the SDK or a key, or with one that cannot be sent."""
-        missing = [name for name in self.api.packages if importlib.util.find_spec(name) is None]
+        missing = [name for name in self.api.packages if not _is_installed(name)]
         if missing:
             raise ConfigError(
                 f"{self.api.adapter} needs the package `{missing[0]}`; run: "
-                f"pip install 'promptgraft[{self.api.packages[0]}]'"
+                f"pip install 'promptgraft[{self.api.extra or self.api.packages[0]}]'"
+            )
+        if self._address is None and self.api.needs_address:
+            raise ConfigError(
+                f"{self.api.adapter}: there is no address; set {self.api.address_variable}, or "
+                "give base_url="
             )
         key = self.key
         if not (key.isascii() and key.isprintable()):
@@ -137,7 +166,7 @@ class Access:
     @property
     def account(self) -> str:
         """Provider, host, and a digest of everything secret."""
-        what = digest([self.key, sorted(self.sent_headers.items())])
+        what = digest([self.key, sorted(self.sent_headers.items()), dict(self.further)])
         return f"{self.api.provider} {self.host or 'default'} {what[:16]}"
 
     @property
@@ -166,12 +195,20 @@ class Access:
 
     @property
     def _address(self) -> str | None:
-        return self.base_url or os.environ.get(self.api.address_variable) or None
+        found = self.base_url or os.environ.get(self.api.address_variable)
+        return found or self.api.own_address
 
     @property
     def _user(self) -> tuple[str, str]:
         parts = urlsplit(self._address or "")
         return unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def _is_installed(name: str) -> bool:
+    # Each package above it, too: what looks for `google.auth` imports `google`.
+    parts = name.split(".")
+    above = (".".join(parts[: end + 1]) for end in range(len(parts)))
+    return all(importlib.util.find_spec(one) is not None for one in above)
 
 
 HIDDEN = "[secret]"

@@ -227,8 +227,17 @@ class ModelAdapter(ABC):
     @property
     def _access(self) -> Access:
         return Access(
-            api=self.api, api_key=self.api_key, base_url=self.base_url, headers=self.headers
+            api=self.api,
+            api_key=self.api_key,
+            base_url=self.base_url,
+            headers=self.headers,
+            further=self._client_options,
         )
+
+    @property
+    def _client_options(self) -> Mapping[str, str]:
+        """What the client of the SDK takes besides key, address and headers."""
+        return {}
 
     @property
     def _further_fields(self) -> JsonObject:
@@ -238,7 +247,7 @@ class ModelAdapter(ABC):
     @property
     def _seller(self) -> str | None:
         """The provider, or an address, whose prices the model has."""
-        return self._known.seller or self._access.address
+        return self.api.seller or self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
         from promptgraft.adapters.calling.sdk import SdkEndpoint  # loads the HTTP client

@@ -122,8 +122,7 @@ class SdkEndpoint:
         self._path = access.api.path
         self._sdk = importlib.import_module(access.api.packages[0])
         self._client: _Client = getattr(self._sdk, access.api.client)(
-            api_key=access.key,
-            base_url=access.address,
+            **access.client_options,
             default_headers=access.sent_headers,
             max_retries=0,
             http_client=confined(self._sdk.DefaultAsyncHttpxClient),

@@ -1,0 +1,167 @@
+"""Models of OpenAI, Anthropic and Google where a cloud hosts them, through the official SDKs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from promptgraft.adapters.anthropic import MESSAGES, AnthropicAdapter
+from promptgraft.adapters.calling.access import Api
+from promptgraft.adapters.openai import CHAT, OpenAIAdapter
+from promptgraft.errors import ConfigError
+from promptgraft.strict.checks import STRING, TEXT
+
+_ANTHROPIC = MESSAGES.packages
+
+
+@attrs.frozen(eq=False)
+class AzureOpenAIAdapter(OpenAIAdapter):
+    """Answers prompts with a deployment of Azure OpenAI.
+
+    Its arguments are those of ``OpenAIAdapter``, but for these.
+
+    Args:
+        model: the name of the deployment.
+        api_key: the key; ``AZURE_OPENAI_API_KEY`` when it is None.
+        base_url: the endpoint, such as ``https://NAME.openai.azure.com``;
+            ``AZURE_OPENAI_ENDPOINT`` when it is None.
+        api_version: the version of the interface.
+
+    Raises:
+        ConfigError: as ``OpenAIAdapter`` does, or there is no endpoint.
+    """
+
+    api: ClassVar[Api] = attrs.evolve(
+        CHAT,
+        adapter="AzureOpenAIAdapter",
+        provider="azure",
+        variables=("AZURE_OPENAI_API_KEY",),
+        address_variable="AZURE_OPENAI_ENDPOINT",
+        client="AsyncAzureOpenAI",
+        needs_address=True,
+        address_option="azure_endpoint",
+        seller="azure",
+    )
+
+    api_version: str = attrs.field(default="2024-10-21", kw_only=True, validator=TEXT)
+
+    @property
+    def _client_options(self) -> Mapping[str, str]:
+        return {"api_version": self.api_version}
+
+
+@attrs.frozen(eq=False)
+class GeminiAdapter(OpenAIAdapter):
+    """Answers prompts with Gemini, through its interface that is compatible with OpenAI's.
+
+    Its arguments are those of ``OpenAIAdapter``, but for these.
+
+    Args:
+        model: the model, such as ``gemini-2.5-flash``.
+        api_key: the key; ``GEMINI_API_KEY`` when it is None.
+        base_url: the address; ``GEMINI_BASE_URL`` or Google's own when it is None.
+
+    Raises:
+        ConfigError: as ``OpenAIAdapter`` does.
+    """
+
+    api: ClassVar[Api] = attrs.evolve(
+        CHAT,
+        adapter="GeminiAdapter",
+        provider="gemini",
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        address_variable="GEMINI_BASE_URL",
+        own_address="https://generativelanguage.googleapis.com/v1beta/openai",
+        seller="google",
+    )
+
+
+@attrs.frozen(eq=False)
+class BedrockAdapter(AnthropicAdapter):
+    """Answers prompts with Claude on Amazon Bedrock.
+
+    Its arguments are those of ``AnthropicAdapter``, but for these. Without a key, requests are
+    signed with what the AWS SDK finds: a profile, a role, or variables of the environment.
+
+    Args:
+        model: the id of the model or inference profile, such as
+            ``anthropic.claude-sonnet-4-5-20250929-v1:0``.
+        api_key: a key of Bedrock; ``AWS_BEARER_TOKEN_BEDROCK`` when it is None.
+        base_url: the address; ``ANTHROPIC_BEDROCK_BASE_URL`` or that of the region when it is None.
+        region: such as ``eu-central-1``; ``AWS_REGION`` or ``AWS_DEFAULT_REGION`` when it is empty.
+
+    Raises:
+        ConfigError: as ``AnthropicAdapter`` does, or there is no region.
+    """
+
+    api: ClassVar[Api] = attrs.evolve(
+        MESSAGES,
+        adapter="BedrockAdapter",
+        provider="bedrock",
+        packages=(*_ANTHROPIC, "botocore"),
+        extra="bedrock",
+        variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        address_variable="ANTHROPIC_BEDROCK_BASE_URL",
+        client="AsyncAnthropicBedrock",
+        needs_key=False,
+        seller="aws",
+    )
+
+    region: str = attrs.field(default="", kw_only=True, validator=STRING)
+
+    @property
+    def _client_options(self) -> Mapping[str, str]:
+        return {"aws_region": _region(self, "AWS_REGION", "AWS_DEFAULT_REGION")}
+
+
+@attrs.frozen(eq=False)
+class VertexAdapter(AnthropicAdapter):
+    """Answers prompts with Claude on Vertex AI of Google Cloud.
+
+    Its arguments are those of ``AnthropicAdapter``, but for these. Without a token, the default
+    credentials of Google Cloud are used.
+
+    Args:
+        model: the model, such as ``claude-sonnet-4-5@20250929``.
+        api_key: an access token; ``VERTEX_ACCESS_TOKEN`` when it is None.
+        base_url: the address; ``ANTHROPIC_VERTEX_BASE_URL`` or that of the region when it is None.
+        region: such as ``europe-west1``, or ``global``; ``CLOUD_ML_REGION`` when it is empty.
+        project: the project; ``ANTHROPIC_VERTEX_PROJECT_ID``, or that of the credentials, when it
+            is empty.
+
+    Raises:
+        ConfigError: as ``AnthropicAdapter`` does, or there is no region.
+    """
+
+    api: ClassVar[Api] = attrs.evolve(
+        MESSAGES,
+        adapter="VertexAdapter",
+        provider="vertex",
+        packages=(*_ANTHROPIC, "google.auth"),
+        extra="vertex",
+        variables=("VERTEX_ACCESS_TOKEN",),
+        address_variable="ANTHROPIC_VERTEX_BASE_URL",
+        client="AsyncAnthropicVertex",
+        needs_key=False,
+        key_option="access_token",
+    )
+
+    region: str = attrs.field(default="", kw_only=True, validator=STRING)
+    project: str = attrs.field(default="", kw_only=True, validator=STRING)
+
+    @property
+    def _client_options(self) -> Mapping[str, str]:
+        region = _region(self, "CLOUD_ML_REGION")
+        return {"region": region, **({"project_id": self.project} if self.project else {})}
+
+
+def _region(adapter: BedrockAdapter | VertexAdapter, *variables: str) -> str:
+    found = adapter.region or next(filter(None, map(os.environ.get, variables)), "")
+    if not found:
+        raise ConfigError(
+            f"{adapter.api.adapter}: there is no region; set {variables[0]}, or give region="
+        )
+    return found
