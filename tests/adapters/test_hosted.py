@@ -125,8 +125,8 @@ def test_prices_are_those_of_the_host() -> None:
             {"base_url": "https://a.example"},
             "openai",
             (
-                "AzureOpenAIAdapter: there is no API key; set AZURE_OPENAI_API_KEY, or give api_key= (any "
-                "text for a server that needs none)"
+                "AzureOpenAIAdapter: there is no API key; set AZURE_OPENAI_API_KEY, or give "
+                "api_key= (any text for a server that needs none)"
             ),
         ),
         (
