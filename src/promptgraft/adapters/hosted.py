@@ -10,6 +10,7 @@ import attrs
 
 from promptgraft.adapters.anthropic import MESSAGES, AnthropicAdapter
 from promptgraft.adapters.calling.access import Api
+from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.strict.checks import STRING, TEXT
@@ -165,3 +166,14 @@ def _region(adapter: BedrockAdapter | VertexAdapter, *variables: str) -> str:
             f"{adapter.api.adapter}: there is no region; set {variables[0]}, or give region="
         )
     return found
+
+
+HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {
+    "anthropic": AnthropicAdapter,
+    "azure": AzureOpenAIAdapter,
+    "bedrock": BedrockAdapter,
+    "gemini": GeminiAdapter,
+    "openai": OpenAIAdapter,
+    "vertex": VertexAdapter,
+}
+"""The adapters by the names of their providers."""

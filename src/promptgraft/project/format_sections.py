@@ -12,17 +12,9 @@ from typing import get_args
 
 import attrs
 
-from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.calling.access import SENSITIVE
-from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
-from promptgraft.adapters.hosted import (
-    AzureOpenAIAdapter,
-    BedrockAdapter,
-    GeminiAdapter,
-    VertexAdapter,
-)
-from promptgraft.adapters.openai import OpenAIAdapter
+from promptgraft.adapters.hosted import HTTP_ADAPTERS
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
@@ -50,16 +42,6 @@ from promptgraft.strict.nodes import Node
 
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
-HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {
-    "anthropic": AnthropicAdapter,
-    "azure": AzureOpenAIAdapter,
-    "bedrock": BedrockAdapter,
-    "gemini": GeminiAdapter,
-    "openai": OpenAIAdapter,
-    "vertex": VertexAdapter,
-}
-"""The adapters of providers, by their names in a project file."""
-
 # What local servers are given that want some key, whatever it is.
 NO_KEY = "none"
 

@@ -22,9 +22,10 @@ from promptgraft.adapters.base import (
     has_evaluate,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
+from promptgraft.adapters.hosted import HTTP_ADAPTERS
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_sections import HTTP_ADAPTERS, NO_KEY, ModelConfig
+from promptgraft.project.format_sections import NO_KEY, ModelConfig
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
