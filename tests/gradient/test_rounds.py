@@ -48,12 +48,11 @@ def test_answers_stand_in_the_journal_under_round_and_stage() -> None:
     journal = MemoryJournal()
     Run(journal=journal).start()
     keys = [record.key for record in journal.records() if record.key.startswith("round/2/")]
-    # Six of its training answers are known: the candidate was tried on them in round 1.
     assert keys == [
+        *(f"round/2/train/{place}" for place in range(6)),
         *(f"round/2/backward/e{number}-again/1" for number in range(2, 6)),
         "round/2/aggregate/section rules",
         "round/2/optimize/section rules/0",
-        *(f"round/2/try/{place}" for place in range(4)),
         *(f"round/2/validate/child/{place}" for place in range(6)),
     ]
 
@@ -61,7 +60,7 @@ def test_answers_stand_in_the_journal_under_round_and_stage() -> None:
 def test_a_question_is_counted_under_what_it_is_for() -> None:
     result = Run().start()
     counts = {str(entry.role): entry.calls for entry in result.ledger}
-    assert counts == {"task": 44, "backward": 12, "aggregate": 3, "optimize": 3}
+    assert counts == {"task": 42, "backward": 12, "aggregate": 3, "optimize": 3}
 
 
 @pytest.mark.parametrize("attribution", ["steps", "trace"])
@@ -108,14 +107,16 @@ def useless(rendered: RenderedPrompt[object]) -> str:
     return block({"text": f"{current_text(rendered)}{hms}", "why": "no idea"})
 
 
-def test_a_candidate_that_is_no_better_on_its_failures_is_not_validated() -> None:
+def test_after_a_refusal_a_candidate_must_be_better_on_its_failures_to_be_validated() -> None:
     journal = MemoryJournal()
     run = Run(settings(max_rounds=3), reflection=useless, journal=journal)
     result = run.start()
     ended = ends(result)
     assert [one.decided for one in ended] == [Decided.REFUSED] * 3
-    assert [one.tried for one in ended] == [(0.0, 0.0)] * 3
-    assert not any("validate" in record.key for record in journal.records())
+    # Nothing was refused before the first one, so that one is validated at once.
+    assert [one.tried for one in ended] == [None, (0.0, 0.0), (0.0, 0.0)]
+    validated = {record.key[:7] for record in journal.records() if "validate" in record.key}
+    assert validated == {"round/1"}
     # Questions that are known are not paid again: only the new text is asked for anew.
     asked = [one.key for one in run.reflection.requests]
     assert asked.count("blame-step") == 6

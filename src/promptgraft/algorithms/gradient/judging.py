@@ -64,7 +64,6 @@ class Judge:
 
     def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit
-        self._first_try = config.first_try
         self._perfect = config.objectives.perfect_score
         self._examples = {one.id: one for one in kit.training}
         self._known: dict[HexDigest, dict[str, RolloutRecord]] = {}
@@ -106,16 +105,19 @@ class Judge:
         known |= {record.example_id: record for record in made if record.feedback is not None}
         return tuple(found[one.id] for one in examples)
 
-    def judge(self, base: Base, attempt: Attempt, validated: Records) -> Asking[Attempt]:
+    def judge(
+        self, base: Base, attempt: Attempt, validated: Records, *, tries: bool
+    ) -> Asking[Attempt]:
         """Return an attempt with how it did.
 
         Args:
             base: what the round began with.
             attempt: the new candidate.
             validated: rollouts of the current candidate on the validation set.
+            tries: whether it is tried on the failures that it came from first.
         """
         child, where = attempt.child, f"round/{base.number}"
-        if self._first_try:
+        if tries:
             cases = {case for patch in attempt.patches for case in patch.cases}
             examples = [one for one in base.examples if one.id in cases]
             before = yield from self.train(base.candidate, examples, f"{where}/train")

@@ -156,8 +156,10 @@ class GradientSearch(BaseSearch):
             return self._idle(base, "these texts have been tried together before")
         self._patience.renew()
         self._seen.add(child.digest)
+        # A try saves a validation only where it refuses, so it waits until something is refused.
+        tries = self._config.first_try and self._share < 1
         attempt = yield from self._judge.judge(
-            base, Attempt(patches=patches, child=child), self._validated
+            base, Attempt(patches=patches, child=child), self._validated, tries=tries
         )
         if attempt.compared.refusal is not None:
             return self._refuse(base, attempt, *attempt.compared.refusal)

@@ -57,8 +57,9 @@ class GradientSettings(RunConfig, ABC):
         attribution: how failures are traced back: ``trace`` asks once for each case and shows
             all of its steps; ``steps`` asks about each step, from the last to the first, as
             published.
-        first_try: whether a candidate is evaluated on the failures that it came from before the
-            validation set, and refused if it is no better there; the published search does not.
+        first_try: whether, after a refused candidate, the next ones are evaluated on the failures
+            that they came from before the validation set, and refused if they are no better there;
+            the published search does not.
     """
 
     question_shares: ClassVar[Mapping[Role, float]] = {
