@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import ssl
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Protocol
 
@@ -35,11 +37,17 @@ def confined(client: type[httpx2.AsyncClient]) -> httpx2.AsyncClient:
     A longer body, or one in a coding that was not asked for, raises ``NothingReceivedError``.
     """
     return client(
+        verify=_authorities(),
         follow_redirects=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         headers={"accept-encoding": "gzip, deflate"},
         event_hooks={"response": [_bound]},
     )
+
+
+@cache  # loading them takes longer than all else about a client
+def _authorities() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
 
 
 async def _bound(response: httpx2.Response) -> None:
