@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -42,6 +43,36 @@ def missing(kind: str) -> str:
     return f"{kind}: no {', '.join(absent)} on this machine" if absent else ""
 
 
+@attrs.define
+class Process:
+    """The process of a server, which may be ended and started again."""
+
+    command: list[str]
+    ready: list[str]
+    running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.running = server = subprocess.Popen(
+            self.command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            user=_user(),
+        )
+        for _ in range(_WAIT_SECONDS * 10):
+            assert server.poll() is None, f"{self.command[0]} ended with {server.returncode}"
+            if subprocess.run(self.ready, capture_output=True, check=False).returncode == 0:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(0.1)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self.running is not None:
+            self.running.send_signal(number)
+            self.running.wait(_WAIT_SECONDS)
+            self.running = None
+
+
 @attrs.frozen
 class Server:
     """A database server that runs.
@@ -49,10 +80,12 @@ class Server:
     Attributes:
         kind: which one.
         url: URL of a database with the name NAME.
+        process: its process.
     """
 
     kind: str
     url: str
+    process: Process
 
     def fresh(self) -> str:
         """Return the URL of a new, empty database."""
@@ -86,14 +119,14 @@ def running(kind: str) -> Iterator[Server]:
         shutil.chown(data, "nobody")
     start = {"postgresql": _postgres, "mariadb": _mariadb}[kind]
     try:
-        with start(folder, data) as url:
-            yield Server(kind, url)
+        with start(folder, data) as (url, process):
+            yield Server(kind, url, process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _postgres(folder: Path, data: Path) -> Iterator[str]:
+def _postgres(folder: Path, data: Path) -> Iterator[tuple[str, Process]]:
     find = functools.partial(_found, folders=_postgres_folders())
     _run(find("initdb"), "-D", str(data), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8")
     # fsync stays on: what is tested is what a user has.
@@ -109,12 +142,12 @@ def _postgres(folder: Path, data: Path) -> Iterator[str]:
         "max_connections=200",
     ]
     ready = [find("pg_isready"), "-q", "-h", str(folder), "-U", "tests", "-d", "postgres"]
-    with _served(server, ready):
-        yield f"postgresql://tests@/NAME?host={folder}"
+    with _served(server, ready) as process:
+        yield f"postgresql://tests@/NAME?host={folder}", process
 
 
 @contextlib.contextmanager
-def _mariadb(folder: Path, data: Path) -> Iterator[str]:
+def _mariadb(folder: Path, data: Path) -> Iterator[tuple[str, Process]]:
     find = functools.partial(_found, folders=["/usr/sbin"])
     socket = folder / "s"
     own = ["--no-defaults", f"--datadir={data}"]
@@ -141,8 +174,8 @@ def _mariadb(folder: Path, data: Path) -> Iterator[str]:
         "--silent",
         "ping",
     ]
-    with _served(server, ready):
-        yield f"mariadb://root@/NAME?unix_socket={socket}"
+    with _served(server, ready) as process:
+        yield f"mariadb://root@/NAME?unix_socket={socket}", process
 
 
 def _found(name: str, folders: list[str]) -> str:
@@ -158,18 +191,10 @@ def _run(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def _served(command: list[str], ready: list[str]) -> Iterator[None]:
-    server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", user=_user()
-    )
+def _served(command: list[str], ready: list[str]) -> Iterator[Process]:
+    process = Process(command, ready)
     try:
-        for _ in range(_WAIT_SECONDS * 10):
-            assert server.poll() is None, f"{command[0]} ended with {server.returncode}"
-            if subprocess.run(ready, capture_output=True, check=False).returncode == 0:
-                break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(0.1)
-        yield
+        process.start()
+        yield process
     finally:
-        server.terminate()
-        server.wait(_WAIT_SECONDS)
+        process.end()

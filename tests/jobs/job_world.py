@@ -35,7 +35,7 @@ models:
   task: {provider: offline}
   judges: {strict: {provider: offline}}
 optimizer: {rollout_budget: 150, minibatch_size: 3}
-workers: 2
+workers: 4
 """
 
 
@@ -113,4 +113,6 @@ def kept_lines(database: Database, job: Job) -> list[bytes]:
         return sorted(JobRows(database).lines(connection, job.number, 0))
 
 
+STOPS = int(os.environ.get("PROMPTGRAFT_STOPS", "1"))
+RESTARTS = int(os.environ.get("PROMPTGRAFT_RESTARTS", "1"))
 KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))

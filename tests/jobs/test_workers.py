@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy
 
 from database.database_servers import KINDS
-from jobs.job_world import KILLS, outcome, work_off, write_priced, write_project
+from jobs.job_world import KILLS, STOPS, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs import Job, JobManager, JobState, Worker
@@ -118,7 +118,7 @@ MODEL = Naming()
 
 def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_path: Path) -> None:
     path = write_priced(tmp_path / "own")
-    path.write_text(path.read_text().replace("workers: 2", "workers: 8"))
+    path.write_text(path.read_text().replace("workers: 4", "workers: 8"))
     path.with_name("own.py").write_text(NAMING)
     manager = JobManager(database, projects={"support": path})
     job = submit(manager, budget=60)
@@ -203,19 +203,22 @@ def test_a_stopped_worker_writes_nothing_after_it_was_taken_over(
 ) -> None:
     straight = submit(manager)
     work_off(manager)
-    job = submit(manager)
-    claim = Worker(manager, name="slow").claim()
-    assert claim is not None
-    process = child_of(manager, project, claim)
-    until(lambda: answers(manager, job) > 10, process)
-    stop_between_writes(process, manager, job)
-    expire(manager)
-    assert work_off(manager) == 1
-    after = manager.get(job.id), answers(manager, job), manager.events(job.id)
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(60) == 0
-    assert (manager.get(job.id), answers(manager, job), manager.events(job.id)) == after
-    assert outcome(manager, job) == outcome(manager, straight)
+    total, rng = answers(manager, straight), random.Random(5)
+    for _ in range(STOPS):
+        job = submit(manager)
+        claim = Worker(manager, name="slow").claim()
+        assert claim is not None
+        process = child_of(manager, project, claim)
+        goal = rng.randrange(1, total // 2)
+        until(lambda: answers(manager, job) >= goal, process)  # noqa: B023
+        stop_between_writes(process, manager, job)
+        expire(manager)
+        work_off(manager)
+        after = manager.get(job.id), answers(manager, job), manager.events(job.id)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(60) == 0
+        assert (manager.get(job.id), answers(manager, job), manager.events(job.id)) == after
+        assert outcome(manager, job) == outcome(manager, straight)
 
 
 @everywhere

@@ -6,6 +6,7 @@ import contextlib
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -51,6 +52,7 @@ _EXPECTED = (
 )
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,29}|")
 _MOST_ATTEMPTS = 8
+_SECONDS_BETWEEN_ATTEMPTS = 0.25
 _MAX_REASON_CHARS = 300
 
 
@@ -70,6 +72,8 @@ class Database:
         prefix: how the names of its tables begin.
         create: whether tables that are missing are made; else they are asked for.
         timeout_seconds: how long a statement waits for a connection or a lock.
+        patience_seconds: how long a write waits for a database that is away, such as one that is
+            being restarted.
 
     Raises:
         ConfigError: an argument is not what it must be, or a driver is not installed. A password
@@ -83,6 +87,7 @@ class Database:
         prefix: str = DEFAULT_PREFIX,
         create: bool = True,
         timeout_seconds: float = 30.0,
+        patience_seconds: float = 0.0,
     ) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise ConfigError(
@@ -91,7 +96,7 @@ class Database:
             )
         self.prefix = prefix
         self.tables = Tables.of(prefix)
-        self._create = create
+        self._create, self._patience_seconds = create, patience_seconds
         self._engine = url if isinstance(url, Engine) else _engine(_url_of(url), timeout_seconds)
         self.dialect = {"mariadb": "mysql"}.get(name := self._engine.dialect.name, name)
         if self.dialect not in _SETTINGS:
@@ -217,21 +222,29 @@ class Database:
         durable: bool,
         retried: type[Exception] = SQLAlchemyError,
     ) -> T:
-        def once() -> T:
-            with self._engine.connect() as plain:
-                connection = plain.execution_options(durable=durable, writes=True)
-                with connection.begin():
-                    return work(connection)
-
+        attempt, until = 0, time.monotonic() + self._patience_seconds
         with self._translated():
-            for _ in range(_MOST_ATTEMPTS - 1):
+            while True:
+                is_connected = is_done = False
                 try:
-                    return once()
+                    with self._engine.connect() as plain:
+                        is_connected = True
+                        connection = plain.execution_options(durable=durable, writes=True)
+                        with connection.begin():
+                            found = work(connection)
+                            is_done = True
+                        return found
                 except DBAPIError as error:
+                    is_away = not is_connected or error.connection_invalidated
+                    # A commit that was lost on the way may have been made: it is not repeated.
+                    if is_away and not is_done and time.monotonic() < until:
+                        time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
+                        continue
+                    attempt += 1
                     # Two that make the tables at once are in each other's way, too.
-                    if not (retried is DBAPIError or _is_deadlock(error)):
+                    again = retried is DBAPIError or _is_deadlock(error)
+                    if not again or attempt == _MOST_ATTEMPTS:
                         raise
-            return once()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

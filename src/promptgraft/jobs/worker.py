@@ -18,7 +18,7 @@ from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
-from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.jobs.running import carry_out
 from promptgraft.jobs.spending import spent_for_today
 from promptgraft.project import Project, open_project
@@ -174,9 +174,9 @@ class Worker:
         for child in tuple(self._children):
             code = child.process.poll()
             if code is not None:
-                self._children.remove(child)
                 if code:
                     self._lose(child.claim, _ended_with(code))
+                self._children.remove(child)
 
     def _lose(self, claim: Claim, why: str) -> None:
         def lose(connection: Connection) -> None:
@@ -219,10 +219,14 @@ def _ended_with(code: int) -> str:
 def run_child() -> None:
     """Carry out the job that standard input names, in this process."""
     told = json.loads(sys.stdin.buffer.read())
-    database = Database(told["url"], prefix=told["prefix"])
+    database = Database(told["url"], prefix=told["prefix"], patience_seconds=LEASE_SECONDS)
     rows = JobRows(database)
     with database.reading() as connection:
         job = rows.at(connection, told["job"])
     claim, project = Claim(job=job, fence=told["fence"]), open_project(told["project"])
-    carry_out(database, claim, project, calls=told["calls"])
-    database.close()
+    try:
+        carry_out(database, claim, project, calls=told["calls"])
+    except DatabaseError as error:
+        sys.exit(f"promptgraft: job {job.id}: {error}")
+    finally:
+        database.close()
