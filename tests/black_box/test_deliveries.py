@@ -113,7 +113,7 @@ def sources(tmp_path: Path) -> Sources:
 @pytest.mark.parametrize(
     ("make", "agent"),
     [
-        (lambda sources: None, from_call),
+        (lambda sources: InCall(), from_call),
         (lambda sources: FolderCopy(sources, sources.folder), from_files),
         (LiveFiles, from_files),
     ],
@@ -121,7 +121,7 @@ def sources(tmp_path: Path) -> Sources:
 )
 def test_every_rollout_reads_the_texts_of_its_own_candidate(
     sources: Sources,
-    make: Callable[[Sources], Delivery | None],
+    make: Callable[[Sources], Delivery],
     agent: Callable[[str, AgentCall], AgentAnswer],
 ) -> None:
     before, reads = contents(sources.folder), Reads()

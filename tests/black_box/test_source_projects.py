@@ -109,7 +109,7 @@ def test_callbacks_may_be_several_by_name_and_files_be_left_out(written: Written
 @pytest.mark.parametrize(
     ("delivery", "kind"),
     [
-        ("argument", type(None)),
+        ("argument", InCall),
         ("request", InCall),
         ("folder", FolderCopy),
         ("{folder: .}", FolderCopy),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from promptgraft.adapters.base import (
     adapter_identity,
 )
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+from promptgraft.agents.delivery import InCall
 from promptgraft.agents.user import ASKED_OF_USER, UserReply, next_message
 from promptgraft.errors import (
     AgentFaultError,
@@ -53,7 +53,7 @@ class AgentAdapter:
     Attributes:
         agent: what is asked.
         names: the texts that it is asked with.
-        delivery: hands the texts over; None where they travel with the call.
+        delivery: hands the texts over.
         on_agent_error: what becomes of a failure of the agent.
         user: the model that plays the user of a ``conversation_scenario``.
         max_turns: turns that such a conversation has at most.
@@ -62,7 +62,7 @@ class AgentAdapter:
 
     agent: Agent
     names: tuple[str, ...]
-    delivery: Delivery | None = None
+    delivery: Delivery = attrs.field(factory=InCall)
     on_agent_error: OnAgentError = "zero"
     user: ProviderAdapter | None = None
     max_turns: int = DEFAULT_TURNS
@@ -96,7 +96,7 @@ class AgentAdapter:
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run: see :meth:`Delivery.opened`."""
-        return contextlib.nullcontext() if self.delivery is None else self.delivery.opened(folder)
+        return self.delivery.opened(folder)
 
     def evaluate(
         self,
@@ -117,7 +117,7 @@ class AgentAdapter:
             deadline.check()
         texts = texts_in(prompt.render(session))
         case = self._case_of(prompt, texts)
-        with self._delivered(texts, deadline) as folder:
+        with self.delivery.deliver(texts, deadline=deadline) as folder:
             playing = _Playing(
                 adapter=self, case=case, texts=texts, folder=folder, session=session, ends=deadline
             )
@@ -140,13 +140,6 @@ class AgentAdapter:
             f"{self.identity}: expected the case as the one parameter, found "
             f"{shown(prompt.params)}; leave `params` out"
         )
-
-    def _delivered(
-        self, texts: Mapping[str, str], deadline: Deadline | None
-    ) -> AbstractContextManager[Path | None]:
-        if self.delivery is None:
-            return contextlib.nullcontext()
-        return self.delivery.deliver(texts, deadline=deadline)
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.agents.adapter import DEFAULT_TURNS, AgentAdapter, OnAgentError
 from promptgraft.agents.call import Agent, Delivery
+from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt
@@ -18,9 +19,6 @@ from promptgraft.targets.texts import as_texts
 
 AGENTS_NS = "agents"
 """The namespace of the prompts of agents, unless another one is given."""
-
-ARGUMENT = "argument"
-"""The kind of delivery where texts travel with the call."""
 
 
 @attrs.frozen
@@ -33,7 +31,7 @@ class BlackBox:
     Attributes:
         texts: the texts by name. Every character is literal.
         agent: what is asked: a function, or an agent such as ``HttpAgent``.
-        delivery: hands the texts over; None where they travel with the call.
+        delivery: hands the texts over; by default they travel with the call.
         ns: namespace of the prompt.
         key: key of the prompt.
         placeholders: strings that must stay; see ``Texts``.
@@ -53,7 +51,7 @@ class BlackBox:
 
     texts: Mapping[str, str] = attrs.field(converter=as_texts)
     agent: Agent | Callable[..., Any] = attrs.field(kw_only=True)
-    delivery: Delivery | None = attrs.field(default=None, kw_only=True)
+    delivery: Delivery = attrs.field(factory=InCall, kw_only=True)
     ns: str = attrs.field(default=AGENTS_NS, kw_only=True)
     key: str = attrs.field(default="agent", kw_only=True)
     placeholders: Placeholders = attrs.field(default=(), kw_only=True)
@@ -70,7 +68,7 @@ class BlackBox:
         agent = as_agent(self.agent)
         if self.user is not None:
             check_adapter(self.user, "user")
-        agent.check(ARGUMENT if self.delivery is None else self.delivery.kind, tuple(self.texts))
+        agent.check(self.delivery.kind, tuple(self.texts))
         prompt = TextsPrompt.of(
             self.texts,
             ns=self.ns,

@@ -23,10 +23,9 @@ from promptgraft.agents.reaping import reaped
 from promptgraft.agents.templates import (
     Reading,
     Template,
+    Templated,
     a_path,
     hidden,
-    secrets_in,
-    variables_in,
 )
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.files import is_file
@@ -55,7 +54,7 @@ def _as_command(command: Sequence[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class CommandAgent:
+class CommandAgent(Templated):
     """An agent that is a command. It is started for each query, without a shell.
 
     In arguments and variables ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
@@ -98,10 +97,6 @@ class CommandAgent:
         what = digest([list(self.command), sorted(self.env.items()), self.answer, seen])[:12]
         return f"{self.name} {what}"
 
-    @property
-    def reports_tools(self) -> bool:
-        return self.tools is not None
-
     @cached_property
     def _arguments(self) -> tuple[Template, ...]:
         return tuple(Template(value=one, where="command") for one in self.command)
@@ -111,30 +106,12 @@ class CommandAgent:
         return {name: Template(value=one, where=f"env.{name}") for name, one in self.env.items()}
 
     @property
-    def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that it needs."""
-        return variables_in(self._templates)
-
-    @property
     def _templates(self) -> tuple[Template, ...]:
         return (*self._arguments, *self._variables.values())
 
     def check(self, delivery: str, names: Collection[str]) -> None:
-        templates = self._templates
-        for one in templates:
-            one.check(names, folder=delivery == "folder")
-        if not any(one.names("query") for one in templates):
-            raise ConfigError(
-                "command: no argument holds `{query}`, so that it is asked the same each time; "
-                "add it"
-            )
-        needed = {"folder": "folder", "argument": "texts"}.get(delivery)
-        if needed and not any(one.names(needed) for one in templates):
-            place = "{folder}" if needed == "folder" else "{texts.NAME}"
-            raise ConfigError(
-                f"command: no argument holds `{place}`, so that the texts of a candidate never "
-                "reach the agent; add it, or choose another delivery"
-            )
+        needed = {"folder": "folder", "argument": "texts"}.get(delivery, "")
+        self._check_places(names, "command: no argument", needed)
         program = self.command[0]
         where = self.cwd / program if os.sep in program else program
         if shutil.which(where) is None:
@@ -143,7 +120,7 @@ class CommandAgent:
             )
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        secrets = secrets_in(self._templates)
+        secrets = self._secrets
         arguments = [one.text(query, call) for one in self._arguments]
         env = {name: one.text(query, call) for name, one in self._variables.items()}
         if any("\0" in one for one in (*arguments, *env.values())):

@@ -16,10 +16,9 @@ from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.templates import (
     Reading,
     Template,
+    Templated,
     a_path,
     hidden,
-    secrets_in,
-    variables_in,
 )
 from promptgraft.agents.wire import LONGEST_BODY, post
 from promptgraft.errors import (
@@ -52,7 +51,7 @@ def _default_body() -> Json:
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class HttpAgent:
+class HttpAgent(Templated):
     """An agent that is a service, asked over HTTP with a ``POST`` of JSON.
 
     In ``json`` and ``headers`` ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
@@ -93,10 +92,6 @@ class HttpAgent:
         what = digest([self.url, self.json, sorted(self.headers.items()), self.answer])[:12]
         return f"{self.name} {what} {self.version}".rstrip()
 
-    @property
-    def reports_tools(self) -> bool:
-        return self.tools is not None
-
     @cached_property
     def _body(self) -> Template:
         return Template(value=self.json, where="json")
@@ -106,11 +101,6 @@ class HttpAgent:
         return {
             name: Template(value=one, where=f"headers.{name}") for name, one in self.headers.items()
         }
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that it needs."""
-        return variables_in(self._templates)
 
     @property
     def _templates(self) -> tuple[Template, ...]:
@@ -123,23 +113,11 @@ class HttpAgent:
     def check(self, delivery: str, names: Collection[str]) -> None:
         if self._address.places:
             raise ConfigError("url: places such as `{query}` are for `json` and `headers`")
-        for one in self._templates:
-            one.check(names, folder=delivery == "folder")
-        if not any(one.names("query") for one in self._templates):
-            raise ConfigError(
-                "json: nothing in it holds `{query}`, so that the agent is asked the same each "
-                "time; add it"
-            )
-        wanted = "folder" if delivery == "folder" else "texts"
-        if delivery != "live" and not any(one.names(wanted) for one in self._templates):
-            place = "{folder}" if delivery == "folder" else "{texts.NAME}"
-            raise ConfigError(
-                f"json: nothing in it holds `{place}`, so that the texts of a candidate never "
-                "reach the agent; add it, or choose another delivery"
-            )
+        needed = {"folder": "folder", "live": ""}.get(delivery, "texts")
+        self._check_places(names, "json: nothing in it", needed)
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        secrets = secrets_in(self._templates)
+        secrets = self._secrets
         body = self._body.filled(query, call)
         headers = {name: one.text(query, call) for name, one in self._headers.items()}
         if not is_unicode(body):

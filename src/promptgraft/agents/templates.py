@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 
 import attrs
@@ -139,14 +140,47 @@ def _texts_in(value: Json) -> Iterator[str]:
     return iter(found)
 
 
-def variables_in(templates: Iterable[Template]) -> tuple[str, ...]:
-    """Return the variables of the environment in templates."""
-    return tuple(dict.fromkeys(name for one in templates for name in one.variables))
+class Templated(ABC):
+    """An agent that is asked by filling templates in."""
 
+    tools: str | None
 
-def secrets_in(templates: Iterable[Template]) -> tuple[str, ...]:
-    """Return the values of these variables, to be kept out of messages and answers."""
-    return tuple(filter(None, map(os.environ.get, variables_in(templates))))
+    @property
+    @abstractmethod
+    def _templates(self) -> tuple[Template, ...]: ...
+
+    @property
+    def reports_tools(self) -> bool:
+        return self.tools is not None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that it needs."""
+        return tuple(dict.fromkeys(name for one in self._templates for name in one.variables))
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """The values of these variables, to be kept out of messages and answers."""
+        return tuple(filter(None, map(os.environ.get, self.variables)))
+
+    def _check_places(self, names: Collection[str], where: str, needed: str) -> None:
+        """Refuse templates without the query, or without the place ``needed``, if any is.
+
+        Raises:
+            ConfigError: messages begin with ``where``.
+        """
+        for one in self._templates:
+            one.check(names, folder=needed == "folder")
+        if not any(one.names("query") for one in self._templates):
+            raise ConfigError(
+                f"{where} holds `{{query}}`, so that the agent is asked the same each time; add it"
+            )
+        if needed and not any(one.names(needed) for one in self._templates):
+            place = "{folder}" if needed == "folder" else "{texts.NAME}"
+            raise ConfigError(
+                f"{where} holds `{place}`, so that the texts of a candidate never reach the agent; "
+                "add it, or choose another delivery"
+            )
 
 
 def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import socket
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,43 +18,6 @@ if TYPE_CHECKING:
 
 LONGEST_BODY = 10_000_000
 """Bytes that a reply may have; of a longer one there is none."""
-
-
-class _Wire(io.RawIOBase):
-    """A socket in the place of that of an ``HTTPConnection``."""
-
-    def __init__(self, wire: socket.socket, ends: Deadline) -> None:
-        self._wire = wire
-        self._ends = ends
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while True:
-            self._wait_at_most()
-            with contextlib.suppress(TimeoutError):
-                return self._wire.recv_into(buffer)
-
-    def sendall(self, data: bytes) -> None:
-        self._wait_at_most()
-        self._wire.sendall(data)
-
-    def interrupt(self) -> None:
-        """End a wait in another thread."""
-        with contextlib.suppress(OSError):
-            self._wire.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Leave the socket open: a connection closes this before its reply is read."""
-
-    def _wait_at_most(self) -> None:
-        self._ends.check()
-        seconds = min(self._ends.remaining, self._ends.look_every, LONGEST_WAIT)
-        self._wire.settimeout(seconds)
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> tuple[int, bytes]:
@@ -72,20 +35,30 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
     connection = _connection(url, min(ends.remaining, LONGEST_WAIT))
     with contextlib.closing(connection), contextlib.ExitStack() as stack:
         connection.connect()
-        stack.enter_context(connection.sock)
-        wire = _Wire(connection.sock, ends)
-        connection.sock = wire
+        # A time limit of the socket begins again with each byte that comes.
+        interrupt = functools.partial(_interrupt, connection.sock)
+        timer = threading.Timer(min(ends.remaining, LONGEST_WAIT), interrupt)
+        timer.daemon = True
+        timer.start()
+        stack.callback(timer.cancel)
         if ends.cancellation is not None:
-            stack.callback(ends.cancellation.listen(wire.interrupt))
+            stack.callback(ends.cancellation.listen(interrupt))
         try:
             connection.request("POST", path, body, {**headers, "Connection": "close"})
-            response = connection.getresponse()
-            reply = response.read(LONGEST_BODY + 1)
-            if response.length and len(reply) <= LONGEST_BODY:
-                raise IncompleteRead(reply, response.length)
+            with connection.getresponse() as response:
+                reply = response.read(LONGEST_BODY + 1)
+                if response.length and len(reply) <= LONGEST_BODY:
+                    raise IncompleteRead(reply, response.length)
         except HTTPException as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
+        ends.check()  # interrupted, a reply without a length only seems to be whole
         return response.status, reply
+
+
+def _interrupt(wire: socket.socket) -> None:
+    """End a wait in another thread."""
+    with contextlib.suppress(OSError):
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 def _connection(url: str, seconds: float) -> HTTPConnection:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.agents.agent import ARGUMENT
 from promptgraft.agents.user import SIMULATED_USER
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.store import PromptOverridesStore
@@ -57,7 +56,7 @@ def asking(
     names = tuple(section.key for section in prompt.prompt.template.sections)
     try:
         agent = config.made(around.python)
-        agent.check(ARGUMENT if delivery is None else delivery.kind, names)
+        agent.check(delivery.kind, names)
     except ConfigError as error:
         raise around.refusal(("agent",), error) from error
     return AgentAdapter(

@@ -83,78 +83,55 @@ class Imported:
 
 @attrs.frozen(kw_only=True)
 class _Model:
-    model_name: str
+    model_name: str = attrs.field(validator=TEXT)
     base_url: str = ""
     api_key: str = ""
-    generation_config: Mapping[str, Json] = attrs.field(factory=dict)
+    generation_config: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
     provider_name: str = ""
     variant: str = ""
-    extra_fields: Mapping[str, Json] = attrs.field(factory=dict)
-    num_samples: int = 1
+    extra_fields: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
+    num_samples: int = attrs.field(default=1, validator=COUNT)
     weight: float = 1.0
     think: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
 class _Algorithm:
-    name: str
+    name: str = attrs.field(validator=one_of("gepa_reflective"))
     reflection_lm: _Model
-    seed: int = 42
+    seed: int = attrs.field(default=42, validator=integer(0))
     candidate_selection_strategy: Literal[
         "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
     ] = "pareto"
     module_selector: Literal["round_robin", "all", "random"] = "round_robin"
-    frontier_type: FrontierType = "instance"
-    reflection_minibatch_size: int = _MINIBATCH
-    reflection_history_top_k: int = 2
+    frontier_type: FrontierType = attrs.field(
+        default="instance", validator=one_of(*get_args(FrontierType))
+    )
+    reflection_minibatch_size: int = attrs.field(default=_MINIBATCH, validator=COUNT)
+    reflection_history_top_k: int = attrs.field(default=2, validator=integer(0, 5))
     perfect_score: float = 1.0
     skip_perfect_score: bool = True
     use_merge: bool = False
-    max_merge_invocations: int = 5
-    merge_val_overlap_floor: int = 5
+    max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
+    merge_val_overlap_floor: int = attrs.field(default=5, validator=integer(0))
     cache_evaluation: bool = False
     track_best_outputs: bool = False
-    max_metric_calls: int | None = None
-    max_iterations_without_improvement: int | None = None
-    timeout_seconds: float | None = None
+    max_metric_calls: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    max_iterations_without_improvement: int | None = attrs.field(
+        default=None, validator=COUNT.or_none
+    )
+    timeout_seconds: float | None = attrs.field(default=None, validator=SECONDS.or_none)
     score_threshold: float | None = None
-    max_candidate_proposals: int | None = None
-    max_tracked_candidates: int | None = None
+    max_candidate_proposals: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    max_tracked_candidates: int | None = attrs.field(default=None, validator=integer(2).or_none)
 
     def __attrs_post_init__(self) -> None:
         if all(getattr(self, name) is None for name in _ENDS):
             raise ConfigError(f"expected at least one of {listed(_ENDS)}, found none")
 
 
-_MODEL = record_of(
-    _Model,
-    special={
-        "model_name": TEXT,
-        "generation_config": OBJECT,
-        "extra_fields": OBJECT,
-        "num_samples": COUNT,
-    },
-    aliases={},
-)
-_ALGORITHM = record_of(
-    _Algorithm,
-    special={
-        "name": one_of("gepa_reflective"),
-        "reflection_lm": _MODEL,
-        "seed": integer(0),
-        "frontier_type": one_of(*get_args(FrontierType)),
-        "reflection_minibatch_size": COUNT,
-        "reflection_history_top_k": integer(0, 5),
-        "max_merge_invocations": integer(0),
-        "merge_val_overlap_floor": integer(0),
-        "max_metric_calls": COUNT,
-        "max_iterations_without_improvement": COUNT,
-        "timeout_seconds": SECONDS,
-        "max_candidate_proposals": COUNT,
-        "max_tracked_candidates": integer(2),
-    },
-    aliases={},
-)
+_MODEL = record_of(_Model, aliases={})
+_ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={})
 
 
 def import_optimizer(path: Path) -> Imported:

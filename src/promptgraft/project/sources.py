@@ -138,16 +138,14 @@ def delivery_of(
     around: Surroundings,
     *,
     leave_out: Iterable[Path],
-) -> Delivery | None:
-    """Return what hands texts to the agent of a project; None where they travel with the call.
+) -> Delivery:
+    """Return what hands texts to the agent of a project.
 
     Raises:
         DataFormatError: the texts cannot reach the agent in this way.
     """
-    if config is None or config == "argument":
-        return None
-    if config == "request":
-        return InCall("request")
+    if config in (None, "argument", "request"):
+        return InCall("request" if config == "request" else "argument")
     source = prompt.source
     if not isinstance(source, TextsSource) or not (source.files or config == "live"):
         raise around.refusal(
