@@ -22,12 +22,12 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.algorithms.gepa.whole import edits_of, most_shown, question_on_all
 from promptgraft.search.acceptance import Compared, Comparer
+from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Reply, Rollouts, Together
-from promptgraft.search.events import Emit, MutationProposed, MutationRejected
+from promptgraft.search.events import MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.proposals import Change, Rejections
-from promptgraft.search.scores import Scorer
-from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
@@ -43,23 +43,19 @@ class Rules:
     Attributes:
         config: the settings.
         trial_size: rollouts of parent and child on a minibatch, all repeats included.
-        target: what is improved.
-        scorer: gives rollouts their scores.
+        kit: what the search works with.
         comparer: says whether a child is better than its parent.
         guard: refuses answers of training examples; None refuses nothing.
         meta_prompts: the questions.
-        emit: takes events.
         names: what feedback may call the modules.
     """
 
     config: GepaSettings
     trial_size: int
-    target: Target
-    scorer: Scorer
+    kit: Kit
     comparer: Comparer
     guard: AnswerGuard | None
     meta_prompts: MetaPrompts
-    emit: Emit
     names: Names
 
 
@@ -129,7 +125,7 @@ class Proposal:
         self.modules = self._choose_modules()
         self.changes = yield from self._propose()
         for change in self.changes:
-            self.rules.emit(
+            self.rules.kit.emit(
                 MutationProposed(
                     step=self.step,
                     parent=lesson.parent,
@@ -177,7 +173,7 @@ class Proposal:
     def _choose_modules(self) -> tuple[Module, ...]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
         rules = self.rules
-        imperfect, perfect = rules.scorer.parted(
+        imperfect, perfect = rules.kit.scorer.parted(
             self.records, at=rules.config.objectives.perfect_score
         )
         strategy, turn = rules.config.strategy, self.known.turn
@@ -200,10 +196,10 @@ class Proposal:
         """Tell whether the model was shown a module, and whether there is room for more of it."""
         owner = module.owner
         shown = owner is None or any(owner not in record.hidden for record in self.records)
-        return shown and self.rules.target.has_room(module, self.known.lesson.candidate)
+        return shown and self.rules.kit.target.has_room(module, self.known.lesson.candidate)
 
     def _text(self, module: Module) -> str:
-        return self.rules.target.text(module, self.known.lesson.candidate)
+        return self.rules.kit.target.text(module, self.known.lesson.candidate)
 
     def _propose(self) -> Asking[tuple[Change, ...]]:
         """Return usable changes, each made onto the one before it.
@@ -234,10 +230,10 @@ class Proposal:
     def _draft_on_all(self) -> Draft:
         """Return the question on all parts: it shows the failures and one or two successes."""
         rules, parent = self.rules, self.known.lesson.candidate
-        failures, successes = rules.scorer.parted(
+        failures, successes = rules.kit.scorer.parted(
             self.records, at=rules.config.objectives.perfect_score
         )
-        parts = tuple((one, rules.target.describe(one, parent)) for one in self.modules)
+        parts = tuple((one, rules.kit.target.describe(one, parent)) for one in self.modules)
         return Draft(parts, (*failures, *successes[:_SUCCESSES]), 0)
 
     def _drafts(self, turn: int, module: Module) -> list[Draft]:
@@ -246,14 +242,16 @@ class Proposal:
         In every other proposal the failures may be shared among several; those about a module that
         is blamed show the failures that blame it.
         """
-        description = self.rules.target.describe(module, self.known.lesson.candidate)
+        description = self.rules.kit.target.describe(module, self.known.lesson.candidate)
         is_blamed = module.name in self.blame
         shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
         questions = self.rules.config.strategy.reflections_per_module if shares else 1
         if module.is_example or (questions == 1 and not is_blamed):
             return [Draft(((module, description),), self.records, turn)]
         rules = self.rules
-        failures, _ = rules.scorer.parted(self.records, at=rules.config.objectives.perfect_score)
+        failures, _ = rules.kit.scorer.parted(
+            self.records, at=rules.config.objectives.perfect_score
+        )
         if is_blamed:
             names = {module.name: rules.names[module.name]}
             failures = [record for record in failures if blamed(names, [record])]
@@ -303,7 +301,7 @@ class Proposal:
         )
 
     def _earlier_answers(self, draft: Draft) -> Mapping[str, Sequence[RolloutRecord]]:
-        return better_answers(self.known.remembered, draft.records, self.rules.scorer)
+        return better_answers(self.known.remembered, draft.records, self.rules.kit.scorer)
 
     def _read(self, draft: Draft, reply: Reply) -> None:
         """Make a child of a reply, or keep why that is not possible."""
@@ -346,7 +344,7 @@ class Proposal:
     def _together(self, found: Sequence[Change]) -> Change:
         """Return the change with all that was proposed for a module, as far as it is compatible."""
         chosen, *others = found
-        target, parent = self.rules.target, self.known.lesson.candidate
+        target, parent = self.rules.kit.target, self.known.lesson.candidate
         for other in others:
             # As the target shows them: a reply may say the same in other words.
             sides = (target.text(chosen.module, one.candidate) for one in (chosen, other))
@@ -363,7 +361,7 @@ class Proposal:
         """Return the change of a part; the last one of a reply makes a child of its own."""
         rules, lesson = self.rules, self.known.lesson
         module, description = part
-        child = rules.target.graft(
+        child = rules.kit.target.graft(
             onto, module, text, parents=(lesson.parent,), examples=lesson.minibatch
         )
         # After the target has looked at it: by then the text has a bounded length.

@@ -81,12 +81,10 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         rules=Rules(
             config=config,
             trial_size=config.trial_size,
-            target=target,
-            scorer=scorer,
+            kit=kit,
             comparer=comparer,
             guard=AnswerGuard(kit.training, copied) if (copied := config.copied_words) else None,
             meta_prompts=questions_of(kit.questions, config.strategy),
-            emit=kit.emit,
             names=names_of(target),
         ),
         validator=validator,
