@@ -41,30 +41,8 @@ def assemble(
         sources: where answers come from.
         publish: is called with every event.
     """
-    books, limits = Books(answers, ledger.part()), config.limits
-    stops = Stops(
-        stoppers=limits.stoppers,
-        ledger=books.ledger,
-        deadline=sources.deadline,
-        pause=context.pause,
-        clock=context.clock,
-        perfect_score=config.objectives.perfect_score,
-    )
-    calls = Calls(
-        answers.record,
-        executor=context.executor,
-        questions_at_once=config.questions_at_once,
-        deadline=sources.deadline,
-    )
-    driver = Driver(
-        sources,
-        books=books,
-        whole=ledger,
-        calls=calls,
-        max_unscored_share=limits.max_unscored_share,
-        look=stops.look,
-        publish=publish,
-    )
+    books = Books(answers, ledger.part())
+    driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
     validation, training = config.split
     scorer = sources.scorer
     kit = Kit(
@@ -78,7 +56,7 @@ def assemble(
             examples=validation,
             scorer=scorer,
             required=config.objectives.required,
-            max_unscored_share=limits.max_unscored_share,
+            max_unscored_share=config.limits.max_unscored_share,
             ledger=books.ledger,
             emit=driver.emit,
             passing=Passing.of(config.feedback_fn),
@@ -97,3 +75,36 @@ def assemble(
         seed=config.seed,
     )
     return search, course, driver
+
+
+def _driver(
+    context: OptimizationContext,
+    config: RunConfig,
+    *,
+    books: Books,
+    ledger: Ledger,
+    sources: Sources,
+    publish: Emit,
+) -> Driver:
+    stops = Stops(
+        stoppers=config.limits.stoppers,
+        ledger=books.ledger,
+        deadline=sources.deadline,
+        pause=context.pause,
+        clock=context.clock,
+        perfect_score=config.objectives.perfect_score,
+    )
+    return Driver(
+        sources,
+        books=books,
+        whole=ledger,
+        calls=Calls(
+            books.answers.record,
+            executor=context.executor,
+            questions_at_once=config.questions_at_once,
+            deadline=sources.deadline,
+        ),
+        max_unscored_share=config.limits.max_unscored_share,
+        look=stops.look,
+        publish=publish,
+    )
