@@ -50,8 +50,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "history": ("revisions", "List every revision of a tag."),
     "rollback": ("revisions", "Point a tag at an earlier revision."),
     "tag": ("revisions", "Copy what another tag holds to the tag NAME."),
-    "meta": ("meta", "Change the questions that the reflection model is asked."),
-    "jobs": ("jobs", "Submit optimization jobs to a database, and look after them."),
+    "meta": (
+        "meta",
+        "Change the questions that the reflection model and the simulated user are asked.",
+    ),
+    "jobs": ("jobs", "Submit optimization jobs to a database or a server, and look after them."),
     "worker": ("worker", "Carry out the jobs of a project."),
     "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
     "tokens": ("serve", "Make, list and revoke the tokens of a server."),

@@ -49,7 +49,7 @@ class StepCandidates:
         best_of_child: the best candidate that the child raced.
         best_of_merge: the one that the merge raced.
         scored: the candidate that was tried on more since one joined.
-        proposed: the proposals that were tried.
+        reasons: why the reflection model changed parts, by their names; empty where it did not say.
     """
 
     parent: int | None = None
@@ -59,7 +59,7 @@ class StepCandidates:
     best_of_child: int | None = None
     best_of_merge: int | None = None
     scored: int | None = None
-    proposed: list[MutationProposed] = attrs.field(factory=list)
+    reasons: dict[str, str] = attrs.field(factory=dict)
 
     def add(self, event: CandidateAdded | CandidateScored) -> None:
         """Take account of a candidate that joined, or was tried on more."""
@@ -176,8 +176,8 @@ class RunHistory:
             case CandidateScored():
                 self._score(event)
             case MutationProposed():
-                self._step(event.step).parent = event.parent
-                self._step(event.step).proposed.append(event)
+                tried = self._step(event.step)
+                tried.parent, tried.reasons[event.module] = event.parent, event.reason
             case MutationAccepted():
                 self._step(event.step)
                 self.accepted, self.wait = self.accepted + 1, None

@@ -36,9 +36,8 @@ def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
     if candidate.shortened or candidate.module is None or candidate.step not in history.tried:
         return []
     names = candidate.module.split(", ")
-    told = history.tried[candidate.step].proposed
-    said = (f"{one.module}: {one.reason}" for one in told if one.reason and one.module in names)
-    return list(dict.fromkeys(said))
+    told = history.tried[candidate.step].reasons.items()
+    return [f"{name}: {reason}" for name, reason in told if reason and name in names]
 
 
 def candidate_page(
