@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,17 @@ def manager(tmp_path: Path) -> Iterator[JobManager]:
     path = write_project(tmp_path / "support", file=file)
     with closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Give a server that the tests of a module share; it is asked as often as they like."""
+    root = tmp_path_factory.mktemp("shared")
+    path = write_project(root / "support")
+    hours = itertools.count(0.0, 3600.0)
+    manager = JobManager(f"sqlite:///{root}/jobs.db", projects={"support": path})
+    with closing(manager), served(manager, root / "mirrors", now=lambda: next(hours)) as found:
+        yield found
 
 
 @pytest.fixture

@@ -46,6 +46,11 @@ class Answer:
         return [row for row in found if isinstance(row, dict)]
 
 
+def asking(url: str = "") -> httpx.Client:
+    """Return what asks; certificates, whose reading takes long, are of no use on loopback."""
+    return httpx.Client(base_url=url, timeout=60, verify=False)
+
+
 @attrs.define
 class Client:
     """Asks a server with a token."""
@@ -54,6 +59,7 @@ class Client:
     token: str
     access: Access
     manager: JobManager
+    http: httpx.Client
 
     def ask(
         self,
@@ -71,13 +77,11 @@ class Client:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         if body is not None:
             named.setdefault("Content-Type", "application/json")
-        found = httpx.request(
+        found = self.http.request(
             method,
             f"{self.url}{path}",
             content=None if body is None else content,
             headers=named,
-            timeout=60,
-            verify=False,  # loading authorities takes longer than the request
         )
         is_json = "json" in found.headers.get("content-type", "")
         return Answer(found.status_code, found.json() if is_json else {}, found.headers, found.text)
@@ -90,7 +94,7 @@ class Client:
 
     def browser(self) -> httpx.Client:
         """Return a browser that the link of the server has let in."""
-        client = httpx.Client(base_url=self.url, timeout=60, verify=False)
+        client = asking(self.url)
         entered = client.get("/login", params={"code": self.access.new_code()})
         assert entered.status_code == 303
         return client
@@ -117,7 +121,8 @@ def served(
         try:
             every = [Scope.READ, Scope.SUBMIT, Scope.PROMOTE, Scope.ADMIN]
             token = tokens.create("tests", every)
-            yield Client(f"http://127.0.0.1:{port}", token, access, manager)
+            with asking() as http:
+                yield Client(f"http://127.0.0.1:{port}", token, access, manager, http)
         finally:
             server.should_exit = True
             thread.join(30)

@@ -10,7 +10,6 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 from openapi_spec_validator import validate
 
@@ -19,6 +18,7 @@ from promptgraft.jobs import JobManager, JobState, Worker
 from promptgraft.serde import Json
 from promptgraft.server import Scope, TokenStore
 from promptgraft.server.api import ROUTES
+from promptgraft.server.calls import Route
 from server.serving import Client, served
 
 
@@ -54,7 +54,7 @@ def test_a_job_from_submitting_to_its_report(client: Client, manager: JobManager
     assert "texts" not in json.dumps(short)
     assert len(client.get(f"/jobs/{job}/rollouts", limit=100).rows("rollouts")) > 20
     assert "<!doctype html>" in client.get(f"/jobs/{job}/report").text.lower()
-    packed = httpx.get(
+    packed = client.http.get(
         f"{client.url}/api/v1/jobs/{job}/archive",
         headers={"Authorization": f"Bearer {client.token}"},
     )
@@ -238,9 +238,9 @@ _JOB: dict[str, Json] = {"project": "support", "prompt": "triage"}
     ],
 )
 def test_mistakes_are_problem_documents(
-    client: Client, method: str, path: str, body: object, status: int, detail: str
+    shared: Client, method: str, path: str, body: object, status: int, detail: str
 ) -> None:
-    answer = client.ask(method, f"/api/v1{path}", body)
+    answer = shared.ask(method, f"/api/v1{path}", body)
     assert (answer.status, detail in answer.detail) == (status, True), answer
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.document["status"] == status
@@ -277,16 +277,15 @@ def test_without_a_token_nothing_is_said(client: Client) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda one: f"{one.method} {one.path}")
-def test_every_route_needs_its_scope(client: Client, manager: JobManager, route: object) -> None:
-    from promptgraft.server.calls import Route
-
-    assert isinstance(route, Route)
+def test_every_route_needs_its_scope(shared: Client, route: Route) -> None:
     others = [scope for scope in Scope if scope is not route.scope]
-    token = TokenStore(manager.database).create("less", others)
+    tokens = TokenStore(shared.manager.database)
+    token = tokens.create("less", others)
     path = route.path.replace("{job}", "abcd1234").replace("{number}", "0")
     for name in ("project", "prompt", "tag"):
         path = path.replace(f"{{{name}}}", "x")
-    answer = client.ask(route.method, f"/api/v1{path}", {} if route.body else None, token=token)
+    answer = shared.ask(route.method, f"/api/v1{path}", {} if route.body else None, token=token)
+    tokens.revoke("less")
     assert answer.status == 403
     assert answer.detail.startswith(f"this needs the scope `{route.scope}`; the token has ")
 
@@ -344,7 +343,7 @@ def stream(client: Client, job: str, last: int = 0, most: int = 10_000) -> list[
     if last:
         headers["Last-Event-ID"] = f"{last}"
     url = f"{client.url}/api/v1/jobs/{job}/events"
-    with httpx.stream("GET", url, headers=headers, timeout=60, verify=False) as answer:
+    with client.http.stream("GET", url, headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         number = 0
         for line in answer.iter_lines():

@@ -46,7 +46,7 @@ def reading(
         "Last-Event-ID": f"{last}",
     }
     url = f"{client.url}/api/v1/jobs/{job}/events"
-    with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+    with client.http.stream("GET", url, headers=headers) as answer:
         yield answer
 
 

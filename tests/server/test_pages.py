@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+import attrs
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -12,6 +13,7 @@ from jobs.job_world import work_off
 from promptgraft.jobs import JobManager, JobState, Worker
 from promptgraft.project import load_project
 from runs.test_report_in_browser import browser as browser_of_reports
+from server.large_job import large_job
 from server.serving import Client
 
 browser = browser_of_reports
@@ -125,6 +127,16 @@ def test_promoting_changes_what_the_next_render_says(watched: Watched, manager: 
     assert kept[0] is not None
     assert kept[1] is not None
     assert list(kept[0].override.entries()) == list(kept[1].override.entries())
+    prompt = manager.projects["support"].prompt("triage").prompt
+    said = [
+        attrs.evolve(prompt, overrides_store=store, overrides_tag=tag)
+        .bind({"text": "hello"})
+        .render()
+        .text
+        for tag in ("prod", "unknown")
+    ]
+    assert "Above all" in said[0]
+    assert "Above all" not in said[1]
 
 
 def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:
@@ -169,3 +181,65 @@ def test_every_page_has_a_strict_policy(client: Client, manager: JobManager) -> 
         cookie = session.cookies.jar
         assert [(one.name, one.path) for one in cookie] == [("promptgraft_session", "/")]
     assert load_project(manager.projects["support"].path).names
+
+
+HOSTILE_TEXTS = (
+    "<script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=2>",
+    "<svg onload=window.pwned=3>",
+    '"><b onmouseover=window.pwned=4>',
+    "'><i onclick=window.pwned=5>",
+    "javascript:window.pwned=6",
+    "<a href=javascript:window.pwned=7>x</a>",
+    "</textarea><script>window.pwned=8</script>",
+    "</style><script>window.pwned=9</script>",
+    "</title><script>window.pwned=10</script>",
+    "<!--<script>window.pwned=11</script>",
+    "<iframe srcdoc='<script>parent.pwned=12</script>'></iframe>",
+    "{{ 7*7 }}",
+    "{% for x in ().__class__.__mro__ %}{{ x }}{% endfor %}",
+    "${7*7}",
+    "<base href=//evil.example/>",
+    "<meta http-equiv=refresh content=0;url=//evil.example>",
+    "<form action=//evil.example><button name=what>",
+    "&lt;script&gt;window.pwned=19&lt;/script&gt;",
+    "<style>*{display:none}</style>",
+)
+
+
+def test_hostile_texts_are_shown_as_texts(
+    browser: Browser, client: Client, manager: JobManager
+) -> None:
+    text = "\n".join(HOSTILE_TEXTS)
+    job = large_job(manager, candidates=4, cases=5, text=text)
+    with closing(browser.new_context()) as context:
+        watched = Watched(context.new_page(), client)
+        page = watched.page
+        at = f"{client.url}/jobs/{job.id}"
+        for path in ("/", at, f"{at}/candidates/1", f"{at}/report", "/tags", "/workers"):
+            page.goto(path if path.startswith("http") else f"{client.url}{path}")
+            page.evaluate("document.querySelectorAll('details').forEach(x => x.open = true)")
+            assert page.evaluate("window.pwned") is None, path
+            assert page.locator("iframe, base, [onerror], [onload], [onclick]").count() == 0, path
+        page.goto(f"{at}/candidates/1")
+        page.get_by_text("section rules", exact=True).last.click()
+        shown = page.locator("main").inner_text()
+        assert [one for one in HOSTILE_TEXTS if one not in shown] == []
+        page.goto(at)
+        assert HOSTILE_TEXTS[0] in page.locator("header.head").inner_text()
+        assert watched.faults == []
+
+
+def test_pages_of_a_large_job_stay_small(
+    browser: Browser, client: Client, manager: JobManager
+) -> None:
+    job = large_job(manager)
+    with closing(browser.new_context(viewport={"width": 390, "height": 800})) as context:
+        watched = Watched(context.new_page(), client)
+        for path in ("", "/live", "/candidates/499", "/report"):
+            answer = watched.page.goto(f"{client.url}/jobs/{job.id}{path}")
+            assert answer is not None
+            assert answer.status == 200
+            assert len(answer.body()) < 2_000_000, path
+            assert no_sideways_scrolling(watched.page), path
+        assert watched.faults == []
