@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
 
-_SUFFIXES = {".md", ".yaml", ".yml"}
+_SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
 _ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
 """What a character is in a path that git quotes, behind a backslash."""
 _NEEDS_QUOTES = re.compile(r'[^ -~]|["\\]')
@@ -39,8 +39,8 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
         relative = inside(folder, change.path).relative_to(folder.resolve())
         if not may_hold_a_prompt(relative):
             raise ConfigError(
-                f"{change.path}: expected a file whose name ends in .md, .yaml or .yml, and in no "
-                "hidden folder, found another, which is not written; rename it, or use --patch"
+                f"{change.path}: expected a file whose name ends in .md, .yaml, .yml or .baml, in "
+                "no hidden folder, found another, which is not written; rename it, or use --patch"
             )
         path = relative.as_posix()
         if path in plans:

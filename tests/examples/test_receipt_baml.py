@@ -1,0 +1,68 @@
+"""The BAML example: it gains on held-out tests, its patch applies, and BAML agrees."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("baml_py")
+
+FOLDER = Path(__file__).parents[2] / "examples" / "receipt_baml"
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    told = [sys.executable, "offline.py", *command]
+    return subprocess.run(told, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def passed(folder: Path) -> set[str]:
+    """Return the tests that BAML itself lets pass."""
+    ran = run(folder, "baml-cli", "test", "--from", "baml_src", "--parallel", "16")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", ran.stdout)
+    return set(re.findall(r"PASSED +ExtractReceipt::(\w+)", plain))
+
+
+def passed_here(folder: Path) -> set[str]:
+    ran = run(folder, "promptgraft", "eval", "receipt", "--split", "all", "--json")
+    document = json.loads(ran.stdout)
+    return {one["id"] for one in document["cases"] if one["passed"]}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("example") / "receipt_baml"
+    ignored = shutil.ignore_patterns("runs", "__pycache__", ".promptgraft")
+    shutil.copytree(FOLDER, folder, ignore=ignored)
+    return folder
+
+
+def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -> None:
+    before = passed(project)
+    ended = run(project, "promptgraft", "optimize", "--quiet")
+    assert ended.returncode == 0, ended.stderr
+    page = (FOLDER / "README.md").read_text("utf-8")
+    shown = page.partition("```text\n")[2].partition("```")[0].splitlines()
+    assert [line for line in ended.stdout.splitlines() if line in shown] == shown
+
+    patch = run(project, "promptgraft", "apply", "--patch").stdout
+    source = project / "baml_src" / "receipt.baml"
+    original = source.read_bytes()
+    subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
+    subprocess.run(["git", "apply", "-"], cwd=project, input=patch, text=True, check=True)
+    patched = source.read_text("utf-8")
+    assert 'date string @description("As ISO 8601, YYYY-MM-DD") // how we book it' in patched
+    assert "total float @description(" in patched
+    source.write_bytes(original)
+    assert run(project, "promptgraft", "apply", "--to-source").returncode == 0
+    assert source.read_text("utf-8") == patched
+
+    after = passed(project)
+    assert before == set()
+    assert len(after) == 47
+    assert passed_here(project) == after
