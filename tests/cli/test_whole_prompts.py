@@ -94,6 +94,20 @@ def test_messages_are_those_that_a_model_is_sent(desk: Path, console: Console) -
     assert (both.code, both.out) == (2, "")
 
 
+def test_requests_are_printed_as_providers_take_them(desk: Path, console: Console) -> None:
+    openai = json.loads(console("export", "--source", "--as", "openai").out)
+    assert [message["role"] for message in openai["messages"]] == ["system", "user"]
+    schema = openai["response_format"]["json_schema"]["schema"]
+    assert "sales" in json.dumps(schema)
+    anthropic = json.loads(console("render", "--as", "anthropic", "--case", "c1").out)
+    assert anthropic["system"][0]["text"].startswith("## Task")
+    assert anthropic["messages"][0]["content"].endswith("I want to buy number 1")
+    assert anthropic["output_config"]["format"]["schema"] == schema
+    assert {*openai, *anthropic}.isdisjoint({"model", "max_tokens"})
+    both = console("export", "--as", "openai", "--json")
+    assert (both.code, both.out) == (2, "")
+
+
 def test_the_document_names_what_is_applied(desk: Path, console: Console) -> None:
     found = json.loads(console("render", "--json", "--case", "c1").out)
     assert found["case"] == "c1"

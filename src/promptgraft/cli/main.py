@@ -59,6 +59,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
     "tokens": ("serve", "Make, list and revoke the tokens of a server."),
     "docs": ("project", "Print a page of the documentation."),
+    "completion": ("completion", "Print the script that completes commands in a shell."),
 }
 """The commands with the module that has them and a summary, in the order of the help."""
 
@@ -77,6 +78,17 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
         command: object = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        # Without an import of each command, for which a shell would wait.
+        items = [
+            click.shell_completion.CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -157,6 +169,10 @@ def _invoke(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run the command line of this process, and leave behind what does not end."""
     spell_for_encoding(sys.stdout, sys.stderr)
+    if asked := os.environ.get("_PROMPTGRAFT_COMPLETE"):
+        from promptgraft.cli.completion import answer_shell
+
+        sys.exit(answer_shell(asked))
     code = run(sys.argv[1:])
     left = left_behind(_GRACE)
     if not left:

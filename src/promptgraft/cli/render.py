@@ -6,6 +6,7 @@ import json
 
 import click
 
+from promptgraft.adapters.calling.turns import Wire
 from promptgraft.cli import options
 from promptgraft.cli.choosing import loaded_project, tried_options
 from promptgraft.cli.output import echo, print_json
@@ -16,6 +17,13 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import visible
 
+_protocol_option = click.option(
+    "--as",
+    "protocol",
+    type=click.Choice(["openai", "anthropic"]),
+    metavar="openai|anthropic",
+    help="Print the request: its messages, tools and the schema of the answer, as JSON.",
+)
 _messages_option = click.option(
     "--messages", is_flag=True, help="Print the messages of a chat, as JSON."
 )
@@ -24,9 +32,16 @@ _messages_option = click.option(
 @options.command("render", "render", "render triage --case t-17 --messages", "render --run latest")
 @tried_options
 @_messages_option
+@_protocol_option
 @click.option("--case", metavar="ID", help="The case; by default the first of those held out.")
 def render_command(
-    *, choice: Choice, project: str | None, case: str | None, messages: bool, as_json: bool
+    *,
+    choice: Choice,
+    project: str | None,
+    case: str | None,
+    messages: bool,
+    protocol: str | None,
+    as_json: bool,
 ) -> None:
     """Print the prompt in force as a model receives it for a case.
 
@@ -43,7 +58,8 @@ def render_command(
             raise ConfigError(f"--case: the project has no case `{named}`{near}")
         (params,) = params_of_cases(tried.prompt, [cases[named]], found.params).values()
         rendered = tried.prompt.bind(*params).render()
-    _print(tried, rendered, case=named, messages=messages, as_json=as_json)
+    form = _form(messages=messages, protocol=protocol, as_json=as_json)
+    _print(tried, rendered, case=named, form=form)
 
 
 @options.command(
@@ -51,7 +67,10 @@ def render_command(
 )
 @tried_options
 @_messages_option
-def export_command(*, choice: Choice, project: str | None, messages: bool, as_json: bool) -> None:
+@_protocol_option
+def export_command(
+    *, choice: Choice, project: str | None, messages: bool, protocol: str | None, as_json: bool
+) -> None:
     """Print the prompt in force as a template: with the placeholders of the source.
 
     PROMPT is its name in the project. For use elsewhere, as one text or as the messages of a
@@ -60,27 +79,48 @@ def export_command(*, choice: Choice, project: str | None, messages: bool, as_js
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
         rendered = tried.prompt.with_placeholders()
-    _print(tried, rendered, case=None, messages=messages, as_json=as_json)
+    form = _form(messages=messages, protocol=protocol, as_json=as_json)
+    _print(tried, rendered, case=None, form=form)
 
 
-def _print(
-    tried: Tried,
-    rendered: RenderedPrompt[object],
-    *,
-    case: str | None,
-    messages: bool,
-    as_json: bool,
-) -> None:
+def _form(*, messages: bool, protocol: str | None, as_json: bool) -> str:
+    """Return how the prompt is to be printed: one of the forms of :func:`_print`."""
     if messages and as_json:
         raise click.UsageError("--json has the messages too; leave --messages out")
+    if protocol and (messages or as_json):
+        raise click.UsageError("--as prints the whole request; leave --messages and --json out")
+    return protocol or ("json" if as_json else "messages" if messages else "text")
+
+
+def _print(tried: Tried, rendered: RenderedPrompt[object], *, case: str | None, form: str) -> None:
     for note in tried.notes:
         echo(f"warning: {note}", error=True)
-    if as_json:
+    if form == "json":
         print_json({"tried": tried.name, "case": case, **_plain(rendered)})
-    elif messages:
+    elif form == "messages":
         echo(json.dumps(_messages(rendered), indent=2))
-    else:
+    elif form == "text":
         echo(visible(rendered.text))
+    else:
+        echo(json.dumps(_request(rendered, form), indent=2))
+
+
+def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
+    """Return what a provider is sent, without the model and its options."""
+    from promptgraft.adapters.anthropic import AnthropicProfile, AnthropicWire
+    from promptgraft.adapters.openai import OpenAIProfile, OpenAIWire
+
+    wire: Wire = (
+        OpenAIWire(model="", profile=OpenAIProfile(structured_output="native"), options={})
+        if protocol == "openai"
+        else AnthropicWire(
+            model="",
+            profile=AnthropicProfile(structured_output="native"),
+            effort=None,
+            options={},
+        )
+    )
+    return {name: value for name, value in wire.open(rendered).items() if name != "model"}
 
 
 def _messages(rendered: RenderedPrompt[object]) -> list[Json]:

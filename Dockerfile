@@ -1,0 +1,6 @@
+# The command line: docker run --rm -v "$PWD:/work" promptgraft check
+FROM python:3.12-slim
+COPY . /source
+RUN pip install --no-cache-dir "/source[anthropic,openai,metrics,stats]" && rm -rf /source
+WORKDIR /work
+ENTRYPOINT ["promptgraft"]
