@@ -15,7 +15,7 @@ VARIABLE = "_PROMPTGRAFT_COMPLETE"
 @command(
     "completion",
     "completion bash >> ~/.bashrc",
-    "completion fish > ~/.config/fish/completions/promptgraft.fish",
+    "completion zsh >> ~/.zshrc",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
 def completion_command(*, shell: str) -> None:
