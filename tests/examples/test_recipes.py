@@ -24,11 +24,14 @@ from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
+TWO_RUNS = Path(__file__).with_name("two_runs.py")
 PACKAGES = {
     "openai_function": "openai",
     "langgraph_agent": "langgraph",
     "pydantic_ai_agent": "pydantic-ai-slim",
     "openai_agents": "openai-agents",
+    "pydantic_ai_graph": "pydantic-ai-slim",
+    "openai_agents_graph": "openai-agents",
     "http_service": "starlette",
     "command_line": "openai",
 }
@@ -37,15 +40,18 @@ TEAMS = {
     "lighting": "lamp bulb lantern",
     "roads": "pothole kerb asphalt",
 }
+READER = "Note what is reported."
 TAUGHT = "Reply with one word: waste, lighting or roads."
 
 
 def brain(asked: Asked) -> Answer:
     """Answer in one word once the text asks for it; as a reflection model, ask for it."""
     text = "\n".join(asked.texts)
-    if "The part is: section" in text:
+    if "The part is:" in text:
         current = re.findall(r"```\w*\n(.*?)\n```", text.partition("The part is:")[2], re.DOTALL)
         return Answer(text=f"```instruction\n{current[0]}\n{TAUGHT}\n```")
+    if READER in text:
+        return Answer(text=asked.texts[-1])
     said = set(re.findall(r"\w+", asked.texts[-1]))
     [team] = [name for name, words in TEAMS.items() if said & set(words.split())]
     return Answer(text=team if TAUGHT in text else f"I would say it is {team}.")
@@ -89,15 +95,19 @@ def serving(folder: Path, environment: dict[str, str]) -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.parametrize("recipe", PACKAGES)
-def test_a_recipe_finds_a_better_text(
-    recipe: str, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def needs(recipe: str) -> None:
     package = PACKAGES[recipe]
     try:
         importlib.metadata.distribution(package)  # not an import: its modules have common names
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"{package} is not installed: `pip install --group recipes`")
+
+
+@pytest.mark.parametrize("recipe", PACKAGES)
+def test_a_recipe_finds_a_better_text(
+    recipe: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    needs(recipe)
     folder = copied(tmp_path)
     project = folder / f"{recipe}.yaml"
     # The server knows the question on one text only.
@@ -126,4 +136,27 @@ def test_a_recipe_finds_a_better_text(
 @pytest.mark.parametrize("recipe", PACKAGES)
 def test_a_recipe_is_short(recipe: str) -> None:
     lines = (RECIPES / f"{recipe}.py").read_text("utf-8").splitlines()
-    assert len(lines) <= 60
+    assert len(lines) <= (40 if recipe.endswith("_graph") else 60)
+
+
+@pytest.mark.parametrize("recipe", [name for name in PACKAGES if name.endswith("_graph")])
+def test_two_runs_in_one_process_never_see_each_other_s_texts(recipe: str) -> None:
+    needs(recipe)
+    seen: list[tuple[str, ...]] = []
+
+    def echo(asked: Asked) -> Answer:
+        seen.append(tuple(asked.texts))
+        return Answer(text=asked.texts[-1])
+
+    names = ("alpha", "beta")
+    with LoopbackServer(OpenAIChat(), brain=echo) as server:
+        own = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY, "AGENT_MODEL": MODEL}
+        command = [sys.executable, str(TWO_RUNS), str(RECIPES / f"{recipe}.py"), *names]
+        done = subprocess.run(
+            command, env={**os.environ, **own}, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    for texts in seen:
+        assert sum(name in " ".join(texts) for name in names) == 1
+    for name in names:
+        assert any(f"Say {name}" in texts[0] and f"{name}!" in texts[-1] for texts in seen)
