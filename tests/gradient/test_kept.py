@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
-from gradient.flow_world import Flow
+import pytest
+
+from gradient.flow_world import NODES, Flow
 from gradient.flow_world import reply as flow_reply
 from gradient.flow_world import settings as flow_settings
 from gradient.words_world import reply, settings
 from optimizers.worlds import PROMPT, answer
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
+from promptgraft.cli.main import run
 from promptgraft.cli.progress import doing
+from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.history import RunHistory
+from promptgraft.runs.report.data import gather
+from promptgraft.runs.report.graph import graph_view
+from promptgraft.runs.report.page import render
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.notices import Working
+from promptgraft.search.round_events import StepBlamed
 from runs.toy_runs import carry_out, files_of, new_folder
 
 
@@ -43,6 +52,32 @@ def test_every_round_has_a_page_and_a_resumed_run_leaves_the_same(tmp_path: Path
     before = files_of(folder)
     carry_out(folder, job())
     assert files_of(folder) == before
+
+
+def test_the_report_draws_whom_the_run_blamed_and_shows_what_each_node_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = OptimizationContext(ScriptedAdapter(flow_reply, identity="writer"))
+    made = OptimizationJob(Flow(), context, flow_settings(max_rounds=2))
+    folder = new_folder(tmp_path, made)
+    carry_out(folder, made)
+    blamed = Counter(
+        one.to
+        for _, event in read_lines(folder.events)
+        if isinstance(event, StepBlamed)
+        for one in event.blamed
+    )
+    data = gather(folder)
+    view = graph_view(data)
+    assert view is not None
+    assert {node.name: node.blamed for node in view.nodes} == {**blamed, "join": 0}
+    page = render(data)
+    for node in NODES:
+        assert blamed[node] > 0
+        assert f">blamed {blamed[node]}</text>" in page
+    case = data.case_ids[0]
+    assert run(["show", folder.id, "--runs", str(folder.path.parent), "--case", case]) == 0
+    assert "step 2: join, after 1.1.1, 1.2.1" in capsys.readouterr().out
 
 
 def test_progress_names_round_stage_and_what_is_waited_for() -> None:

@@ -82,7 +82,7 @@ def new_folder(root: Path, job: OptimizationJob, clock: Clock | None = None) -> 
         options={},
     )
     clock = clock or FakeClock()
-    return make_run(root, job.prompt.descriptor.key, asked, now=clock.now())
+    return make_run(root, job.name.rpartition("/")[2], asked, now=clock.now())
 
 
 def carry_out(folder: RunFolder, job: OptimizationJob, clock: Clock | None = None) -> GepaResult:
