@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import attrs
 import pytest
 
 from integrations.quickstart import TAUGHT, serving, variables, write_program
@@ -110,8 +109,8 @@ def test_questions_are_printed_where_that_is_asked_for(
 
 def test_the_result_has_the_fields_of_theirs_and_survives_a_file(folder: Path) -> None:
     result = run(folder, verbose=0)
-    assert set(attrs.fields_dict(OptimizeResult)) == set(FIELDS.split())
-    assert set(attrs.fields_dict(RoundRecord)) == set(OF_ROUND.split())
+    assert set(OptimizeResult.__struct_fields__) == set(FIELDS.split())
+    assert set(RoundRecord.__struct_fields__) == set(OF_ROUND.split())
     path = folder / "again.json"
     result.dump_to(path)
     assert OptimizeResult.from_file(path) == result

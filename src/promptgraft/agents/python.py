@@ -169,22 +169,23 @@ def _way_to_call(function: Callable[..., Any]) -> tuple[bool, bool]:
     if not callable(given) or isinstance(given, type):
         raise ConfigError(f"agent: expected a function, found {shown(given)}")
     try:
-        taken = inspect.signature(function).parameters
+        signature = inspect.signature(function)
     except (ValueError, TypeError):  # written in C, or a signature that cannot be read
         return False, False
-    positional = [one for one in taken.values() if one.kind in _POSITIONAL]
-    needed = [
-        one.name
-        for one in taken.values()
-        if one.default is one.empty and one.kind in (*_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
-    ]
+    taken = signature.parameters
     by_name = "call" in taken and taken["call"].kind is inspect.Parameter.KEYWORD_ONLY
-    many = any(one.kind is one.VAR_POSITIONAL for one in taken.values())
-    second = len(positional) > 1 and (positional[1].name in needed or positional[1].name == "call")
-    extra = set(needed) - {one.name for one in positional[:2]} - ({"call"} if by_name else set())
-    if extra or not (positional or many) or (by_name and second):
+    second = next((one for one in list(taken.values())[1:2] if one.kind in _POSITIONAL), None)
+    takes_call = (
+        not by_name
+        and second is not None
+        and (second.default is second.empty or second.name == "call")
+    )
+    named = {"call": None} if by_name else {}
+    try:
+        signature.bind("query", *(["call"] if takes_call else []), **named)
+    except TypeError:
         raise ConfigError(
             f"agent `{function_name(function)}`: expected a function of `(query)` or "
-            f"`(query, call)`, found `{inspect.signature(function)}`"
-        )
-    return second or by_name, by_name
+            f"`(query, call)`, found `{signature}`"
+        ) from None
+    return takes_call or by_name, by_name

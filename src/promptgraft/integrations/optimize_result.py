@@ -7,11 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import attrs
+import msgspec
 
+from promptgraft.errors import DataFormatError
 from promptgraft.integrations.optimize_rounds import (
+    Kept,
     RoundRecord,
-    dump,
     named,
     question_tokens,
     rounds_of,
@@ -21,9 +22,6 @@ from promptgraft.runs import RunRecord
 from promptgraft.runs.event_file import read_lines
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.stopping import StopReason
-from promptgraft.serde import Json, parse_json
-from promptgraft.strict import structure
-from promptgraft.strict.kinds import snake_case
 from promptgraft.text import change
 
 Status = Literal["SUCCEEDED", "FAILED", "CANCELED"]
@@ -43,8 +41,7 @@ _ENDED: dict[StopReason, Status] = {StopReason.CANCELLED: "CANCELED"}
 _FAILED = {StopReason.FAILED, StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 
-@attrs.frozen(kw_only=True)
-class OptimizeResult:
+class OptimizeResult(Kept, frozen=True, kw_only=True):
     """The outcome of a run; in JSON its keys are in camelCase.
 
     Attributes:
@@ -82,24 +79,20 @@ class OptimizeResult:
     started_at: str
     finished_at: str
     schema_version: str = "v1"
-    extras: dict[str, Any] = attrs.field(factory=dict)
-
-    def dump_to(self, path: str | Path) -> None:
-        """Write it as JSON, in one step."""
-        dump(self, path)
+    extras: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def from_file(cls, path: str | Path) -> OptimizeResult:
         """Return what :meth:`dump_to` has written.
 
         Raises:
-            DataFormatError: the file holds something else; with the place of each fault.
+            DataFormatError: the file holds something else.
             OSError: it cannot be read.
         """
-        found = _snake(parse_json(Path(path).read_bytes(), where=str(path)))
-        if isinstance(found, dict) and isinstance(rounds := found.get("rounds"), list):
-            found["rounds"] = [_snake(one) for one in rounds]
-        return structure(found, cls, where=str(path))
+        try:
+            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+        except msgspec.DecodeError as error:
+            raise DataFormatError(f"{path}: {error}") from None
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
         """Return the run on one page of plain text."""
@@ -123,10 +116,6 @@ class OptimizeResult:
             f"artifacts     : {output_dir}",
         ]
         return "\n".join(lines) + "\n"
-
-
-def _snake(value: Json) -> Json:
-    return {snake_case(k): v for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def result_of(record: RunRecord, *, requires: bool, error: str = "") -> OptimizeResult:

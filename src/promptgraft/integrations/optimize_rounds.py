@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import attrs
+import msgspec
+from msgspec.structs import replace
 
 from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.spending import Role, spent_from_json
@@ -25,15 +25,22 @@ from promptgraft.search.events import (
     MutationRejected,
 )
 from promptgraft.search.place import Phase, Place
-from promptgraft.serde import Json, unstructure
 from promptgraft.text import change
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
 _Told = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
 
 
-@attrs.frozen(kw_only=True)
-class RoundRecord:
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What stands in a JSON file with keys in camelCase; keys that users chose stay as they are."""
+
+    def dump_to(self, path: str | Path) -> None:
+        """Write it as JSON, in one step."""
+        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        write_atomically(Path(path), data + b"\n")
+
+
+class RoundRecord(Kept, frozen=True, kw_only=True):
     """One round: a reflection and what came of it, or a merge.
 
     Attributes:
@@ -60,14 +67,14 @@ class RoundRecord:
     kind: Literal["reflective", "merge"]
     started_at: str
     duration_seconds: float
-    optimized_field_names: list[str] = attrs.field(factory=list)
-    candidate_prompts: dict[str, str] = attrs.field(factory=dict)
+    optimized_field_names: list[str] = []
+    candidate_prompts: dict[str, str] = {}
     accepted: bool = False
     acceptance_reason: str = ""
-    per_field_diagnosis: dict[str, str] = attrs.field(factory=dict)
+    per_field_diagnosis: dict[str, str] = {}
     validation_pass_rate: float = 0.0
-    metric_breakdown: dict[str, float] = attrs.field(factory=dict)
-    failed_case_ids: list[str] = attrs.field(factory=list)
+    metric_breakdown: dict[str, float] = {}
+    failed_case_ids: list[str] = []
     failed_cases_truncated: int = 0
     train_minibatch_size: int = 0
     train_subsample_parent_score: float | None = None
@@ -75,32 +82,10 @@ class RoundRecord:
     skip_reason: str | None = None
     error_message: str | None = None
     reflection_lm_calls: int = 0
-    round_token_usage: dict[str, int] = attrs.field(factory=dict)
+    round_token_usage: dict[str, int] = {}
     budget_used: int | None = None
     budget_total: int | None = None
-    extras: dict[str, Any] = attrs.field(factory=dict)
-
-    def dump_to(self, path: str | Path) -> None:
-        """Write it as JSON with keys in camelCase, in one step."""
-        dump(self, path)
-
-
-def dump(value: object, path: str | Path) -> None:
-    """Write a result or a round as JSON with keys in camelCase, in one step."""
-    text = json.dumps(_camel(value), indent=2, ensure_ascii=False)
-    write_atomically(Path(path), f"{text}\n".encode())
-
-
-def _camel(value: Any) -> dict[str, Json]:
-    """Return the fields under keys in camelCase; keys that users chose stay as they are."""
-    plain: dict[str, Json] = {}
-    for field in attrs.fields(type(value)):
-        first, *rest = field.name.split("_")
-        found, rounds = getattr(value, field.name), field.name == "rounds"
-        plain[first + "".join(map(str.capitalize, rest))] = (
-            [_camel(one) for one in found] if rounds else unstructure(found)
-        )
-    return plain
+    extras: dict[str, Any] = {}
 
 
 def named(texts: Mapping[str, str]) -> dict[str, str]:
@@ -148,7 +133,7 @@ class _Rounds:
 
     def reflection(self, step: int, events: Sequence[_Told]) -> RoundRecord:
         usage = self._usage.get(step, [])
-        made = attrs.evolve(
+        made = replace(
             self._begun("reflective", events),
             train_minibatch_size=self._tried[step],
             reflection_lm_calls=len(usage),
@@ -159,7 +144,7 @@ class _Rounds:
         if accepted:
             last = accepted[-1]
             scores = last.parent_score, last.child_score
-            return attrs.evolve(
+            return replace(
                 self._joined(made, last.candidate),
                 optimized_field_names=_names(last.module),
                 acceptance_reason=f"better on the minibatch: {change(*scores)}",
@@ -167,11 +152,11 @@ class _Rounds:
                 train_subsample_candidate_score=scores[1],
             )
         if not refused:
-            return attrs.evolve(made, skip_reason="subsample perfect")
+            return replace(made, skip_reason="subsample perfect")
         final = refused[-1]
         tried, failed = final.child_score is not None, final.reason == "reflection failed"
         parent = self._record.candidates[final.parent].texts
-        return attrs.evolve(
+        return replace(
             made,
             optimized_field_names=_names(final.module),
             candidate_prompts=named({**parent, final.module: final.text}) if final.text else {},
@@ -186,10 +171,10 @@ class _Rounds:
     def merge(self, events: Sequence[_Told]) -> RoundRecord:
         made, last = self._begun("merge", events), events[-1]
         if isinstance(last, MergeRejected):
-            return attrs.evolve(made, acceptance_reason=f"{last.reason}: {last.detail}")
+            return replace(made, acceptance_reason=f"{last.reason}: {last.detail}")
         joined = next(one.candidate for one in events if isinstance(one, CandidateAdded))
         reason = "as good as the better parent"
-        return attrs.evolve(self._joined(made, joined), acceptance_reason=reason)
+        return replace(self._joined(made, joined), acceptance_reason=reason)
 
     def _begun(self, kind: Literal["reflective", "merge"], events: Sequence[_Told]) -> RoundRecord:
         began = self._began
@@ -205,7 +190,7 @@ class _Rounds:
 
     def _joined(self, made: RoundRecord, candidate: int) -> RoundRecord:
         one = self._record.candidates[candidate]
-        return attrs.evolve(
+        return replace(
             made,
             accepted=True,
             candidate_prompts=named(one.texts),

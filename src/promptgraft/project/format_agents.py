@@ -62,23 +62,20 @@ _TEXT_OF_SECRET: Kind[str] = Kind(
 
 
 def _config(
-    *,
     make: Callable[..., Agent],
+    *,
     on_agent_error: OnAgentError = "zero",
     max_turns: int = DEFAULT_TURNS,
+    python: str = "",
+    http: Mapping[str, Any] | None = None,
     **options: object,
 ) -> AgentConfig:
-    python = options.pop("python", "")
     return AgentConfig(
-        make=functools.partial(make, **options),
-        python=python if isinstance(python, str) else "",
+        make=functools.partial(make, **options, **(http or {})),
+        python=python,
         on_agent_error=on_agent_error,
         max_turns=max_turns,
     )
-
-
-def _http_config(*, http: Mapping[str, Any], **common: Any) -> AgentConfig:
-    return _config(make=_http, **common, **http)
 
 
 _COMMON: Keys = {
@@ -87,31 +84,24 @@ _COMMON: Keys = {
         one_of(*get_args(OnAgentError)), "What becomes of a rollout whose agent failed; `zero`."
     ),
 }
-_OPTIONS: Mapping[str, Keys] = {
-    "python": {
-        "python": Key(REFERENCE, "A function `(query, call)`, plain or async.", required=True),
-        **keys_of(PythonAgent, skip=("function",)),
-    },
-    "command": {
-        **keys_of(
-            CommandAgent,
-            skip=("cwd",),
-            special={"command": listed(TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
-        )
-    },
+_PYTHON = {
+    "python": Key(REFERENCE, "A function `(query, call)`, plain or async.", required=True),
+    **keys_of(PythonAgent, skip=("function",)),
 }
 _HTTP = keys_of(HttpAgent, special={"json": ANYTHING, "headers": named(_TEXT_OF_SECRET)})
+_COMMAND = keys_of(
+    CommandAgent,
+    skip=("cwd",),
+    special={"command": listed(TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
+)
+_AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
+    "python": (PythonAgent, _PYTHON),
+    "http": (_http, {"http": Key(record(dict, _HTTP), "A service.", required=True)}),
+    "command": (CommandAgent, _COMMAND),
+}
 _KINDS: Mapping[str, Kind[AgentConfig]] = {
-    "python": record(
-        functools.partial(_config, make=PythonAgent), {**_OPTIONS["python"], **_COMMON}
-    ),
-    "http": record(
-        _http_config,
-        {"http": Key(record(dict, _HTTP), "A service.", required=True), **_COMMON},
-    ),
-    "command": record(
-        functools.partial(_config, make=CommandAgent), {**_OPTIONS["command"], **_COMMON}
-    ),
+    name: record(functools.partial(_config, make), {**keys, **_COMMON})
+    for name, (make, keys) in _AGENTS.items()
 }
 
 

@@ -66,7 +66,6 @@ class Imported:
 
     Attributes:
         evaluate: metrics, as a metric file has them; judges are named by ``models``.
-        metrics: the same, read.
         models: the model that reflects and the judges, as a project file has them.
         optimizer: the settings of the search, as a project file has them.
         workers: rollouts side by side.
@@ -74,7 +73,6 @@ class Imported:
     """
 
     evaluate: dict[str, Json]
-    metrics: tuple[Metric, ...]
     models: dict[str, Json]
     optimizer: dict[str, Json]
     workers: int
@@ -189,7 +187,6 @@ class _Reader:
         judges: dict[str, Json] = {"judges": self._judges} if self._judges else {}
         return Imported(
             evaluate=evaluate,
-            metrics=metrics,
             models={"reflection": model, **judges},
             optimizer=optimizer,
             workers=workers,
