@@ -226,7 +226,7 @@ class _Walk:
     def _part(self, file: str, holds: Mapping[str, object], node: ast.AST) -> None:
         """Take a part of a file, and follow the names that it uses."""
         if self._is_new(node):
-            self._texts.add(ast.unparse(node))
+            self._texts.add(python_code.text_of(node))
             imports = python_code.imports_in(node)
             for path in python_code.used(node):
                 self._later("", _Use(file, holds, path, imports))

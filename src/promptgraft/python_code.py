@@ -115,12 +115,20 @@ def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {name: (one.name if one.asname else name, ()) for name, one in bound.items()}
 
 
+@functools.lru_cache(maxsize=1024)
+def text_of(node: ast.AST) -> str:
+    """Return a part of a file as text, without comments."""
+    return ast.unparse(node)
+
+
+@functools.lru_cache(maxsize=1024)
 def imports_in(node: ast.AST) -> dict[str, Import]:
     """Return the imports in a part of a file by the names that they bind."""
     inside = (one for one in ast.walk(node) if isinstance(one, Import))
     return {name: one for one in inside for name in imported(one)}
 
 
+@functools.lru_cache(maxsize=1024)
 def used(node: ast.AST) -> set[tuple[str, ...]]:
     """Return the global and imported names that code uses, with the attributes taken of them."""
     names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
