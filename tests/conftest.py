@@ -77,11 +77,11 @@ def no_network() -> Iterator[None]:
 _connected: list[weakref.ref[socket.socket]] = []
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_connections_left() -> Iterator[None]:
-    """Fail the test that leaves connections open, not the one in which they are collected.
+    """Fail the module that leaves connections open, not the one in which they are collected.
 
-    It looks for garbage only after a test that has left some: that takes 0.1 s.
+    It looks for garbage only where some are open: that takes 0.1 s.
     """
     yield
     if any(left is not None and left.fileno() >= 0 for left in (ref() for ref in _connected)):
