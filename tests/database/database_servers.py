@@ -105,11 +105,13 @@ def _driven(url: str) -> str:
 
 
 @contextlib.contextmanager
-def running(kind: str) -> Iterator[Server]:
-    """Start a server of a kind, and stop it at the end."""
+def running(kind: str, parent: Path | None = None) -> Iterator[Server]:
+    """Start a server of a kind, with its data in memory or in ``parent``; stop it at the end."""
     # Not below pytest's folder, into which the server's user cannot look.
     folder = Path(
-        tempfile.mkdtemp(prefix="pg-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        tempfile.mkdtemp(
+            prefix="pg-", dir=parent or ("/dev/shm" if Path("/dev/shm").is_dir() else None)
+        )
     )
     folder.chmod(0o755)
     data = folder / "d"

@@ -66,7 +66,8 @@ def test_every_job_ends_although_the_database_is_restarted(server: Server, tmp_p
     with JobManager("sqlite://", projects={"support": path}) as straight:
         wanted = straight.create("support", "triage", {"store": False})
         work_off(straight)
-        result, lines = outcome(straight, wanted), kept_lines(straight.database, wanted)
+        result = outcome(straight, wanted)
+        lines = len(kept_lines(straight.database, wanted))
     with JobManager(url, projects={"support": path}) as manager:
         jobs = [
             manager.create("support", "triage", {"store": False}) for _ in range(WORKERS * RESTARTS)
@@ -90,7 +91,7 @@ def test_every_job_ends_although_the_database_is_restarted(server: Server, tmp_p
         for job in jobs:
             assert manager.get(job.id).state is JobState.COMPLETED
             assert outcome(manager, job) == result
-            assert kept_lines(manager.database, job) == lines
+            assert len(kept_lines(manager.database, job)) == lines
             numbers = [number for number, _, _ in manager.events(job.id)]
             assert numbers == sorted(set(numbers))
 
