@@ -11,7 +11,7 @@ import sqlalchemy
 from journal.test_contract import *  # noqa: F403
 from journal.test_contract import ASKED, RUN
 from promptgraft.database import Database, SqlJournal
-from promptgraft.errors import JournalCorruptError, LeaseLostError
+from promptgraft.errors import JournalCorruptError, JournalWriteError, LeaseLostError
 from promptgraft.journal import Journal
 
 
@@ -74,6 +74,26 @@ def test_nothing_is_written_after_a_take_over(database: Database, job: int) -> N
             other.append("b", ASKED, "rollout", 3)
         with pytest.raises(LeaseLostError):
             journal.close()
+
+
+def test_nothing_is_written_behind_answers_that_a_crash_of_the_database_has_lost(
+    database: Database, job: int
+) -> None:
+    answers = database.tables.answers
+    lost = sqlalchemy.delete(answers).where(answers.c.job == job, answers.c.position > 1)
+    journal = SqlJournal(database, job, fence=1)
+    journal.begin(RUN)
+    for key in "abc":
+        journal.append(key, ASKED, "rollout", key)
+    database.write(lambda connection: connection.execute(lost))
+    with pytest.raises(JournalWriteError, match="the database has lost 2 answers, since"):
+        journal.append("d", ASKED, "rollout", "d")
+    with pytest.raises(JournalWriteError, match="has lost 2 answers"):
+        journal.close()
+    with SqlJournal(database, job, fence=1) as again:
+        again.begin(RUN)
+        assert next(iter(again.records())).key == "a"
+        again.append("b", ASKED, "rollout", "b")
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])

@@ -53,6 +53,7 @@ _EXPECTED = (
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,29}|")
 _MOST_ATTEMPTS = 8
 _SECONDS_BETWEEN_ATTEMPTS = 0.25
+_BUSY_MS = 20
 _MAX_REASON_CHARS = 300
 
 
@@ -96,7 +97,8 @@ class Database:
             )
         self.prefix = prefix
         self.tables = Tables.of(prefix)
-        self._create, self._patience_seconds = create, patience_seconds
+        self._create = create
+        self._timeout_seconds, self._patience_seconds = timeout_seconds, patience_seconds
         self._engine = url if isinstance(url, Engine) else _engine(_url_of(url), timeout_seconds)
         self.dialect = {"mariadb": "mysql"}.get(name := self._engine.dialect.name, name)
         if self.dialect not in _SETTINGS:
@@ -222,7 +224,7 @@ class Database:
         durable: bool,
         retried: type[Exception] = SQLAlchemyError,
     ) -> T:
-        attempt, until = 0, time.monotonic() + self._patience_seconds
+        attempt, began = 0, time.monotonic()
         with self._translated():
             while True:
                 is_connected = is_done = False
@@ -235,9 +237,12 @@ class Database:
                             is_done = True
                         return found
                 except DBAPIError as error:
+                    passed = time.monotonic() - began
+                    if _is_busy(error) and passed < self._timeout_seconds:
+                        continue
                     is_away = not is_connected or error.connection_invalidated
                     # A commit that was lost on the way may have been made: it is not repeated.
-                    if is_away and not is_done and time.monotonic() < until:
+                    if is_away and not is_done and passed < self._patience_seconds:
                         time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
                         continue
                     attempt += 1
@@ -278,11 +283,18 @@ class Database:
     def _begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
         durable, writes = options.get("durable", True), options.get("writes", False)
-        if self.dialect == "sqlite":
-            if writes:
-                level = "FULL" if durable else "NORMAL"
-                connection.exec_driver_sql(f"PRAGMA synchronous={level}")
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if self.dialect == "sqlite" and not writes:
+            connection.exec_driver_sql("BEGIN")
+        elif self.dialect == "sqlite":
+            level = "FULL" if durable else "NORMAL"
+            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+            # SQLite looks ever more seldom for a lock that others take in turn.
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_MS}")
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            finally:
+                ms = round(self._timeout_seconds * 1000)
+                connection.exec_driver_sql(f"PRAGMA busy_timeout={ms}")
         elif self.dialect == "postgresql" and writes and not durable:
             connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
@@ -364,6 +376,11 @@ def _is_deadlock(error: DBAPIError) -> bool:
     if getattr(original, "sqlstate", None) in {"40P01", "40001"}:
         return True
     return isinstance(original, Exception) and original.args[:1] in {(1020,), (1205,), (1213,)}
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    """Tell whether another process writes to SQLite."""
+    return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 def _reason(error: SQLAlchemyError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from promptgraft.database.engine import Database, DatabaseError
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError, LeaseLostError
@@ -55,7 +55,9 @@ class SqlJournal(Journal):
         self._positions: dict[str, int] = {}
         self._lines: dict[int, bytes] = {}
         name = f"the journal of job {job} in {database.name}"
-        super().__init__(name, self._indexed(name))
+        header = self._indexed(name)
+        self._last = len(self._positions) if header else _HEADER - 1
+        super().__init__(name, header)
 
     def _indexed(self, name: str) -> bytes | None:
         """Check every line, find where each record is, and return the first line."""
@@ -121,9 +123,11 @@ class SqlJournal(Journal):
             (start + at, digest_text(key), line) for at, (key, line) in enumerate(lines.items())
         )
         self._positions.update({key: start + at for at, key in enumerate(lines)})
+        self._last = len(self._positions)
 
     def _store_header(self, line: bytes) -> None:
         self._insert([(_HEADER, "header", line)])
+        self._last = _HEADER
 
     def _insert(self, numbered: Iterable[tuple[int, str, bytes]]) -> None:
         rows = [
@@ -132,7 +136,7 @@ class SqlJournal(Journal):
         ]
 
         def append(connection: Connection) -> None:
-            check_fence(connection, self._database, self._job, self._fence)
+            self._check(connection)
             if rows:
                 connection.execute(insert(self._database.tables.answers), rows)
 
@@ -143,12 +147,31 @@ class SqlJournal(Journal):
 
         # What was committed before is durable when a later commit is.
         def touch(connection: Connection) -> None:
-            check_fence(connection, self._database, self._job, self._fence)
+            self._check(connection)
             connection.execute(
                 update(jobs).where(jobs.c.number == self._job).values(synced=self._database.seconds)
             )
 
         self._write(touch, durable=True)
+
+    def _check(self, connection: Connection) -> None:
+        """Refuse to write behind a gap: a database that crashed has lost what was not synced.
+
+        Raises:
+            LeaseLostError: another worker has the job.
+            JournalWriteError: the latest answers are gone.
+        """
+        check_fence(connection, self._database, self._job, self._fence)
+        answers = self._database.tables.answers
+        last = connection.scalar(
+            select(func.max(answers.c.position)).where(answers.c.job == self._job)
+        )
+        found, expected = (-1 if last is None else last), self._last
+        if found != expected:
+            raise JournalWriteError(
+                f"{self._name}: the database has lost {expected - found} answers, since it "
+                "crashed before they were synced; open the journal again to ask for them again"
+            )
 
     def _write(self, work: Callable[[Connection], None], *, durable: bool) -> None:
         try:
