@@ -88,10 +88,6 @@ class JobReader(Jobs):
         where = f"job {found.id}, event"
         return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
 
-    def last_event(self, job: str) -> int:
-        """Return the number of the latest event of a job."""
-        return self.look(self.get(job))[0]
-
     def look(self, job: Job) -> tuple[int, bool]:
         """Return the number of a job's latest event, and whether it has ended; in one statement.
 
