@@ -21,7 +21,6 @@ from promptgraft.agents.faults import LONGEST_SHOWN
 from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.reaping import reaped
 from promptgraft.agents.templates import (
-    Reading,
     Template,
     Templated,
     a_path,
@@ -139,8 +138,7 @@ class CommandAgent(Templated):
             said = clip(" ".join((told or output).split()), LONGEST_SHOWN, around=" ")
             how = _ended(found.code)
             raise AgentFaultError(f"the agent {how}{f': {said}' if said else ''}")
-        reading = Reading(answer=self.answer, tools=self.tools)
-        return reading.read(output.removesuffix("\n"), secrets)
+        return self._answer_in(output.removesuffix("\n"))
 
 
 def _ended(code: int) -> str:

@@ -14,7 +14,6 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN, refusal_of
 from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.templates import (
-    Reading,
     Template,
     Templated,
     a_path,
@@ -142,6 +141,6 @@ class HttpAgent(Templated):
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
         text = hidden(reply.decode("utf-8", "replace"), secrets)
         if _OK <= status < _REDIRECT:
-            return Reading(answer=self.answer, tools=self.tools).read(text, secrets)
+            return self._answer_in(text)
         said = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
         raise refusal_of(self.name, status, said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 import attrs
@@ -129,20 +129,17 @@ class Template:
         return found if isinstance(found, str) else canonical_json(found)
 
 
-def _texts_in(value: Json) -> Iterator[str]:
-    found: list[str] = []
-
-    def note(text: str) -> str:
-        found.append(text)
-        return text
-
-    map_texts(value, note)
-    return iter(found)
+def _texts_in(value: Json) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in _texts_in(one)]
 
 
 class Templated(ABC):
-    """An agent that is asked by filling templates in."""
+    """An agent that is asked by filling templates in, and whose reply is read."""
 
+    answer: str | None
     tools: str | None
 
     @property
@@ -182,34 +179,13 @@ class Templated(ABC):
                 "add it, or choose another delivery"
             )
 
-
-def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
-    """Refuse what leads nowhere in a reply with a ``ConfigError``."""
-    STRING.or_none.hold(field.name, value)
-    try:
-        parse_path(value or "")
-    except ConfigError as error:
-        raise ConfigError(f"{field.name}: {error}") from None
-
-
-@attrs.frozen(kw_only=True)
-class Reading:
-    """How a reply becomes an answer.
-
-    Attributes:
-        answer: where the answer stands in a JSON reply: ``$.final_text``; None for all of it.
-        tools: where the list of the tools stands that were called; None where it says none.
-    """
-
-    answer: str | None = None
-    tools: str | None = None
-
-    def read(self, reply: str, secrets: Collection[str]) -> AgentAnswer:
-        """Return the answer, without secrets.
+    def _answer_in(self, reply: str) -> AgentAnswer:
+        """Return the answer in a reply, without secrets.
 
         Raises:
             AgentFaultError: the reply is something else.
         """
+        secrets = self._secrets
         if self.answer is None and self.tools is None:
             return AgentAnswer(text=hidden(reply, secrets))
         try:
@@ -224,6 +200,15 @@ class Reading:
             output=None if isinstance(found, str) else found,
             tools=None if self.tools is None else _tools(_at(data, self.tools)),
         )
+
+
+def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
+    """Refuse what leads nowhere in a reply with a ``ConfigError``."""
+    STRING.or_none.hold(field.name, value)
+    try:
+        parse_path(value or "")
+    except ConfigError as error:
+        raise ConfigError(f"{field.name}: {error}") from None
 
 
 def hidden(text: str, secrets: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, NoReturn, get_args
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
@@ -178,8 +178,8 @@ class _Reader:
         metrics = self._metrics(Node(evaluate, top["evaluate"].path, self._source))
         thresholds = {one.name: one.threshold for one in metrics}
         required = self._required(search.get("stop"), thresholds)
-        if given is None or workers is None:
-            self._refuse()
+        assert given is not None  # noqa: S101 - what has no fault is read
+        assert workers is not None  # noqa: S101
         members = known_members(search["algorithm"], attrs.fields_dict(_Algorithm), aliases={})
         model = self._model(given.reflection_lm, members["reflection_lm"], "reflection")
         optimizer = self._optimizer(given, members, required=required, runs=runs)
@@ -192,10 +192,6 @@ class _Reader:
             workers=workers,
             notes=tuple(dict.fromkeys(self._notes)),
         )
-
-    def _refuse(self) -> NoReturn:
-        self._source.raise_all()
-        raise DataFormatError(f"{self._source.name}: cannot be read")
 
     def _note(self, node: Node, text: str) -> None:
         self._notes.append(self._source.line(node.path, text))

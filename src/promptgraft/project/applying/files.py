@@ -33,10 +33,17 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
             a prompt by its name, or two changes are of one file.
     """
     plans: dict[str, HeldText] = {}
+    root = folder.resolve()
     for change in changes:
+        real = change.path.resolve()
         if change.before == change.after:
             continue
-        relative = inside(folder, change.path).relative_to(folder.resolve())
+        if not real.is_relative_to(root):
+            raise ConfigError(
+                f"{change.path}: leads out of the project's folder {root}, to {real}; only files "
+                "in it are written; move the file there, or use --patch"
+            )
+        relative = real.relative_to(root)
         if not may_hold_a_prompt(relative):
             raise ConfigError(
                 f"{change.path}: expected a file whose name ends in .md, .yaml, .yml or .baml, in "
@@ -47,23 +54,6 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
             raise ConfigError(f"{change.path}: two parts of the prompt change the file in two ways")
         plans[path] = HeldText(name=path, path=path, old=change.before, new=(change.after,))
     return tuple(plans.values())
-
-
-def inside(folder: Path, path: Path) -> Path:
-    """Return where ``path`` really stands: a regular file in the project's folder.
-
-    Raises:
-        ConfigError: it is no regular file, or not in the folder.
-    """
-    root, real = folder.resolve(), path.resolve()
-    if not real.is_relative_to(root):
-        raise ConfigError(
-            f"{path}: leads out of the project's folder {root}, to {real}; only files in it are "
-            "written; move the file there, or use --patch"
-        )
-    if not real.is_file():
-        raise ConfigError(f"{path}: expected a file, found none; restore it from version control")
-    return real
 
 
 def patch_root(folder: Path) -> Path:
