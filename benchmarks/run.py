@@ -12,6 +12,7 @@ import agents
 import calling
 import datasets
 import durable
+import graph_faults
 import graphs
 import overhead
 import rendering
@@ -34,6 +35,7 @@ def main() -> int:
             replay.TITLE: replay.measure(Path(folder)),
             durable.TITLE: durable.measure(Path(folder)),
             graphs.TITLE: graphs.measure(Path(folder)),
+            graph_faults.TITLE: graph_faults.measure(),
             scale.TITLE: scale.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
             datasets.TITLE: datasets.measure(Path(folder)),
