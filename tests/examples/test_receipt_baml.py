@@ -66,3 +66,43 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -
     assert before == set()
     assert len(after) == 47
     assert passed_here(project) == after
+
+
+def test_a_command_makes_the_project_file(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "fresh"
+    shutil.copytree(
+        project, folder, ignore=shutil.ignore_patterns("runs", ".*", "promptgraft.yaml")
+    )
+    shutil.copy(FOLDER / "baml_src" / "receipt.baml", folder / "baml_src")
+    told = ("--baml", "baml_src", "--function", "ExtractReceipt")
+    more = ("--test", "::Train*", "--auto", "light", "--reflection", "rewriter.py:make")
+    weights = ("--weights", "accuracy=0.8,completion_tokens=0.2")
+    ended = run(folder, "promptgraft", "optimize", *told, *more, *weights)
+    assert ended.returncode in (0, 1), ended.stderr  # few tests are held out to show a gain
+    assert "wrote promptgraft.yaml" in ended.stderr
+    written = (folder / "promptgraft.yaml").read_text("utf-8")
+    assert '{"score": 0.8, "completion_tokens": 0.2}' in written
+    assert run(folder, "promptgraft", "check").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--auto", "light"), "--auto: is for a BAML project; name it with --baml"),
+        (("--baml", "baml_src"), "--function: expected a function"),
+        (("receipt", "--baml", "baml_src"), "--baml: names the prompt"),
+        (("--baml", "none", "--function", "F"), "promptgraft.yaml is of another prompt"),
+        (("--baml", "baml_src", "--function", "Extract"), "names `ExtractReceipt`"),
+        (
+            ("--baml", "baml_src", "--function", "ExtractReceipt", "--auto", "light"),
+            "promptgraft.yaml is there already",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    project: Path, given: tuple[str, ...], said: str
+) -> None:
+    ended = run(project, "promptgraft", "optimize", *given)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

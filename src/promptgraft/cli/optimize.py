@@ -11,6 +11,7 @@ import click
 from attrs.converters import optional
 
 from promptgraft.cli import options
+from promptgraft.cli.baml import baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.outcome import MODEL, Outcome
@@ -101,6 +102,7 @@ limit_options = options.together(
     "optimize triage --budget 500",
     "optimize optimize.py:job --dry-run",
     "optimize agent.jobs:JOB --workers 8 --json",
+    "optimize --baml baml_src --function ExtractReceipt --auto light",
 )
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @options.project_option
@@ -132,6 +134,7 @@ limit_options = options.together(
 )
 @options.events_option
 @options.quiet_option
+@baml_options
 def optimize_command(
     target: str | None,
     *,

@@ -21,6 +21,7 @@ from promptgraft.project.applying.winner import (
     fresh_entries,
     winners_of,
 )
+from promptgraft.project.baml import BamlSource
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
 from promptgraft.project.sources import TextsSource
@@ -72,7 +73,7 @@ class Rewritten:
             if isinstance(found.source, TextsSource):
                 texts += found.source.changes(override)
                 callbacks.update(found.source.sources.callbacks)
-            elif isinstance(found.source, MarkdownSource) and override:
+            elif isinstance(found.source, (MarkdownSource, BamlSource)) and override:
                 changes += found.source.rewritten(override)
         return cls(
             winner=winners[0], entries=entries, changes=changes, texts=texts, callbacks=callbacks

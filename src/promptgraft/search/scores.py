@@ -138,6 +138,14 @@ def _tokens(record: RolloutRecord) -> float:
     return sum(spent.tokens for spent in record.spent if spent.role is Role.TASK)
 
 
+def _prompt_tokens(record: RolloutRecord) -> float:
+    return sum(spent.input_tokens for spent in record.spent if spent.role is Role.TASK)
+
+
+def _completion_tokens(record: RolloutRecord) -> float:
+    return sum(spent.output_tokens for spent in record.spent if spent.role is Role.TASK)
+
+
 def _dollars(record: RolloutRecord) -> float | None:
     costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
     return None if None in costs else float(sum(cost for cost in costs if cost is not None))
@@ -191,6 +199,8 @@ def _read_weights(text: str, what: str) -> dict[str, float]:
 
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
     "tokens": _tokens,
+    "prompt_tokens": _prompt_tokens,
+    "completion_tokens": _completion_tokens,
     "cost": _dollars,
     "seconds": _seconds,
 }
@@ -208,8 +218,9 @@ class Scorer:
     feedback has, those with a weight and those that are required.
 
     Args:
-        weights: by objective; ``score`` is the feedback's own, ``tokens``, ``cost`` and
-            ``seconds`` are what the task's calls took, others are those of the feedback.
+        weights: by objective; ``score`` is the feedback's own, ``tokens``,
+            ``prompt_tokens``, ``completion_tokens``, ``cost`` and ``seconds`` are what the task's
+            calls took, others are those of the feedback.
         also: amounts that are objectives without a weight.
         perfect_score: the highest weighted mean that an answer can have.
     """

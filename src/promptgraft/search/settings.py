@@ -259,8 +259,9 @@ class Objectives(Settings):
 
     Attributes:
         weights: makes the score the weighted mean of objectives: ``{"score": 0.8, "tokens":
-            0.2}``. ``score`` is the feedback's own; ``tokens``, ``cost`` and ``seconds`` are
-            measured against the baseline, less is better; others are the feedback's objectives.
+            0.2}``. ``score`` is the feedback's own; ``tokens``, ``prompt_tokens``,
+            ``completion_tokens``, ``cost`` and ``seconds`` are measured against the baseline, less
+            is better; others are the feedback's objectives.
         pick: makes the winner the candidate with the highest weighted sum of objectives; empty
             for the one with the highest score. Only decides which candidate wins, not what is
             searched.
