@@ -128,7 +128,12 @@ def said_by(driver: Path, *arguments: str | Path) -> list[str]:
 
 def deaths(driver: Path, *arguments: str | Path) -> dict[Path, int]:
     """Return the folder of each run of a driver with the signal that killed it."""
-    runs = [line.rsplit(" ", 1) for line in said_by(driver, *arguments)]
+    return deaths_in(said_by(driver, *arguments))
+
+
+def deaths_in(said: list[str]) -> dict[Path, int]:
+    """Return the folder of each run with the signal that killed it, of what a driver says."""
+    runs = [line.rsplit(" ", 1) for line in said]
     return {Path(name): int(number) for name, number in runs}
 
 

@@ -1,6 +1,6 @@
 """Runs a scenario again and again, each time killed at the next effect on the file system.
 
-    python crash_driver.py SCENARIO FOLDER
+    python crash_driver.py FOLDER SCENARIO
 
 Each run has a store of its own below FOLDER (:mod:`killing`). A line ``RUN SIGNAL`` is printed for
 each.
@@ -134,10 +134,10 @@ def store_in(root: Path) -> LocalPromptOverridesStore:
     return LocalPromptOverridesStore(root, clock=FakeClock())
 
 
-def main() -> None:
+def main(folder: Path, scenario: str) -> None:
     """Leave the state before in ``FOLDER/before`` and one folder for each run."""
-    prepare, step = SCENARIOS[sys.argv[1]]
-    before = Path(sys.argv[2]) / "before"
+    prepare, step = SCENARIOS[scenario]
+    before = folder / "before"
     before.mkdir()
     warm_up()
     prepare(store_in(before))
@@ -154,4 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2])

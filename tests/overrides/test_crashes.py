@@ -13,7 +13,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from killing import deaths, folder_in_memory
+from forked import Run, forking
+from killing import deaths_in, folder_in_memory
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
@@ -80,6 +81,12 @@ def quick_folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Run]:
+    with forking(DRIVER) as run:
+        yield run
+
+
 @pytest.mark.parametrize(
     ("scenario", "effects", "writes"),
     [
@@ -105,9 +112,11 @@ def quick_folder() -> Iterator[Path]:
     ],
 )
 def test_a_killed_process_leaves_the_old_or_the_new_revision_of_every_tag(
-    scenario: str, effects: int, writes: int, quick_folder: Path
+    scenario: str, effects: int, writes: int, driver: Run, quick_folder: Path
 ) -> None:
-    runs = deaths(DRIVER, scenario, quick_folder)
+    code, said = driver(quick_folder, scenario)
+    assert code == 0
+    runs = deaths_in(said.splitlines())
     before = held(quick_folder / "before")
 
     survivors = [run for run, killed_by in runs.items() if killed_by != signal.SIGKILL]
