@@ -1,0 +1,194 @@
+"""Runs in MLflow: parameters, metrics by step, artifacts, and the winner as a version of a prompt.
+
+Needs ``pip install "promptgraft[mlflow]"``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.extras import check_package
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.runtime.session import EventBus
+from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
+from promptgraft.search.scores import Score
+from promptgraft.search.stopping import StopReason
+from promptgraft.serde import digest_text, shown
+
+RUN_TAG = "promptgraft.run"
+"""The tag of a run of MLflow that names the run of promptgraft."""
+
+_KEY = re.compile(r"[\w.-]+")
+_NO_NAME = re.compile(r"[^\w.-]+")
+_NO_PARAM = re.compile(r"[^\w ./:-]+")
+_LONGEST_PARAM = 500
+_FAILED = {str(StopReason.PROVIDER_FAILED), str(StopReason.FAILED)}
+
+
+@contextlib.contextmanager
+def tracked(
+    bus: EventBus,
+    *,
+    experiment: str = "promptgraft",
+    tracking_uri: str | None = None,
+    key: str | None = None,
+    folder: Path | None = None,
+) -> Iterator[None]:
+    """Keep the runs that publish to ``bus`` in MLflow, each as a run of an experiment.
+
+    A run that is resumed continues in the same run of MLflow: what it repeats is not logged again.
+
+    Args:
+        bus: the event bus of the runs.
+        experiment: the experiment; made when there is none.
+        tracking_uri: the server or database; by default as MLflow finds it.
+        key: tells runs apart, such as the id of a run directory; by default the identity of a run,
+            which is the same for equal settings and data.
+        folder: a folder that is logged as artifacts at the end, such as a run directory.
+
+    Raises:
+        ConfigError: MLflow is missing or too old, the key is unusable, or the experiment cannot be
+            opened.
+    """
+    check_package("mlflow-skinny", "3.4", extra="mlflow", what="tracking in MLflow")
+    if key is not None and not _KEY.fullmatch(key):
+        raise ConfigError(f"key: expected letters, digits, `_`, `.` and `-`, found {shown(key)}")
+    mlflow = importlib.import_module("mlflow")
+    client = mlflow.MlflowClient(tracking_uri=tracking_uri)
+    try:
+        found = client.get_experiment_by_name(experiment)
+        number = client.create_experiment(experiment) if found is None else found.experiment_id
+    except mlflow.MlflowException as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(
+            f"MLflow cannot open the experiment `{experiment}`: {said}; check the tracking URI"
+        ) from None
+    run = _TrackedRun(mlflow=mlflow, client=client, experiment=number, key=key)
+    stop = bus.subscribe(object, run.on_event)
+    try:
+        yield
+    finally:
+        stop()
+        run.close(folder)
+
+
+@attrs.define(eq=False, kw_only=True)
+class _TrackedRun:
+    """The run of MLflow; its types are not known where MLflow is not installed."""
+
+    mlflow: Any
+    client: Any
+    experiment: str
+    key: str | None
+    name: str = ""
+    run_id: str = ""
+    ended: bool = False
+    logged: int = 0  # candidates that an earlier process has logged
+    tags: Mapping[str, str] = attrs.field(factory=dict)
+    means: dict[int, Score] = attrs.field(factory=dict)
+    texts: dict[int, Mapping[str, str]] = attrs.field(factory=dict)
+
+    def on_event(self, event: object) -> None:
+        if isinstance(event, RunStarted):
+            self._begin(event)
+        elif isinstance(event, CandidateAdded) and self.run_id:
+            self._add(event)
+        elif isinstance(event, RunEnded) and self.run_id:
+            self._end(event)
+
+    def close(self, folder: Path | None) -> None:
+        if not self.run_id:
+            return
+        if folder is not None and folder.is_dir():
+            self.client.log_artifacts(self.run_id, str(folder))
+        if not self.ended:
+            self.client.set_terminated(self.run_id, "KILLED")
+
+    def _begin(self, event: RunStarted) -> None:
+        self.key, self.name, self.ended = self.key or event.run_id, event.prompt, False
+        wanted = f"tags.`{RUN_TAG}` = '{self.key}'"
+        found = self.client.search_runs([self.experiment], wanted, max_results=1)
+        if found:
+            self.run_id, self.tags = found[0].info.run_id, found[0].data.tags
+            self.logged = int(found[0].data.metrics.get("candidates", 0))
+            self.client.update_run(self.run_id, status="RUNNING")
+            return
+        tags = {RUN_TAG: self.key}
+        made = self.client.create_run(self.experiment, tags=tags, run_name=event.prompt)
+        self.run_id = made.info.run_id
+        params = {"seed": event.seed, **event.settings}
+        entities = [
+            self.mlflow.entities.Param(_NO_PARAM.sub("_", name), str(value)[:_LONGEST_PARAM])
+            for name, value in params.items()
+        ]
+        for start in range(0, len(entities), 100):  # what one request may hold
+            self.client.log_batch(self.run_id, params=entities[start : start + 100])
+
+    def _add(self, event: CandidateAdded) -> None:
+        self.means[event.candidate], self.texts[event.candidate] = event.mean, event.texts
+        if event.candidate < self.logged:
+            return
+        figures = {
+            "validation_score": event.mean,
+            "best_score": self.means.get(event.best),
+            "rollouts": event.rollouts,
+            "reflections": event.reflections,
+            "tokens": event.tokens,
+            "cost_usd": event.cost,
+            "candidates": event.candidate + 1,
+        }
+        self._log(figures, event.step)
+
+    def _end(self, event: RunEnded) -> None:
+        held_out = event.held_out
+        figures = {
+            "baseline_score": event.baseline_mean,
+            "best_score": event.best_mean,
+            "rollouts": event.rollouts,
+            "reflections": event.reflections,
+            "cost_usd": event.cost,
+            "held_out_baseline": None if held_out is None else held_out.baseline_mean,
+            "held_out_winner": None if held_out is None else held_out.winner_mean,
+        }
+        self._log(figures, event.steps)
+        self.client.set_tag(self.run_id, "promptgraft.verdict", str(event.verdict))
+        self.client.set_tag(self.run_id, "promptgraft.stop_reason", event.stop_reason)
+        before, after = self.texts.get(0, {}), self.texts.get(event.best, {})
+        for part, text in after.items():
+            self.client.log_text(self.run_id, text, f"winner/{_NO_NAME.sub('-', part)}.md")
+            if text.strip() and text != before.get(part):
+                self._register(f"{self.name}.{part}", text, event)
+        status = "FAILED" if event.stop_reason in _FAILED else "FINISHED"
+        self.client.set_terminated(self.run_id, status)
+        self.ended = True
+
+    def _register(self, name: str, text: str, event: RunEnded) -> None:
+        """Make a version of a prompt, once for the same text; the tag of the run is its alias."""
+        prompt = _NO_NAME.sub("-", name)
+        tag, digest = f"promptgraft.prompt.{prompt}", digest_text(text)[:12]
+        version, _, known = self.tags.get(tag, "").partition(" ")
+        if known != digest:
+            made = self.client.register_prompt(
+                prompt, text, commit_message=str(event.verdict), tags={RUN_TAG: str(self.key)}
+            )
+            version = str(made.version)
+            self.client.set_tag(self.run_id, tag, f"{version} {digest}")
+        if event.improved and event.tag != DEFAULT_TAG:  # MLflow has `latest` by itself
+            self.client.set_prompt_alias(prompt, event.tag, int(version))
+
+    def _log(self, figures: Mapping[str, object], step: int) -> None:
+        now = self.mlflow.utils.time.get_current_time_millis()
+        metrics = [
+            self.mlflow.entities.Metric(name, float(str(value)), now, step)
+            for name, value in figures.items()
+            if value is not None
+        ]
+        self.client.log_batch(self.run_id, metrics=metrics)

@@ -1,0 +1,183 @@
+"""Runs in a real server of MLflow on SQLite; skipped where MLflow is not installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from socket import create_server
+from typing import Any
+
+import pytest
+
+from promptgraft import (
+    Data,
+    EventBus,
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    Limits,
+    MarkdownSection,
+    MaxProposals,
+    MemoryJournal,
+    OptimizationContext,
+    Prompt,
+    PromptResponse,
+    PromptTemplate,
+    RolloutFeedback,
+    ScriptedAdapter,
+)
+from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.integrations.mlflow_runs import RUN_TAG, tracked
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.targets.types import FeedbackFn
+
+# Not imported here: that takes seconds, in every worker that collects tests.
+needs_server = pytest.mark.skipif(
+    importlib.util.find_spec("mlflow") is None or importlib.util.find_spec("flask") is None,
+    reason="mlflow, or what its server needs, is not installed",
+)
+
+IDS = [f"<{n}>" for n in range(40)]
+WINNER = f"Name {' '.join(IDS)}."
+SECONDS = 180
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_telemetry() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MLFLOW_DISABLE_TELEMETRY", "true")  # which asks the network
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlflow")
+    with create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
+    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
+    log = (folder / "log").open("wb")
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(process, f"{address}/health")
+        yield address
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # with its workers
+        process.wait()
+        log.close()
+
+
+def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+            raise AssertionError("the server of MLflow ended") from None
+        return
+    raise AssertionError(f"the server of MLflow is not up after {SECONDS} s")
+
+
+def score(
+    example: GepaExample, response: PromptResponse[Any], session: SessionProtocol
+) -> RolloutFeedback:
+    return RolloutFeedback(score=float(example.id in response.text), feedback="name it")
+
+
+def optimize(
+    bus: EventBus, journal: MemoryJournal, *, steps: int, feedback: FeedbackFn = score
+) -> GepaResult:
+    examples = [GepaExample(id=name, params=()) for name in IDS]
+    config = GepaConfig(
+        rollout_budget=120,
+        minibatch_size=2,
+        pareto_set_size=4,
+        target_section_paths=(("task",),),
+        training_examples=examples[:10],
+        data=Data(held_out=examples[10:]),
+        feedback_fn=feedback,
+        limits=Limits(stoppers=(MaxProposals(proposals=steps),)),
+    )
+    section = MarkdownSection(title="Task", key="task", template="Name something.")
+    context = OptimizationContext(
+        ScriptedAdapter(lambda rendered: rendered.text),
+        reflection_adapter=ScriptedAdapter(lambda _: f"```instruction\n{WINNER}\n```"),
+        overrides_tag="stable",
+        event_bus=bus,
+        journal=journal,
+    )
+    template = PromptTemplate[object](ns="docs", key="numbers", sections=(section,))
+    return GepaOptimizer(context, config).optimize(Prompt(template))
+
+
+@needs_server
+def test_a_run_and_its_resumption_are_one_run_of_mlflow(server: str, tmp_path: Path) -> None:
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    journal = MemoryJournal()
+    (tmp_path / "report.html").write_text("<p>report</p>", "utf-8")
+    results = []
+    for _ in range(2):
+        bus = EventBus()
+        with tracked(bus, experiment="numbers", tracking_uri=server, folder=tmp_path):
+            results.append(optimize(bus, journal, steps=2))
+
+    found = client.get_experiment_by_name("numbers")
+    [run] = client.search_runs([found.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags[RUN_TAG] == results[0].run_id
+    assert run.data.params["seed"] == "0"
+    assert run.data.metrics["best_score"] == results[0].best_pareto_mean == 1.0
+    assert run.data.metrics["held_out_winner"] == 1.0
+    history = client.get_metric_history(run.info.run_id, "validation_score")
+    assert [one.value for one in history] == [
+        mean for mean in results[0].means if mean is not None
+    ]  # once, although the second process has told it again
+    files = {one.path for one in client.list_artifacts(run.info.run_id)}
+    assert files == {"report.html", "winner"}
+
+    version = client.get_prompt_version_by_alias("docs-numbers.section-task", "stable")
+    assert (version.template, version.version) == (WINNER, 1)
+    assert version.tags[RUN_TAG] == results[0].run_id
+
+
+@needs_server
+def test_a_run_that_is_broken_off_is_killed_in_mlflow(server: str) -> None:
+    def broken(
+        example: GepaExample, response: PromptResponse[Any], session: SessionProtocol
+    ) -> RolloutFeedback:
+        raise ValueError("no score")
+
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    bus = EventBus()
+    with pytest.raises(FeedbackError), tracked(bus, tracking_uri=server, key="a-1"):
+        optimize(bus, MemoryJournal(), steps=1, feedback=broken)
+    found = client.get_experiment_by_name("promptgraft")
+    [run] = client.search_runs([found.experiment_id])
+    assert (run.info.status, run.data.tags[RUN_TAG]) == ("KILLED", "a-1")
+
+
+@needs_server
+def test_an_unusable_key_is_refused() -> None:
+    with (
+        pytest.raises(ConfigError, match="key: expected letters, digits"),
+        tracked(EventBus(), key="a' or '1"),
+    ):
+        pass
