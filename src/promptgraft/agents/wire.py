@@ -65,11 +65,10 @@ def _connection(url: str, seconds: float) -> HTTPConnection:
     from http.client import HTTPConnection, HTTPSConnection
 
     parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
     if parts.scheme == "https":
-        return HTTPSConnection(
-            parts.hostname or "", parts.port, timeout=seconds, context=_trusting()
-        )
-    return HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
+        return HTTPSConnection(host, port, timeout=seconds, context=_trusting())
+    return HTTPConnection(host, port, timeout=seconds)
 
 
 @functools.cache

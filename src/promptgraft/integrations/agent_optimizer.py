@@ -129,8 +129,7 @@ class TargetPrompt:
             raise ConfigError(
                 f"expected the texts {', '.join(self._sources)}, found {', '.join(prompts)}"
             )
-        write = partial(_written, self, prompts)
-        await beside(write, stop=Cancellation())
+        await beside(lambda: self.sources().write(prompts, by="TargetPrompt"), stop=Cancellation())
 
     def sources(self) -> Sources:
         """Return the texts as they are now, with where they are kept."""
@@ -139,10 +138,6 @@ class TargetPrompt:
         if any(not path.resolve().is_relative_to(here.resolve()) for path in files):
             here = Path(os.path.commonpath([path.resolve().parent for path in files]))
         return read_sources(self._sources, folder=here)
-
-
-def _written(target: TargetPrompt, prompts: Mapping[str, str]) -> None:
-    target.sources().write(prompts, by="TargetPrompt")
 
 
 class AgentOptimizer:

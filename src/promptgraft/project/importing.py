@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NoReturn, get_args
+from typing import Literal, NoReturn
 
 import attrs
 
@@ -102,9 +102,7 @@ class _Algorithm:
         "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
     ] = "pareto"
     module_selector: Literal["round_robin", "all", "random"] = "round_robin"
-    frontier_type: FrontierType = attrs.field(
-        default="instance", validator=one_of(*get_args(FrontierType))
-    )
+    frontier_type: FrontierType = "instance"
     reflection_minibatch_size: int = attrs.field(default=_MINIBATCH, validator=COUNT)
     reflection_history_top_k: int = attrs.field(default=2, validator=integer(0, 5))
     perfect_score: float = 1.0
