@@ -13,7 +13,7 @@ demo: $(STAMP)
 	@$(BIN)/promptgraft demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 soak: $(STAMP)
 	@cd tests && PYTHONPATH=.:resume $(abspath $(BIN))/python -m soak --minutes $(MINUTES) \
