@@ -69,7 +69,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["--artifacts-destination", str(folder / "artifacts")]
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
-        command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        command,
+        cwd=folder,
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # a dozen processes
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     address = f"http://127.0.0.1:{port}"
     try:
