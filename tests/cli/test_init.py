@@ -223,7 +223,7 @@ def documented_as(name: str) -> str:
     parts = PurePath(name).parts[2:]
     general = [re.sub(r"\d+", "<[a-z]+>", re.escape(part)) for part in parts]
     if parts[0].endswith("_prompts"):
-        general[-1] = re.escape("<name>.md")
+        general[-1] = re.escape("<name>.<ext>")
     return f"`{'/'.join(general)}`"
 
 
