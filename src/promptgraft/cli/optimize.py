@@ -102,7 +102,7 @@ limit_options = options.together(
     "optimize triage --budget 500",
     "optimize optimize.py:job --dry-run",
     "optimize agent.jobs:JOB --workers 8 --json",
-    "optimize --baml baml_src --function ExtractReceipt --auto light",
+    "optimize --baml baml_src --function Extract",
 )
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @options.project_option
