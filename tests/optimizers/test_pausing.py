@@ -30,7 +30,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation
 from promptgraft.search import StopReason
 
-MOMENTS = 25  # with each number of workers
+MOMENTS = 12  # with each number of workers
 PAIRS = ((1, 1), (4, 1), (2, 3))
 """Proposals of a step, and steps at once."""
 
