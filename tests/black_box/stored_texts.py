@@ -39,9 +39,9 @@ def opened(folder: Path) -> Sources:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder but the locks."""
+    """Return every file of a folder but the locks and what git is not to show."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".lock"
+        if path.is_file() and path.suffix != ".lock" and path.name != ".gitignore"
     }

@@ -29,6 +29,7 @@ RECORD = Path(".promptgraft", "sources.json")
 VERSION = 1
 
 _LOCK = RECORD.with_suffix(".lock")
+_IGNORED = ".gitignore"
 _YAML = {".yaml", ".yml"}
 _CODE = {"", ".cfg", ".ini", ".js", ".pth", ".py", ".sh", ".toml", ".ts"}
 LEFT = (
@@ -113,6 +114,11 @@ class SourceWriter:
     def locked(self) -> Iterator[None]:
         """Keep other writers out, and leave what one that was killed has left."""
         make_folder(self._record.parent, under=self._folder)
+        with (
+            contextlib.suppress(FileExistsError),
+            (self._record.parent / _IGNORED).open("x") as file,
+        ):
+            file.write(f"/{_IGNORED}\n/{RECORD.stem}.*\n")
         what, mend = f"the agent's folder {self._folder}", "stop it"
         with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
             sweep(self._record)
