@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def serve_command(
     """
     _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
     with ExitStack() as held:
-        held.enter_context(_ended_in_order())
+        is_asked_to_end = held.enter_context(_ended_in_order())
         if demo:
             url, projects, workers = held.enter_context(_demo())
         named = named_projects(projects)
@@ -95,22 +95,26 @@ def serve_command(
             echo(f"serving {scheme}://{names[0]}")
         sys.stdout.flush()
         app = make_app(manager, access=access, mirrors=mirrors)
-        serve(app, socket, certificate=certificate, key=key)
+        if not is_asked_to_end():
+            serve(app, socket, certificate=certificate, key=key)
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _ended_in_order() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM and Ctrl+C end workers and temporary folders too, whenever they come.
 
-    uvicorn raises the signal that has ended it a second time.
+    uvicorn raises the signal that has ended it a second time. Yields whether a signal has come:
+    what a handler raises is lost when it comes inside of a finalizer.
     """
+    found: list[object] = []
 
-    def end(*_: object) -> None:
+    def end(number: int, _: object) -> None:
+        found.append(number)
         raise SystemExit(0)
 
     before = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield lambda: bool(found)
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
