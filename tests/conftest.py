@@ -89,6 +89,16 @@ def no_connections_left() -> Iterator[None]:
     _connected.clear()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget modules of temporary projects, which another test may have under the same names."""
+    yield
+    home = str(tmp_path_factory.getbasetemp())
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(home):
+            del sys.modules[name]
+
+
 class _LocalOnly:
     """A method of sockets that looks at the address first."""
 

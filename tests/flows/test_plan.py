@@ -24,7 +24,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.search import RunPlan
 from promptgraft.search.plan import SeenAnswers, SeenNode
-from search.teacher_world import prompt
+from teacher_world import prompt
 
 
 class Priced(ScriptedAdapter):

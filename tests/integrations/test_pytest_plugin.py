@@ -43,7 +43,9 @@ def words(pytester: pytest.Pytester, test: str, *lines: str) -> Path:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+    # The plugin of schemathesis wraps what is said at collection into its own traceback.
+    others = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
+    return pytester.runpytest_inprocess(*others, *arguments)
 
 
 def apply(folder: Path, body: str, tag: str = "latest") -> None:

@@ -35,9 +35,9 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import EventBus
 from promptgraft.search import RunPlan
 from promptgraft.search.events import CaseTaught, RolloutCompleted
-from search.teacher_world import GIVEN, TASK, TEACHING, Loud, cases, prompt, run, settings
+from teacher_world import GIVEN, TASK, TEACHING, Loud, cases, prompt, run, settings
 
-WORLD = Path(__file__).with_name("teacher_world.py")
+WORLD = Path(__file__).parents[1] / "teacher_world.py"
 UNTAUGHT = {case.id: str(case.input) for case in cases() if case.id not in GIVEN}
 
 
@@ -202,7 +202,7 @@ CODE = """\
 import sys
 sys.path.insert(0, {tests!r})
 from promptgraft import ScriptedAdapter
-from search.teacher_world import TASK, TEACHING, Loud, answer, propose
+from teacher_world import TASK, TEACHING, Loud, answer, propose
 
 def task_model():
     return ScriptedAdapter(answer, identity="task")
