@@ -76,6 +76,23 @@ def test_another_seed_gives_another_split() -> None:
     assert len(found) == 10
 
 
+def test_sets_are_narrowed_to_the_cases_that_are_named() -> None:
+    whole = Splits.by_ratio(Dataset.of(map(case, range(20))))
+    first, second, *_ = whole.train.ids
+
+    few = whole.narrowed({"train": [second, first]})
+    assert list(few.train.ids) == [first, second]
+    assert (few.validation, few.test) == (whole.validation, whole.test)
+    for only, fault in (
+        ({"train": [whole.validation.ids[0]]}, "train: there is no case `c"),
+        ({"train": []}, "train: expected ids of cases, found none"),
+        ({"dev": [first]}, "expected a set among `train`, `validation`, `test`, found 'dev'"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            whole.narrowed(only)
+        assert str(caught.value).startswith(fault)
+
+
 def test_the_split_of_a_case_is_the_same_on_every_machine() -> None:
     splits = Splits.by_ratio(Dataset.of(map(case, range(10))), seed=7)
     assert splits.train.ids == ("c0", "c2", "c3", "c5", "c6", "c8")

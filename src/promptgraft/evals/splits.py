@@ -16,7 +16,16 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, Table
-from promptgraft.serde import HexDigest, Json, canonical_json, digest, map_texts, shown, unstructure
+from promptgraft.serde import (
+    HexDigest,
+    Json,
+    canonical_json,
+    did_you_mean,
+    digest,
+    map_texts,
+    shown,
+    unstructure,
+)
 from promptgraft.text import counted, listed
 
 NAMES = ("train", "validation", "test")
@@ -64,6 +73,28 @@ class Splits(Shown):
         """Return the sets by name."""
         parts = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
+
+    def narrowed(self, only: Mapping[str, Collection[str]]) -> Splits:
+        """Return the sets with only the cases that are named, in the order of the sets.
+
+        Args:
+            only: ids of cases by the name of their set; a set without any stays whole.
+
+        Raises:
+            ConfigError: there is no such set, or it has no such case.
+        """
+        parts = self.parts()
+        for name, ids in only.items():
+            if name not in parts:
+                raise ConfigError(f"expected a set among {listed(parts)}, found {shown(name)}")
+            known = list(parts[name].ids)
+            if not ids:
+                raise ConfigError(f"{name}: expected ids of cases, found none")
+            if strange := [one for one in ids if one not in known]:
+                near = did_you_mean(strange[0], known)
+                raise ConfigError(f"{name}: there is no case `{strange[0]}` in this set{near}")
+            parts[name] = parts[name].subset({*ids}, f"{parts[name].name}, {len({*ids})} of them")
+        return Splits(parts["train"], parts["validation"], parts.get("test"))
 
     @classmethod
     def load(

@@ -92,6 +92,7 @@ class SplitsConfig:
         stratify: A field of the cases that is spread evenly over the shares.
         files: A file for each set; then `dataset` has no `path`.
         field: The field of a case that says train, validation or test.
+        only: Ids of cases by set: nothing else of these sets is used.
     """
 
     ratio: Mapping[str, float] | None = None
@@ -99,6 +100,7 @@ class SplitsConfig:
     stratify: str | None = None
     files: Mapping[str, str] | None = None
     field: str | None = None
+    only: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -250,6 +252,7 @@ _SPLITS: Kind[SplitsConfig] = record_of(
         "stratify": TEXT,
         "files": record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
         "field": TEXT,
+        "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
     },
     about="What the search learns from (train), is steered by (validation) and never sees (test).",
     rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},

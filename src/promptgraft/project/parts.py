@@ -223,7 +223,7 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
 def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
     """Return the cases, parted; the error names every fault of their files."""
     if splits.files is not None:
-        return _of_files(dataset, splits.files, around)
+        return _narrowed(_of_files(dataset, splits.files, around), splits, around)
     if dataset.path is None:
         raise around.refusal(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
@@ -237,9 +237,16 @@ def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits
     """Return all cases, parted as a project file says it."""
     with _placed_at(("splits",), around):
         if splits.field is not None:
-            return Splits.by_field(whole, splits.field)
-        shares = splits.ratio or {}
-        return Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
+            found = Splits.by_field(whole, splits.field)
+        else:
+            shares = splits.ratio or {}
+            found = Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
+    return _narrowed(found, splits, around)
+
+
+def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:
+    with _placed_at(("splits", "only"), around):
+        return found.narrowed(splits.only)
 
 
 @contextlib.contextmanager
