@@ -89,6 +89,13 @@ def no_connections_left() -> Iterator[None]:
     _connected.clear()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_plugins_of_others() -> None:
+    """Spare each run of pytest that a test starts two seconds of plugins which it does not use."""
+    others = ("schemathesis", "langsmith_plugin", "anyio")
+    os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p no:{name}" for name in others)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules of temporary projects, which another test may have under the same names."""
