@@ -83,6 +83,7 @@ def test_sets_are_narrowed_to_the_cases_that_are_named() -> None:
     few = whole.narrowed({"train": [second, first]})
     assert list(few.train.ids) == [first, second]
     assert (few.validation, few.test) == (whole.validation, whole.test)
+    assert whole.narrowed({}) is whole
     for only, fault in (
         ({"train": [whole.validation.ids[0]]}, "train: there is no case `c"),
         ({"train": []}, "train: expected ids of cases, found none"),

@@ -87,14 +87,14 @@ class Splits(Shown):
         for name, ids in only.items():
             if name not in parts:
                 raise ConfigError(f"expected a set among {listed(parts)}, found {shown(name)}")
-            known = list(parts[name].ids)
             if not ids:
                 raise ConfigError(f"{name}: expected ids of cases, found none")
-            if strange := [one for one in ids if one not in known]:
-                near = did_you_mean(strange[0], known)
+            known = parts[name].ids
+            if strange := sorted({*ids}.difference(known)):
+                near = did_you_mean(strange[0], list(known))
                 raise ConfigError(f"{name}: there is no case `{strange[0]}` in this set{near}")
             parts[name] = parts[name].subset({*ids}, f"{parts[name].name}, {len({*ids})} of them")
-        return Splits(parts["train"], parts["validation"], parts.get("test"))
+        return attrs.evolve(self, **parts) if only else self
 
     @classmethod
     def load(
