@@ -90,5 +90,5 @@ def test_an_older_python_is_named() -> None:
 def test_a_missing_package_is_named() -> None:
     with contextlib.suppress(PackageNotFoundError):
         pytest.skip(f"weakincentives {version('weakincentives')} is installed")
-    with pytest.raises(ConfigError, match=r"weakincentives 0\.27 or newer is needed, found none"):
+    with pytest.raises(ConfigError, match=r"needs `weakincentives` 0\.27 or newer, found none"):
         WeakIncentivesTarget(None, None, feedback_fn=lambda *_: None)  # type: ignore[arg-type]

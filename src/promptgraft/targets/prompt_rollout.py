@@ -189,7 +189,11 @@ class PromptRollout:
                 response = self.flow(prompts, example, session=session, deadline=deadline)
                 self._check_lengths(candidate, session)
             session.dispatch(FeedbackStarted())
-            feedback = self._feedback(example, response, session)
+            feedback = feedback_from(
+                lambda: self.scoring.feedback_fn(example, response, session),
+                example,
+                deadline=session.deadline,
+            )
         except CandidateError as error:
             failed = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
             return self._record(
@@ -245,24 +249,6 @@ class PromptRollout:
         visible = overlaid(prompt.descriptor, base, change)
         store = InMemoryPromptOverridesStore([visible])
         return attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
-
-    def _feedback(
-        self, example: GepaExample, response: PromptResponse[object], session: Session
-    ) -> RolloutFeedback:
-        where = f"feedback function on example `{example.id}`"
-        try:
-            with doing(where):
-                given = self.scoring.feedback_fn(example, response, session)
-                feedback = awaited(given, deadline=session.deadline)
-        except FeedbackError as error:
-            raise FeedbackError(f"{where}: {error}") from None
-        except (ProviderError, LimitReachedError):
-            raise
-        except Exception as error:
-            raise FeedbackError(f"{where} raised {raised_at(error)}") from error
-        if not isinstance(feedback, RolloutFeedback):
-            raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
-        return feedback
 
     def _record(
         self,
@@ -331,6 +317,30 @@ class PromptRollout:
         raise FeedbackError(
             f"example_formatter {on}: expected input and answer as two texts, found {shown(texts)}"
         )
+
+
+def feedback_from(
+    give: Callable[[], object], example: GepaExample, *, deadline: Deadline | None
+) -> RolloutFeedback:
+    """Return what a user's feedback function gives, plain or ``async``.
+
+    Raises:
+        FeedbackError: it raised, or gave something else.
+        ProviderError, LimitReachedError: as a judge that it asks raises them.
+    """
+    where = f"feedback function on example `{example.id}`"
+    try:
+        with doing(where):
+            feedback = awaited(give(), deadline=deadline)
+    except FeedbackError as error:
+        raise FeedbackError(f"{where}: {error}") from None
+    except (ProviderError, LimitReachedError):
+        raise
+    except Exception as error:
+        raise FeedbackError(f"{where} raised {raised_at(error)}") from error
+    if not isinstance(feedback, RolloutFeedback):
+        raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
+    return feedback
 
 
 def too_long(rendered: RenderedPrompt[object], longest: int | None) -> str:

@@ -203,6 +203,15 @@ def test_calls_tokens_and_tools_are_seen() -> None:
     assert (spent.model, spent.input_tokens, spent.output_tokens) == ("Telling", 7, 2)
 
 
+def test_a_feedback_function_may_be_async() -> None:
+    async def seen(example: Any, response: Any, session: Any) -> Any:
+        return judge(example, response, session)
+
+    one = target(feedback_fn=seen)
+    record = one.rollout(one.baseline(), cases("My")[0], None)
+    assert isinstance(record.feedback, pg.RolloutFeedback)
+
+
 def test_mistakes_are_named_before_the_first_call() -> None:
     with pytest.raises(ConfigError, match=r"did you mean `section rules`"):
         target(parts=["section rule"])

@@ -5,22 +5,16 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    FeedbackError,
-    PromptgraftError,
-    StoreError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.evals.spending import Role, Spending
+from promptgraft.extras import check_package
 from promptgraft.functions import function_identity
 from promptgraft.integrations.weakincentives.parts import (
     MAX_TOOL_CHARS,
@@ -37,6 +31,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import Json, shown
 from promptgraft.targets.base import Identity, TextTarget
 from promptgraft.targets.formatting import default_example_formatter, show_value
+from promptgraft.targets.prompt_rollout import feedback_from
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -45,16 +40,15 @@ from promptgraft.targets.types import (
     RolloutFeedback,
     RolloutRecord,
 )
-from promptgraft.text import raised_at
 
-OLDEST = (0, 27)
+OLDEST = "0.27"
 """The first version of weakincentives that this works with."""
 
 SHORTEST = 1.1
 """Seconds until a deadline of weakincentives, which wants at least one."""
 
-Feedback = Callable[[GepaExample, Any, Any], RolloutFeedback]
-"""Scores a ``PromptResponse`` of weakincentives, and sees the ``Session`` of the rollout."""
+Feedback = Callable[[GepaExample, Any, Any], RolloutFeedback | Awaitable[RolloutFeedback]]
+"""Scores a ``PromptResponse`` of weakincentives, and sees its ``Session``; may be ``async``."""
 
 
 class WeakIncentivesTarget(TextTarget):
@@ -184,7 +178,10 @@ class WeakIncentivesTarget(TextTarget):
             answered = getattr(error, "phase", "request") != "request"
             feedback = _unusable(error) if answered else None
             return self._record(own, None, session, feedback, fault=_line(error))
-        return self._record(own, response, session, self._feedback(own, response, session))
+        feedback = feedback_from(
+            lambda: self._feedback_fn(own, response, session), own, deadline=deadline
+        )
+        return self._record(own, response, session, feedback)
 
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
@@ -222,18 +219,6 @@ class WeakIncentivesTarget(TextTarget):
             fault=fault,
             spent=_spent(session, self._adapter.adapter_name),
         )
-
-    def _feedback(self, example: GepaExample, response: Any, session: Any) -> RolloutFeedback:
-        where = f"feedback function on example `{example.id}`"
-        try:
-            feedback = self._feedback_fn(example, response, session)
-        except PromptgraftError:
-            raise
-        except Exception as error:
-            raise FeedbackError(f"{where} raised {raised_at(error)}") from error
-        if not isinstance(feedback, RolloutFeedback):
-            raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
-        return feedback
 
     def _of_source(self, module: Module) -> tuple[Part, str]:
         """Return a part with its text in the source."""
@@ -290,19 +275,7 @@ def check_installed() -> None:
     if sys.version_info < (3, 12, 2):
         found = ".".join(map(str, sys.version_info[:3]))
         raise ConfigError(f"weakincentives needs Python 3.12.2 or newer, found {found}")
-    oldest = ".".join(map(str, OLDEST))
-    try:
-        installed = version("weakincentives")
-    except PackageNotFoundError:
-        raise ConfigError(
-            f"weakincentives {oldest} or newer is needed, found none; "
-            'run `pip install "promptgraft[weakincentives]"`'
-        ) from None
-    if tuple(int(part) for part in installed.split(".")[:2]) < OLDEST:
-        raise ConfigError(
-            f"weakincentives {oldest} or newer is needed, found {installed}; "
-            'run `pip install --upgrade "promptgraft[weakincentives]"`'
-        )
+    check_package("weakincentives", OLDEST, extra="weakincentives", what="WeakIncentivesTarget")
 
 
 def _hashes(descriptor: Any) -> Json:
