@@ -36,6 +36,7 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.integrations.mlflow_runs import RUN_TAG, tracked
 from promptgraft.runtime.session import SessionProtocol
@@ -177,6 +178,38 @@ def test_a_run_that_is_broken_off_is_killed_in_mlflow(server: str) -> None:
     found = client.get_experiment_by_name("promptgraft")
     [run] = client.search_runs([found.experiment_id])
     assert (run.info.status, run.data.tags[RUN_TAG]) == ("KILLED", "a-1")
+
+
+@needs_server
+def test_a_project_that_names_mlflow_keeps_its_runs_there(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(["init"])
+    with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"trackers: {{mlflow: {{uri: '{server}', experiment: council}}}}\n")
+    run(["optimize", "-q", "--budget", "268"])
+
+    [folder] = Path("runs").glob("*/result.json")
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    found = client.get_experiment_by_name("council")
+    [kept] = client.search_runs([found.experiment_id])
+    assert (kept.info.status, kept.data.tags[RUN_TAG]) == ("FINISHED", folder.parent.name)
+    assert {"report.html", "result.json"} <= {
+        one.path for one in client.list_artifacts(kept.info.run_id)
+    }
+
+
+@needs_server
+def test_a_folder_that_cannot_be_logged_is_no_fault_of_the_run(
+    server: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus, folder = EventBus(), tmp_path / "run"
+    folder.mkdir()
+    (folder / "gone").symlink_to("nowhere")
+    with tracked(bus, experiment="unlogged", tracking_uri=server, folder=folder):
+        optimize(bus, MemoryJournal(), steps=1)
+    assert "MLflow: " in caplog.text
 
 
 @needs_server

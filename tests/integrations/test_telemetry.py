@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from promptgraft import (
     Usage,
 )
 from promptgraft.adapters.base import ModelCalled, answered
+from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError, FeedbackError, PermanentProviderError
 from promptgraft.extras import check_package
 from promptgraft.integrations.telemetry import CONTENT_VARIABLE, traced
@@ -317,6 +319,42 @@ def test_the_command_line_makes_spans_in_an_instrumented_process(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert len(collector.named("optimize ")) == 1, done.stderr
     assert len(collector.named("rollout")) > 100
+
+
+def test_a_project_that_names_a_collector_sends_its_spans(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(["init"])
+    address = collector.address.removesuffix("/v1/traces")
+    with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"trackers: {{opentelemetry: {{endpoint: '{address}', content: true}}}}\n")
+    assert run(["optimize", "-q", "--budget", "268"]) == 1
+    assert len(collector.named("optimize ")) == 1
+    assert "gen_ai.input.messages" in told(collector.named("chat ")[0])
+
+
+def test_a_tracker_without_its_package_is_said_before_anything_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(metadata, "version", missing)
+    run(["init"])
+    with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
+        file.write("trackers: {mlflow: {}}\n")
+    capsys.readouterr()
+    said = (
+        "tracking in MLflow needs `mlflow-skinny` 3.4 or newer, found none; run "
+        '`pip install --upgrade "promptgraft[mlflow]"`\n'
+    )
+    assert run(["optimize"]) == 2
+    assert capsys.readouterr().err == f"promptgraft: {said}"
+    assert not Path("runs").exists()
+    assert run(["check"]) == 0
+    assert f"trackers: {said}" in capsys.readouterr().out
 
 
 def test_an_old_or_missing_package_is_named_with_the_version() -> None:

@@ -164,7 +164,12 @@ def optimize_command(
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
         progress = progress_for(title, quiet=quiet, stream=stream)
-        keeping = Keeping(progress=progress, workers=workers or found.workers, stream=stream)
+        keeping = Keeping(
+            progress=progress,
+            workers=workers or found.workers,
+            stream=stream,
+            trackers=found.trackers,
+        )
         job = changes.applied(found.job)
         kept_in = runs_of(found.runs, runs=runs, project=project)
         if dry:
@@ -235,7 +240,12 @@ def resume_command(
     changes = attrs.evolve(kept, **attrs.asdict(Changes(**limits), filter=_is_given))
     with loaded_again(folder, config, project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
-        keeping = Keeping(progress=progress, workers=workers or source.workers, stream=stream)
+        keeping = Keeping(
+            progress=progress,
+            workers=workers or source.workers,
+            stream=stream,
+            trackers=source.trackers,
+        )
         job = changes.applied(source.job)
         job = job.within(attrs.evolve(job.context, reuse_scores=reuse_scores))
         same = {name: config[name] for name in ("id", "created", "origin")}

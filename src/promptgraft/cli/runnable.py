@@ -29,6 +29,7 @@ from promptgraft.project.python_source import (
     call_maker,
     place_of,
 )
+from promptgraft.project.trackers import TrackersConfig
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.documents import described_job
@@ -152,6 +153,7 @@ class Runnable:
     runs: Path
     workers: int | None = None
     to_source: bool = False
+    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
 
 
 @contextlib.contextmanager
@@ -176,6 +178,8 @@ def loaded(target: str | None, project: str | None, *, to_plan: bool = False) ->
         name = found.prompt(target).name
         if to_plan:
             found.stand_in()
+        else:
+            found.config.trackers.check()
         yield Runnable(
             job=found.job(name),
             name=name,
@@ -184,6 +188,7 @@ def loaded(target: str | None, project: str | None, *, to_plan: bool = False) ->
             runs=found.runs_folder,
             workers=found.workers,
             to_source=found.config.apply is not None,
+            trackers=found.config.trackers,
         )
 
 

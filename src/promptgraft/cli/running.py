@@ -10,7 +10,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TextIO
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TextIO, TypeAlias
 
 import attrs
 
@@ -22,12 +24,16 @@ from promptgraft.cli.progress import EventStream, Progress
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
+from promptgraft.project.trackers import TrackersConfig
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunResult
 from promptgraft.serde import Json
+
+Tracking: TypeAlias = Callable[[EventBus], AbstractContextManager[None]]
+"""Shows runs that publish to a bus somewhere else, while it is open."""
 
 
 def carry_out(
@@ -38,6 +44,7 @@ def carry_out(
     workers: int | None,
     journal: str | None = None,
     stream: TextIO | None = None,
+    tracking: Tracking | None = None,
 ) -> RunResult:
     """Run a job as ``OptimizationJob.run`` does, and write its events to ``stream`` as lines.
 
@@ -47,7 +54,9 @@ def carry_out(
     given = job.context
     bus = given.event_bus or EventBus()
     with contextlib.ExitStack() as held:
-        if "opentelemetry.trace" in sys.modules:
+        if tracking is not None:
+            held.enter_context(tracking(bus))
+        elif "opentelemetry.trace" in sys.modules:
             from promptgraft.integrations.telemetry import traced
 
             held.enter_context(traced(bus))
@@ -80,6 +89,7 @@ class Keeping:
     progress: Progress
     workers: int | None
     stream: TextIO | None
+    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
 
 
 def keep(
@@ -100,7 +110,7 @@ def keep(
     with recorded(folder, job) as (kept, recorder):
         if config is not None:
             write_document(folder.config, config)
-        outcome = _run(kept, keeping, say=say)
+        outcome = _run(kept, keeping, say=say, tracking=_tracking(keeping.trackers, folder))
     if recorder.failure:
         complain(recorder.failure)
     return attrs.evolve(outcome, job=job, folder=folder)
@@ -115,7 +125,21 @@ def run_dry(job: OptimizationJob, keeping: Keeping) -> Outcome:
         raise ConfigError(f"--dry-run: {error}") from error
 
 
-def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> Outcome:
+def _tracking(trackers: TrackersConfig, folder: RunFolder) -> Tracking | None:
+    if trackers == TrackersConfig():
+        return None
+    from promptgraft.integrations.trackers import tracking
+
+    return partial(tracking, trackers, folder)
+
+
+def _run(
+    job: OptimizationJob,
+    keeping: Keeping,
+    *,
+    say: Sequence[str] = (),
+    tracking: Tracking | None = None,
+) -> Outcome:
     error: PromptgraftError | None = None
     clock = SystemClock()
     began = clock.monotonic()
@@ -129,6 +153,7 @@ def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> 
                 cancellation=cancellation,
                 workers=keeping.workers,
                 stream=keeping.stream,
+                tracking=tracking,
             )
         except PromptgraftError as found:
             if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,13 +16,15 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.extras import check_package
 from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.project.trackers import check_mlflow
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
 from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import digest_text, shown
+
+_logger = logging.getLogger("promptgraft")
 
 RUN_TAG = "promptgraft.run"
 """The tag of a run of MLflow that names the run of promptgraft."""
@@ -58,7 +61,7 @@ def tracked(
         ConfigError: MLflow is missing or too old, the key is unusable, or the experiment cannot be
             opened.
     """
-    check_package("mlflow-skinny", "3.4", extra="mlflow", what="tracking in MLflow")
+    check_mlflow()
     if key is not None and not _KEY.fullmatch(key):
         raise ConfigError(f"key: expected letters, digits, `_`, `.` and `-`, found {shown(key)}")
     mlflow = importlib.import_module("mlflow")
@@ -107,10 +110,13 @@ class _TrackedRun:
     def close(self, folder: Path | None) -> None:
         if not self.run_id:
             return
-        if folder is not None and folder.is_dir():
-            self.client.log_artifacts(self.run_id, str(folder))
-        if not self.ended:
-            self.client.set_terminated(self.run_id, "KILLED")
+        try:
+            if folder is not None and folder.is_dir():
+                self.client.log_artifacts(self.run_id, str(folder))
+            if not self.ended:
+                self.client.set_terminated(self.run_id, "KILLED")
+        except (self.mlflow.MlflowException, OSError) as error:  # the run itself is whole
+            _logger.warning("MLflow: %s", " ".join(str(error).split()))
 
     def _begin(self, event: RunStarted) -> None:
         self.key, self.name, self.ended = self.key or event.run_id, event.prompt, False

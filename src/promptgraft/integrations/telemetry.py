@@ -26,6 +26,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.extras import check_package
+from promptgraft.project.trackers import check_otlp
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus
 from promptgraft.search.events import (
@@ -83,6 +84,44 @@ def traced(
     finally:
         stop()
         spans.close()
+
+
+@contextlib.contextmanager
+def exported(
+    bus: EventBus, *, endpoint: str | None = None, content: bool | None = None
+) -> Iterator[None]:
+    """Send spans of the runs that publish to ``bus`` over OTLP, until the block is left.
+
+    A process that has a tracer provider sends them as that does.
+
+    Args:
+        bus: the event bus of the runs.
+        endpoint: the address of the collector; by default as the environment says.
+        content: as for :func:`traced`.
+
+    Raises:
+        ConfigError: a package is missing or too old.
+    """
+    check_otlp()
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        with traced(bus, content=content):
+            yield
+        return
+    service = os.environ.get("OTEL_SERVICE_NAME") or "promptgraft"
+    provider = TracerProvider(resource=Resource.create({"service.name": service}))
+    address = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))
+    try:
+        with traced(bus, content=content, tracer_provider=provider):
+            yield
+    finally:
+        provider.shutdown()
 
 
 @attrs.define(eq=False)

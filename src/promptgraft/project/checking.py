@@ -35,6 +35,10 @@ def check_project(path: Path) -> Checked:
     except DataFormatError as error:
         faults.extend(error.faults)
     around = project.surroundings
+    try:
+        project.config.trackers.check()
+    except ConfigError as error:
+        warnings.append(around.file.line(("trackers",), str(error)))
     plans = {}
     for name in () if faults else project.names:
         try:
