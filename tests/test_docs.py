@@ -213,9 +213,8 @@ def test_links_to_headings_lead_to_one() -> None:
 
 def names_of(text: str) -> list[str]:
     """Return the dotted names below ``promptgraft`` that a page has in backticks."""
-    return re.findall(
-        r"`(promptgraft(?:\.\w+)+)(?:\(.*?\))?`", text.replace("`promptgraft.yaml", "")
-    )
+    plain = re.sub(r"`promptgraft\.(yaml|schema\.json)", "", text)
+    return re.findall(r"`(promptgraft(?:\.\w+)+)(?:\(.*?\))?`", plain)
 
 
 def files_of(text: str) -> list[str]:

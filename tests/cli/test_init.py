@@ -17,7 +17,7 @@ import pytest
 from cli.console import Console
 from promptgraft.cli.main import run
 from promptgraft.cli.project import TEMPLATES
-from promptgraft.project import load_project
+from promptgraft.project import load_project, project_schema
 from promptgraft.runtime import Deadline
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +53,18 @@ def test_a_new_project_is_without_fault_and_has_cases_enough(
     assert len(splits.test) >= 40
 
 
+def test_editors_find_the_schema_of_a_new_project(console: Console) -> None:
+    console("init", "demo")
+    first, _, rest = Path("demo/promptgraft.yaml").read_text("utf-8").partition("\n")
+    assert first == "# yaml-language-server: $schema=promptgraft.schema.json"
+    assert rest == (ROOT / "examples/projects/classify/promptgraft.yaml").read_text("utf-8")
+    schema = json.loads(Path("demo/promptgraft.schema.json").read_text("utf-8"))
+    assert schema == project_schema()
+
+
 def test_every_file_of_a_template_is_written() -> None:
-    for template, names in TEMPLATES.items():
+    for template, all_names in TEMPLATES.items():
+        names = set(all_names) - {"promptgraft.schema.json"}  # the one of the package
         there = files_below(ROOT / "examples" / "projects" / template)
         made = (".promptgraft/", "runs/", "__pycache__/", ".pytest_cache/")
         kept = {name for name in there if not any(part in name for part in made)}

@@ -16,6 +16,9 @@ from promptgraft.strict.checks import TEXT
 from promptgraft.strict.nodes import Source, read_source
 
 FILE_NAME = "promptgraft.yaml"
+SCHEMA_FILE = "promptgraft.schema.json"
+"""Stands beside a new project file, so that editors know its keys without a network."""
+SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
 DEFAULT_RUNS = "runs"
 
 _BARE_REFERENCE = re.compile(r"\{.*: *(\$\{\w+\})")
