@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
+from database.database_servers import KINDS
 from promptgraft.database import Database, DatabaseError, SqlPromptOverridesStore
 from promptgraft.errors import ConfigError
 from promptgraft.testing.prompts import PROMPT, TONE
@@ -131,3 +132,25 @@ def test_what_raises_inside_undoes_everything(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         database.write(fail)
     assert store.resolve(PROMPT.descriptor) is not None
+
+
+@pytest.mark.parametrize("url", KINDS[1:], indirect=True)
+def test_a_transaction_that_does_nothing_frees_its_locks(url: str) -> None:
+    stopped, other = Database(url, timeout_seconds=1), Database(url)
+    tags = stopped.tables.tags
+    store = SqlPromptOverridesStore(other)
+    store.set_section_override(PROMPT, path=TONE, body="kept")
+
+    def stop(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.update(tags).values(revision=None))
+        # Waits for the lock that this transaction holds, as long as it does nothing.
+        store.set_section_override(PROMPT, path=TONE, body="new")
+        connection.execute(sqlalchemy.select(tags))
+
+    with pytest.raises(DatabaseError):
+        stopped.write(stop)
+    override = store.resolve(PROMPT.descriptor)
+    assert override is not None
+    assert override.sections[TONE].body == "new"
+    stopped.close()
+    other.close()

@@ -183,19 +183,22 @@ def _children_of(pid: int) -> list[int]:
 
 
 def stop_between_writes(process: subprocess.Popen[bytes], manager: JobManager, job: Job) -> None:
-    """Stop a process where it holds no lock, which nobody could take from it."""
+    """Stop a process where it holds no lock, for which others would wait."""
     url, prefix = manager.database.secret_url, manager.database.prefix
     impatient = Database(url, prefix=prefix, timeout_seconds=0.2)
     rows = JobRows(impatient)
-    while True:
+    while process.poll() is None:
+        seen = answers(manager, job)
         process.send_signal(signal.SIGSTOP)
         try:
             impatient.write(lambda connection: rows.at(connection, job.number, locked=True))
         except DatabaseError:
             process.send_signal(signal.SIGCONT)
-            continue
-        impatient.close()
-        return
+            # At once it would be stopped in the same write again.
+            until(lambda: answers(manager, job) > seen, process)  # noqa: B023
+        else:
+            break
+    impatient.close()
 
 
 @everywhere

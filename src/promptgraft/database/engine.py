@@ -72,7 +72,9 @@ class Database:
             ``mariadb://…`` (PyMySQL); or an engine of SQLAlchemy for one of these.
         prefix: how the names of its tables begin.
         create: whether tables that are missing are made; else they are asked for.
-        timeout_seconds: how long a statement waits for a connection or a lock.
+        timeout_seconds: how long a statement waits for a connection or a lock, and how long a
+            server lets a transaction do nothing: then it is undone, and its locks are free. (On
+            an engine of your own, MySQL and MariaDB wait as long as they are set up to.)
         patience_seconds: how long a write waits for a database that is away, such as one that is
             being restarted.
 
@@ -315,6 +317,7 @@ _SETTINGS = {
     "postgresql": (
         "SET SESSION lock_timeout = {ms}",
         "SET SESSION default_transaction_isolation = 'read committed'",
+        "SET SESSION idle_in_transaction_session_timeout = {ms}",
     ),
     "mysql": (
         "SET SESSION innodb_lock_wait_timeout = {seconds}",
@@ -341,6 +344,8 @@ def _url_of(given: object) -> URL:
 
 
 def _engine(url: URL, timeout_seconds: float) -> Engine:
+    is_mysql = url.drivername.startswith("mysql")
+    idle = f"SET SESSION wait_timeout = {max(1, round(timeout_seconds))}"
     try:
         if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
             # What is in memory is in one connection, which threads have to share.
@@ -353,7 +358,14 @@ def _engine(url: URL, timeout_seconds: float) -> Engine:
                 connect_args={"check_same_thread": False},
             )
         return create_engine(
-            url, pool_pre_ping=True, pool_size=16, max_overflow=16, pool_timeout=timeout_seconds
+            url,
+            # MySQL knows no timeout of transactions alone: idle connections end, too.
+            connect_args={"init_command": idle} if is_mysql else {},
+            pool_pre_ping=True,
+            pool_use_lifo=True,
+            pool_size=16,
+            max_overflow=16,
+            pool_timeout=timeout_seconds,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         missing = getattr(error, "name", None) or url.drivername
@@ -375,7 +387,7 @@ def _is_deadlock(error: DBAPIError) -> bool:
     original = error.orig
     if getattr(original, "sqlstate", None) in {"40P01", "40001"}:
         return True
-    return isinstance(original, Exception) and original.args[:1] in {(1020,), (1205,), (1213,)}
+    return isinstance(original, Exception) and original.args[:1] in {(1020,), (1213,)}
 
 
 def _is_busy(error: DBAPIError) -> bool:
