@@ -20,6 +20,7 @@ from promptgraft.jobs import (
     JobChanges,
     JobClient,
     JobConflictError,
+    JobFilter,
     JobManager,
     JobNotFoundError,
     Jobs,
@@ -186,12 +187,12 @@ def test_lists_filter_and_page(jobs: Jobs) -> None:
     made = [jobs.create("support", ("triage", "other")[n % 2], {"tag": f"t{n}"}) for n in range(5)]
     jobs.cancel(made[0].id)
     assert [job.number for job in jobs.list()] == [job.number for job in reversed(made)]
-    assert [job.id for job in jobs.list(state="cancelled")] == [made[0].id]
-    assert [job.id for job in jobs.list(prompt="other")] == [made[3].id, made[1].id]
-    assert [job.id for job in jobs.list(tag="t2")] == [made[2].id]
-    assert [job.id for job in jobs.list(text="t3")] == [made[3].id]
-    assert jobs.list(text="100%") == []
-    assert jobs.list(since=made[4].created + 3_600) == []
+    assert [job.id for job in jobs.list(JobFilter(state="cancelled"))] == [made[0].id]
+    assert [job.id for job in jobs.list(JobFilter(prompt="other"))] == [made[3].id, made[1].id]
+    assert [job.id for job in jobs.list(JobFilter(tag="t2"))] == [made[2].id]
+    assert [job.id for job in jobs.list(JobFilter(text="t3"))] == [made[3].id]
+    assert jobs.list(JobFilter(text="100%")) == []
+    assert jobs.list(JobFilter(since=made[4].created + 3_600)) == []
     page = jobs.list(limit=2)
     assert [job.id for job in jobs.list(limit=2, before=page[-1].number)] == [
         made[2].id,
@@ -201,7 +202,7 @@ def test_lists_filter_and_page(jobs: Jobs) -> None:
         with pytest.raises(REFUSED, match="limit: expected an integer from 1 to 100"):
             jobs.list(limit=limit)
     with pytest.raises(REFUSED, match="state: expected one of queued, running"):
-        jobs.list(state="asleep")
+        jobs.list(JobFilter(state="asleep"))
 
 
 # Running

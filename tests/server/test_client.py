@@ -11,6 +11,7 @@ from jobs.job_world import work_off
 from promptgraft.errors import ConfigError, DataFormatError, DeadlineExceededError, StoreError
 from promptgraft.jobs import (
     JobClient,
+    JobFilter,
     JobManager,
     JobNotFoundError,
     JobState,
@@ -33,7 +34,7 @@ def test_both_say_the_same_of_a_job(remote: JobClient, manager: JobManager) -> N
     work_off(manager)
     assert remote.wait(job.id).state is JobState.COMPLETED
     assert remote.list() == manager.list()
-    assert remote.list(state="queued") == []
+    assert remote.list(JobFilter(state="queued")) == []
     assert remote.list(before=job.number) == []
     assert remote.attempts(job.id) == manager.attempts(job.id)
     assert remote.result(job.id) == manager.result(job.id)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 job_argument = click.argument("job", metavar="JOB")
 
-_LARGEST_PAGE = 100
-
 _limits = options.together(
     click.option("--budget", type=options.at_least(1), help="Rollouts that it may use."),
     click.option("--max-cost", type=options.dollars, help="US dollars at which it is paused."),
@@ -127,10 +125,14 @@ def list_command(
     """List jobs, the newest first."""
     found: list[Job] = []
     with place.opened() as jobs:
+        from promptgraft.jobs import JobFilter
+        from promptgraft.jobs.interface import LARGEST_PAGE
+
+        where = JobFilter(state=state, prompt=prompt)
         while len(found) < limit:
             before = found[-1].number if found else None
-            asked = min(limit - len(found), _LARGEST_PAGE)
-            page = jobs.list(state=state, prompt=prompt, limit=asked, before=before)
+            asked = min(limit - len(found), LARGEST_PAGE)
+            page = jobs.list(where, limit=asked, before=before)
             found += page
             if len(page) < asked:
                 break

@@ -17,11 +17,12 @@ from promptgraft.jobs.interface import MOST_EVENTS, Changes, Jobs
 from promptgraft.jobs.mirror import folder_of
 from promptgraft.jobs.preparing import check_idempotency_key, plain, read_changes, written_changes
 from promptgraft.jobs.types import (
+    ALL_JOBS,
     Attempt,
     Job,
     JobConflictError,
+    JobFilter,
     JobNotFoundError,
-    JobState,
     Submitted,
 )
 from promptgraft.runs.event_file import decoded, encoded_json
@@ -87,30 +88,16 @@ class JobClient(Jobs):
 
     def list(
         self,
+        where: JobFilter = ALL_JOBS,
         *,
-        state: JobState | str | None = None,
-        project: str | None = None,
-        prompt: str | None = None,
-        tag: str | None = None,
-        since: float | None = None,
-        text: str | None = None,
         before: int | None = None,
         limit: int = 20,
     ) -> Sequence[Job]:
-        given: dict[str, str | int | None] = {
-            "state": None if state is None else str(state),
-            "project": project,
-            "prompt": prompt,
-            "tag": tag,
-            # The server takes whole seconds.
-            "since": None if since is None else math.floor(since),
-            "text": text,
-            "cursor": before,
-            "limit": limit,
-        }
+        since = None if where.since is None else math.floor(where.since)  # whole seconds there
+        given = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
         asked = {name: one for name, one in given.items() if one is not None}
         jobs = [_job(one) for one in self._ask("GET", "/jobs", params=asked).json()["jobs"]]
-        return [job for job in jobs if since is None or job.created >= since]
+        return [job for job in jobs if where.since is None or job.created >= where.since]
 
     def pause(self, job: str) -> Job:
         return _job(self._ask("POST", f"{_path(job)}/pause").json())

@@ -10,12 +10,23 @@ from types import TracebackType
 from typing import Self
 
 from promptgraft.errors import DeadlineExceededError
-from promptgraft.jobs.types import Attempt, Job, JobChanges, JobState, Submitted
+from promptgraft.jobs.types import (
+    ALL_JOBS,
+    Attempt,
+    Job,
+    JobChanges,
+    JobFilter,
+    JobState,
+    Submitted,
+)
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json
 
 Changes = JobChanges | Mapping[str, object] | None
 """What a job changes of its project; nothing where it is None."""
+
+LARGEST_PAGE = 100
+"""Jobs that are listed at once at most."""
 
 MOST_EVENTS = 500
 """Events that are returned at once, unless another number is asked for."""
@@ -70,30 +81,20 @@ class Jobs(ABC):
     @abstractmethod
     def list(
         self,
+        where: JobFilter = ALL_JOBS,
         *,
-        state: JobState | str | None = None,
-        project: str | None = None,
-        prompt: str | None = None,
-        tag: str | None = None,
-        since: float | None = None,
-        text: str | None = None,
         before: int | None = None,
         limit: int = 20,
     ) -> Sequence[Job]:
         """Return jobs, the newest first.
 
         Args:
-            state: only those in this state.
-            project: only those of this project.
-            prompt: only those of this prompt.
-            tag: only those with this tag.
-            since: only those created then or later, in seconds since 1970.
-            text: only those with this in id, project, prompt or tag.
+            where: which.
             before: only those with a smaller ``number``: that of the last job of the page before.
             limit: how many, 1 to 100.
 
         Raises:
-            ConfigError, DataFormatError: a filter does not fit.
+            ConfigError, DataFormatError: the limit or a filter does not fit.
         """
 
     @abstractmethod

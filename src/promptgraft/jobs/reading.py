@@ -7,16 +7,14 @@ from pathlib import Path
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
-from promptgraft.jobs.interface import MOST_EVENTS, Jobs
+from promptgraft.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Jobs
 from promptgraft.jobs.mirror import mirror
 from promptgraft.jobs.rows import JobRows
-from promptgraft.jobs.types import Attempt, Job, JobState
+from promptgraft.jobs.types import ALL_JOBS, Attempt, Job, JobFilter
 from promptgraft.project import Project
 from promptgraft.runs.event_file import decoded
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json, parse_json
-
-_LARGEST_PAGE = 100
 
 
 class JobReader(Jobs):
@@ -38,13 +36,8 @@ class JobReader(Jobs):
 
     def list(
         self,
+        where: JobFilter = ALL_JOBS,
         *,
-        state: JobState | str | None = None,
-        project: str | None = None,
-        prompt: str | None = None,
-        tag: str | None = None,
-        since: float | None = None,
-        text: str | None = None,
         before: int | None = None,
         limit: int = 20,
         projects: Collection[str] | None = None,
@@ -53,22 +46,10 @@ class JobReader(Jobs):
 
         ``projects``: only those of one of these; None for all.
         """
-        if not 1 <= limit <= _LARGEST_PAGE:
-            raise ConfigError(f"limit: expected an integer from 1 to 100, found {limit}")
-        given = {"project": project, "prompt": prompt, "tag": tag}
-        equal = {name: value for name, value in given.items() if value is not None}
-        if state is not None:
-            equal["state"] = _state(state)
+        if not 1 <= limit <= LARGEST_PAGE:
+            raise ConfigError(f"limit: expected an integer from 1 to {LARGEST_PAGE}, found {limit}")
         with self.database.reading() as connection:
-            return self._rows.page(
-                connection,
-                equal=equal,
-                since=since,
-                text=text,
-                before=before,
-                limit=limit,
-                projects=projects,
-            )
+            return self._rows.page(connection, where, before=before, limit=limit, projects=projects)
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
@@ -119,11 +100,3 @@ class JobReader(Jobs):
 
     def close(self) -> None:
         self.database.close()
-
-
-def _state(given: JobState | str) -> str:
-    try:
-        return JobState(given).value
-    except ValueError:
-        known = ", ".join(JobState)
-        raise ConfigError(f"state: expected one of {known}, found {given!r}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from decimal import Decimal
 
 import attrs
@@ -29,6 +29,7 @@ from promptgraft.jobs.types import (
     ENDED,
     Job,
     JobChanges,
+    JobFilter,
     JobNotFoundError,
     JobState,
     Status,
@@ -130,26 +131,28 @@ class JobRows(SpendingRows):
     def page(
         self,
         connection: Connection,
+        where: JobFilter,
         *,
-        equal: Mapping[str, str],
-        since: float | None,
-        text: str | None,
         before: int | None,
         limit: int,
         projects: Collection[str] | None = None,
     ) -> list[Job]:
         """Return jobs, the newest first."""
         jobs = self._jobs
-        wanted: list[ColumnElement[bool]] = [jobs.c[name] == one for name, one in equal.items()]
-        if since is not None:
-            wanted.append(jobs.c.created >= since)
+        wanted: list[ColumnElement[bool]] = [
+            jobs.c[name] == one
+            for name in ("state", "project", "prompt", "tag")
+            if (one := getattr(where, name)) is not None
+        ]
+        if where.since is not None:
+            wanted.append(jobs.c.created >= where.since)
         if projects is not None:
             wanted.append(jobs.c.project.in_(sorted(projects)))
         if before is not None:
             wanted.append(jobs.c.number < before)
-        if text:
+        if where.text:
             fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
-            wanted.append(or_(*(one.contains(text, autoescape=True) for one in fields)))
+            wanted.append(or_(*(one.contains(where.text, autoescape=True) for one in fields)))
         query = select(*self._columns).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
         return [_job(row) for row in connection.execute(query)]
 

@@ -51,6 +51,41 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 """States that a job does not leave."""
 
 
+def _as_state(given: JobState | str | None) -> JobState | None:
+    try:
+        return None if given is None else JobState(given)
+    except ValueError:
+        known = ", ".join(JobState)
+        raise ConfigError(f"state: expected one of {known}, found {given!r}") from None
+
+
+@attrs.frozen(kw_only=True)
+class JobFilter:
+    """Which jobs are listed: those to which everything applies that is not None.
+
+    Attributes:
+        state: the state that they are in.
+        project: their project.
+        prompt: their prompt.
+        tag: their tag.
+        since: created then or later, in seconds since 1970.
+        text: part of id, project, prompt or tag.
+
+    Raises:
+        ConfigError: there is no such state.
+    """
+
+    state: JobState | None = attrs.field(default=None, converter=_as_state)
+    project: str | None = None
+    prompt: str | None = None
+    tag: str | None = None
+    since: float | None = None
+    text: str | None = None
+
+
+ALL_JOBS = JobFilter()
+
+
 class Wish(StrEnum):
     """What was asked of a running job, and is not done yet."""
 

@@ -16,7 +16,7 @@ from promptgraft.graphs.describing import (
     PartDescription,
     source_view,
 )
-from promptgraft.jobs import Job, JobState
+from promptgraft.jobs import Job, JobFilter, JobState
 from promptgraft.jobs.preparing import planned, written_changes
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.parts.descriptors import section_part
@@ -165,13 +165,13 @@ def list_jobs(call: Call) -> Reply:
     project = query.get("project")
     if project is not None:
         call.project(project)
-    jobs = call.manager.list(
-        state=query.get("state"),
-        project=project,
-        prompt=query.get("prompt"),
-        tag=query.get("tag"),
+    names = ("state", "project", "prompt", "tag", "text")
+    where = JobFilter(
+        **{name: query.get(name) for name in names},
         since=call.integer("since", 0, least=0, most=10**11) or None,
-        text=query.get("text"),
+    )
+    jobs = call.manager.list(
+        where,
         before=call.integer("cursor", 0, least=0, most=10**11) or None,
         limit=limit,
         projects=call.caller.projects,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.errors import OverrideConflictError
+from promptgraft.jobs import JobFilter, JobState
+from promptgraft.jobs.interface import LARGEST_PAGE
 from promptgraft.overrides import (
     OverrideAddress,
     PromptOverride,
@@ -231,9 +233,10 @@ def _check_expected(expected: str, present: list[Revision | None]) -> None:
 def _noted(call: Call, found: list[Held], what: str, tag: str) -> None:
     """Let the job say who moved its winner, as far as it is among the latest."""
     runs = {one.revision.provenance.run_id for one in found}
-    jobs = call.manager.list(
-        state="completed", project=call.path["project"], prompt=call.path["prompt"], limit=100
+    where = JobFilter(
+        state=JobState.COMPLETED, project=call.path["project"], prompt=call.path["prompt"]
     )
+    jobs = call.manager.list(where, limit=LARGEST_PAGE)
     for job in jobs:
         if (call.manager.result(job.id) or {}).get("run_id") in runs:
             call.manager.note(job.id, what, tag=tag)

@@ -13,7 +13,8 @@ import attrs
 
 from promptgraft import __version__
 from promptgraft.errors import PromptgraftError
-from promptgraft.jobs import Job, JobState
+from promptgraft.jobs import Job, JobFilter, JobState
+from promptgraft.jobs.interface import LARGEST_PAGE
 from promptgraft.jobs.preparing import planned, read_changes, written_changes
 from promptgraft.jobs.types import ALLOWED
 from promptgraft.overrides import Revision, RevisionedStore
@@ -95,9 +96,7 @@ def show_jobs(call: Call) -> Reply:
     }
     cursor = call.integer("cursor", 0, least=0, most=10**11) or None
     jobs = call.manager.list(
-        state=query.get("state"),
-        project=query.get("project"),
-        text=query.get("text"),
+        JobFilter(state=query.get("state"), project=query.get("project"), text=query.get("text")),
         before=cursor,
         limit=50,
         projects=call.caller.projects,
@@ -332,7 +331,9 @@ def move_tag(call: Call) -> Reply:
 
 def show_workers(call: Call) -> Reply:
     """Show who works on what."""
-    jobs = call.manager.list(state="running", limit=100, projects=call.caller.projects)
+    jobs = call.manager.list(
+        JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
+    )
     workers: dict[str, list[Job]] = {}
     for job in jobs:
         workers.setdefault(job.worker, []).append(job)
