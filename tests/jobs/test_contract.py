@@ -24,6 +24,7 @@ from promptgraft.jobs import (
     JobManager,
     JobNotFoundError,
     Jobs,
+    JobsFullError,
     JobState,
     Wish,
     Worker,
@@ -120,6 +121,19 @@ def test_the_same_key_gives_the_same_job(jobs: Jobs) -> None:
     with pytest.raises(JobConflictError):
         jobs.submit("support", "other", {"budget": 90}, key="night-7")
     assert len(jobs.list()) == 1
+
+
+def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = submit(jobs)
+    jobs.cancel(ended.id)
+    job = submit(jobs)
+    monkeypatch.setattr("promptgraft.jobs.manager.MOST_QUEUED", 1)
+    with pytest.raises(JobsFullError, match="1 jobs wait already; submit it when some"):
+        submit(jobs)
+    with pytest.raises(JobsFullError):
+        jobs.fork(ended.id)
+    jobs.cancel(job.id)
+    assert submit(jobs).state is JobState.QUEUED
 
 
 def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:

@@ -60,5 +60,15 @@ def test_faults_are_those_of_the_manager(remote: JobClient, client: Client) -> N
         pytest.raises(StoreError, match=r"server http://127.0.0.1:9 cannot be reached: Connect"),
     ):
         nobody.list()
-    with pytest.raises(ConfigError, match="server: expected an address such as"):
-        JobClient("jobs.example.org", token="t")
+    for address in ("jobs.example.org", "https://", "https://me:pass@jobs.example.org"):
+        with pytest.raises(ConfigError, match="server: expected an address such as") as told:
+            JobClient(address, token="t")
+        assert "pass" not in str(told.value)
+
+
+def test_a_token_is_not_sent_where_others_can_read_it() -> None:
+    for address in ("http://jobs.example.org", "http://10.0.0.7:8400"):
+        with pytest.raises(ConfigError, match="server: others could read the token on the way to"):
+            JobClient(address, token="t")
+    for address in ("https://jobs.example.org", "http://localhost:8400", "http://[::1]:8400"):
+        JobClient(address, token="t").close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from promptgraft.adapters.calling.access import is_loopback
 from promptgraft.cli import options
 from promptgraft.cli.job_options import (
     EXTRA,
@@ -89,7 +89,7 @@ def serve_command(
         mirrors = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-")))
         held.enter_context(_workers(workers, manager.database.secret_url, projects))
         scheme = "https" if certificate or behind_proxy else "http"
-        if _is_local(host) and not behind_proxy:
+        if is_loopback(host) and not behind_proxy:
             echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
         else:
             echo(f"serving {scheme}://{names[0]}")
@@ -128,18 +128,11 @@ def _check_safe(
     for name, file in (("--certificate", certificate), ("--key", key)):
         if file is not None and not Path(file).is_file():
             raise ConfigError(f"{name}: there is no file {file}")
-    if not (_is_local(host) or behind_proxy or certificate):
+    if not (is_loopback(host) or behind_proxy or certificate):
         raise ConfigError(
             f"--host {host}: others could read tokens on the way; give --certificate and --key, or "
             "--behind-proxy with the name that the proxy serves"
         )
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.database import DatabaseError
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.jobs.interface import MOST_EVENTS, Changes, Jobs
@@ -18,16 +19,18 @@ from promptgraft.jobs.mirror import folder_of
 from promptgraft.jobs.preparing import check_idempotency_key, plain, read_changes, written_changes
 from promptgraft.jobs.types import (
     ALL_JOBS,
+    PROBLEM_JOBS_FULL,
     Attempt,
     Job,
     JobConflictError,
     JobFilter,
     JobNotFoundError,
+    JobsFullError,
     Submitted,
 )
 from promptgraft.runs.event_file import decoded, encoded_json
 from promptgraft.search.notices import Event
-from promptgraft.serde import Json
+from promptgraft.serde import Json, shown
 from promptgraft.strict import structure
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ class JobClient(Jobs):
         token: a token of it, which is in no message.
 
     Raises:
-        ConfigError: the address is none, or the extra is missing.
+        ConfigError: the address is none, or neither HTTPS nor on this machine, so that others
+            could read the token; or the extra is missing.
     """
 
     def __init__(self, server: str, *, token: str) -> None:
@@ -54,9 +58,15 @@ class JobClient(Jobs):
             raise ConfigError(
                 f'a client needs {error.name}; run `pip install "promptgraft[server]"`'
             ) from None
-        if not server.startswith(("http://", "https://")):
+        if not is_address(server) or "@" in server:
+            found = "one with a user" if "@" in server else shown(server)
             raise ConfigError(
-                f"server: expected an address such as https://jobs.example.org, found {server!r}"
+                f"server: expected an address such as https://jobs.example.org, found {found}"
+            )
+        if not is_confidential(server):
+            raise ConfigError(
+                f"server: others could read the token on the way to {server}; take its https "
+                "address, or a tunnel from this machine"
             )
         self._server = server.rstrip("/")
         self._http = httpx.Client(
@@ -182,7 +192,8 @@ class JobClient(Jobs):
     def _refused(self, answer: httpx.Response) -> Exception:
         try:
             problem = answer.json()
-            said, faults = str(problem["detail"]), tuple(map(str, problem.get("faults", ())))
+            said, kind = str(problem["detail"]), problem.get("type")
+            faults = tuple(map(str, problem.get("faults", ())))
         except (ValueError, KeyError, TypeError):
             return StoreError(f"server {self._server}: answered {answer.status_code}, no problem")
         match answer.status_code:
@@ -192,6 +203,8 @@ class JobClient(Jobs):
                 return JobConflictError(said)
             case 422:
                 return DataFormatError.of((said, *faults))
+            case 429 if kind == PROBLEM_JOBS_FULL:
+                return JobsFullError(said)
             case 503:
                 return DatabaseError(said)
         return StoreError(f"server {self._server}: {said}")

@@ -71,7 +71,8 @@ class Jobs(ABC):
 
         Raises:
             ConfigError, DataFormatError: the project has no such prompt, or a change does not fit.
-            JobConflictError: the key stands for another job, or too many jobs wait.
+            JobConflictError: the key stands for another job.
+            JobsFullError: too many jobs wait.
         """
 
     @abstractmethod

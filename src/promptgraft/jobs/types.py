@@ -106,6 +106,10 @@ class JobsFullError(JobConflictError):
     """As many jobs wait for workers as may."""
 
 
+PROBLEM_JOBS_FULL = "urn:promptgraft:jobs-full"
+"""The type of the problem document for it: a server answers 429 for other reasons too."""
+
+
 def _as_dollars(amount: object) -> Decimal | None:
     """Return an amount of money, also one that is a text."""
     if amount is None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import logging
 import os
 import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import attrs
 from sqlalchemy import Connection
 
+from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs.outbox import Delivery, Outbox
@@ -53,21 +52,11 @@ class Webhook:
 
 
 def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme != "http" or not _is_local(parts.hostname or ""):
+    if not (is_address(url.partition("?")[0]) and is_confidential(url)):
         raise ConfigError(
             "expected an address such as https://ops.example.org/promptgraft (`http` only on "
             f"this machine), found {shown(url)}"
         )
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 _SECRET = check(

@@ -13,8 +13,8 @@ from promptgraft.errors import (
     PromptgraftError,
     RevisionNotFoundError,
 )
-from promptgraft.jobs import JobConflictError, JobNotFoundError
-from promptgraft.jobs.types import JobsFullError
+from promptgraft.jobs import JobConflictError, JobNotFoundError, JobsFullError
+from promptgraft.jobs.types import PROBLEM_JOBS_FULL
 from promptgraft.serde import Json
 
 TITLES: Mapping[int, str] = {
@@ -41,6 +41,7 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
         detail: one line: what, where, expected, found, how to mend it.
         faults: further lines, where there are several.
         headers: of the answer.
+        type: a URI of the kind of problem, where the status does not say enough.
     """
 
     def __init__(
@@ -50,18 +51,20 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
         *,
         faults: tuple[str, ...] = (),
         headers: Mapping[str, str] | None = None,
+        type: str = "about:blank",  # noqa: A002 - the word of the RFC
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.faults = faults
         self.headers = dict(headers or {})
+        self.type = type
 
     def to_json(self) -> dict[str, Json]:
         """Return the problem document."""
         more: dict[str, Json] = {"faults": list(self.faults)} if self.faults else {}
         return {
-            "type": "about:blank",
+            "type": self.type,
             "title": TITLES[self.status],
             "status": self.status,
             "detail": self.detail,
@@ -76,7 +79,7 @@ def problem_of(error: PromptgraftError) -> Problem:
         case JobNotFoundError() | RevisionNotFoundError():
             return Problem(404, said)
         case JobsFullError():
-            return Problem(429, said, headers={"Retry-After": "60"})
+            return Problem(429, said, headers={"Retry-After": "60"}, type=PROBLEM_JOBS_FULL)
         case JobConflictError() | OverrideConflictError() | JournalLockedError():
             return Problem(409, said)
         case DatabaseError():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import importlib.util
+import ipaddress
 import json
 import os
 import re
@@ -39,6 +40,20 @@ def is_address(text: str) -> bool:
         return False
     plain = text.isprintable() and " " not in text
     return whole and plain and not parts.query and not parts.fragment
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or number is that of this machine, as far as that needs no look-up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_confidential(address: str) -> bool:
+    """Tell whether nobody can read on the way what is sent to ``address``, one by is_address."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 @attrs.frozen(kw_only=True)
