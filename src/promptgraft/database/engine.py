@@ -27,7 +27,6 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 from sqlalchemy.schema import CreateTable
 
@@ -217,14 +216,11 @@ class Database:
                 connection.execute(insert(self.tables.schema).values(version=SCHEMA_VERSION))
             return found or SCHEMA_VERSION
 
-        return self._written(make, durable=True, retried=DBAPIError)
+        # Two that make the tables at once are in each other's way, too.
+        return self._written(make, durable=True, repeats_all=True)
 
     def _written(
-        self,
-        work: Callable[[Connection], T],
-        *,
-        durable: bool,
-        retried: type[Exception] = SQLAlchemyError,
+        self, work: Callable[[Connection], T], *, durable: bool, repeats_all: bool = False
     ) -> T:
         attempt, began = 0, time.monotonic()
         with self._translated():
@@ -240,7 +236,8 @@ class Database:
                         return found
                 except DBAPIError as error:
                     passed = time.monotonic() - began
-                    if _is_busy(error) and passed < self._timeout_seconds:
+                    code = getattr(error.orig, "sqlite_errorcode", None)
+                    if code == sqlite3.SQLITE_BUSY and passed < self._timeout_seconds:
                         continue
                     is_away = not is_connected or error.connection_invalidated
                     # A commit that was lost on the way may have been made: it is not repeated.
@@ -248,8 +245,7 @@ class Database:
                         time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
                         continue
                     attempt += 1
-                    # Two that make the tables at once are in each other's way, too.
-                    again = retried is DBAPIError or _is_deadlock(error)
+                    again = repeats_all or _is_deadlock(error)
                     if not again or attempt == _MOST_ATTEMPTS:
                         raise
 
@@ -257,7 +253,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, PoolTimeoutError) as error:
+        except SQLAlchemyError as error:
             raise DatabaseError(
                 f"database {self.name}: {_reason(error)}; {_mend(error)}"
             ) from error
@@ -337,34 +333,30 @@ def _url_of(given: object) -> URL:
     except (ArgumentError, ValueError):
         # What stands there may hold a password, so that it is not repeated.
         raise ConfigError(f"url: expected {_EXPECTED}") from None
-    driver = _DRIVERS.get(url.drivername.partition("+")[0])
-    if driver is None:
+    kind, _, own = url.drivername.partition("+")
+    if kind not in _DRIVERS:
         raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
-    return url.set(drivername=driver if "+" not in url.drivername else url.drivername)
+    return url if own else url.set(drivername=_DRIVERS[kind])
 
 
 def _engine(url: URL, timeout_seconds: float) -> Engine:
-    is_mysql = url.drivername.startswith("mysql")
-    idle = f"SET SESSION wait_timeout = {max(1, round(timeout_seconds))}"
+    size, arguments = 16, dict[str, object]()
+    if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
+        # What is in memory is in one connection, which threads have to share.
+        size, arguments = 1, {"check_same_thread": False}
+    elif url.drivername.startswith("mysql"):
+        # It knows no timeout of transactions alone: idle connections end, too.
+        idle = max(1, round(timeout_seconds))
+        arguments = {"init_command": f"SET SESSION wait_timeout = {idle}"}
     try:
-        if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
-            # What is in memory is in one connection, which threads have to share.
-            return create_engine(
-                url,
-                poolclass=QueuePool,
-                pool_size=1,
-                max_overflow=0,
-                pool_timeout=timeout_seconds,
-                connect_args={"check_same_thread": False},
-            )
         return create_engine(
             url,
-            # MySQL knows no timeout of transactions alone: idle connections end, too.
-            connect_args={"init_command": idle} if is_mysql else {},
+            connect_args=arguments,
+            poolclass=QueuePool,
             pool_pre_ping=True,
             pool_use_lifo=True,
-            pool_size=16,
-            max_overflow=16,
+            pool_size=size,
+            max_overflow=0 if size == 1 else size,
             pool_timeout=timeout_seconds,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
@@ -377,9 +369,8 @@ def _engine(url: URL, timeout_seconds: float) -> Engine:
 
 def _shown_url(url: URL) -> str:
     """Return a URL without what may be secret."""
-    host = f"{url.host or ''}{f':{url.port}' if url.port else ''}"
-    kind = url.drivername.partition("+")[0]
-    return f"{kind}://{host}/{url.database or ''}"
+    kind = url.get_backend_name()
+    return URL.create(kind, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
 def _is_deadlock(error: DBAPIError) -> bool:
@@ -388,11 +379,6 @@ def _is_deadlock(error: DBAPIError) -> bool:
     if getattr(original, "sqlstate", None) in {"40P01", "40001"}:
         return True
     return isinstance(original, Exception) and original.args[:1] in {(1020,), (1213,)}
-
-
-def _is_busy(error: DBAPIError) -> bool:
-    """Tell whether another process writes to SQLite."""
-    return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 def _reason(error: SQLAlchemyError) -> str:

@@ -77,7 +77,7 @@ class JobLines:
     def append(self, connection: Connection, number: int, lines: Sequence[Line]) -> int:
         """Add lines to the events of a job, with the next numbers; return the last of them."""
         jobs = self._jobs
-        self._update(connection, number, events=jobs.c.events + len(lines))
+        self.put(connection, number, events=jobs.c.events + len(lines))
         last = connection.scalar(select(jobs.c.events).where(jobs.c.number == number)) or 0
         first = last - len(lines) + 1
         connection.execute(
@@ -188,7 +188,7 @@ class JobLines:
         )
         # They were paid for on the day of the other job.
         spent = select(self._jobs.c.spent).where(self._jobs.c.number == source)
-        self._update(connection, to, spent=connection.scalar(spent))
+        self.put(connection, to, spent=connection.scalar(spent))
 
     def answers(self, connection: Connection, number: int) -> int:
         """Return how many lines the journal of a job has, without counting them."""
@@ -198,5 +198,6 @@ class JobLines:
         )
         return 0 if last is None else last + 1
 
-    def _update(self, connection: Connection, number: int, **values: object) -> None:
+    def put(self, connection: Connection, number: int, **values: object) -> None:
+        """Change columns of a job."""
         connection.execute(update(self._jobs).where(self._jobs.c.number == number).values(values))

@@ -180,7 +180,7 @@ class JobRows(SpendingRows):
         )
         if number is None:
             return None
-        self._update(
+        self.put(
             connection,
             number,
             state=JobState.RUNNING,
@@ -216,7 +216,7 @@ class JobRows(SpendingRows):
             LeaseLostError: another worker has the job.
         """
         self.check(connection, claim)
-        self._update(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
+        self.put(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
         return self.wish(connection, claim)
 
     def wish(self, connection: Connection, claim: Claim) -> Wish:
@@ -246,16 +246,11 @@ class JobRows(SpendingRows):
         if found != claim.fence:
             raise _lost(claim)
 
-    def fence(self, connection: Connection, job: Job) -> int:
-        """Return the fence of a job: a worker has it as long as this stays."""
-        query = select(self._jobs.c.fence).where(self._jobs.c.number == job.number)
-        return connection.scalar(query) or 0
-
     def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
         """Keep how far a job is, and what it has spent today."""
         jobs = self._jobs
         self.spend(connection, number, Decimal(status.cost or 0))
-        self._update(
+        self.put(
             connection,
             number,
             progress=case((jobs.c.progress < progress, progress), else_=jobs.c.progress),
@@ -292,7 +287,7 @@ class JobRows(SpendingRows):
             values["ended"] = now
         if state is JobState.COMPLETED:
             values["progress"] = 100.0
-        self._update(
+        self.put(
             connection,
             job.number,
             state=state,
@@ -326,10 +321,6 @@ class JobRows(SpendingRows):
             .with_for_update(skip_locked=True)
         )
         return [_job(row) for row in connection.execute(query)]
-
-    def put(self, connection: Connection, number: int, **values: object) -> None:
-        """Change columns of a job that is locked."""
-        self._update(connection, number, **values)
 
     def document(self, connection: Connection, number: int, name: str) -> bytes | None:
         """Return the ``config`` or the ``result`` of a job; None while there is none."""

@@ -31,7 +31,7 @@ class SpendingRows(JobLines):
         if (new := whole - before) <= 0:
             return
         day = self._day(connection)
-        self._update(connection, number, spent=whole)
+        self.put(connection, number, spent=whole)
         # In this order: MySQL looks at the day that it has just written.
         connection.execute(
             update(attempts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.database import Database, DatabaseError
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, LeaseLostError
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
@@ -180,11 +181,11 @@ class Worker:
 
     def _lose(self, claim: Claim, why: str) -> None:
         def lose(connection: Connection) -> None:
-            job = self._rows.at(connection, claim.job.number, locked=True)
-            if self._rows.fence(connection, job) == claim.fence:
-                self._rows.lose(connection, job, why)
+            self._rows.check(connection, claim)
+            self._rows.lose(connection, self._rows.at(connection, claim.job.number), why)
 
-        self._database.write(lose)
+        with contextlib.suppress(LeaseLostError):
+            self._database.write(lose)
 
     def _recover(self, connection: Connection) -> None:
         for job in self._rows.expired(connection):
