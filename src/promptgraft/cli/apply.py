@@ -14,11 +14,10 @@ from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.cli.runnable import Target, files_folder, found_target, project_of
-from promptgraft.cli.writing_back import Rewritten
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import patch_of, patch_root, planned
+from promptgraft.project.applying.sources import Rewritten
 from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
@@ -27,7 +26,9 @@ from promptgraft.project.applying.winner import (
     winners_of,
 )
 from promptgraft.project.files import FileChange
-from promptgraft.runs import RunRecord, read_run
+from promptgraft.project.origins import Target, files_folder, found_target, project_of
+from promptgraft.runs import RunFolder, RunRecord, read_run
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.text import listed, visible
 
 
@@ -304,3 +305,25 @@ def _print_patch(patch: str) -> None:
     else:
         # As bytes: in another encoding it would be a patch of other files.
         click.echo(patch.encode(), nl=False)
+
+
+def apply_unattended(folder: RunFolder) -> ExitCode:
+    """Write the winner of a run into its source when it is shown to be better, as a project asks.
+
+    Says on standard error what was written, or why nothing was.
+    """
+    run = read_run(folder)
+    if run.ended is None or run.ended.verdict is not RunVerdict.IMPROVED:
+        verdict = "the run has not ended" if run.ended is None else f"it is {run.ended.verdict}"
+        complain(f"apply: to-source: nothing was written: {verdict}")
+        return ExitCode.OK
+    best = run.ended.best
+    try:
+        with found_target(run, project_of(run, None), None, to_files=True) as target:
+            paths = Rewritten.of(run, best, target).write(run, best, target, dry=False)
+    except StaleWinnerError as error:
+        for fault in error.faults:
+            complain(f"apply: to-source: nothing was written: {fault}")
+        return ExitCode.WRONG_USE
+    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source says it'}")
+    return ExitCode.OK

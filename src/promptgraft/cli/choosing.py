@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,9 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
-from promptgraft.overrides import LocalPromptOverridesStore, RevisionedStore
-from promptgraft.overrides.revision_files import FOLDER
-from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
-from promptgraft.project.stores import database_store
+from promptgraft.overrides import RevisionedStore
+from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path, runs_folder_of
+from promptgraft.project.stores import open_store
 from promptgraft.text import listed
 
 # The libraries behind projects and runs take their time to load: imported when they are used.
@@ -27,20 +25,6 @@ if TYPE_CHECKING:
     from promptgraft.runs import RunFolder
 
 
-@contextlib.contextmanager
-def loaded_project(file: str | None) -> Iterator[Project]:
-    """Give the project of ``--project FILE``, with everything that it names but the models.
-
-    Inside, its code can import its neighbours, and what it prints goes to standard error.
-    """
-    from promptgraft.project import load_project
-    from promptgraft.project.python_source import beside
-
-    project = load_project(project_path(file))
-    with beside(project.folder):
-        yield project
-
-
 def opened_project(file: str | None) -> Project:
     """Return the project of ``--project FILE`` without loading what it names."""
     from promptgraft.project import open_project
@@ -48,37 +32,9 @@ def opened_project(file: str | None) -> Project:
     return open_project(project_path(file))
 
 
-def project_path(file: str | None) -> Path:
-    """Return the path of ``--project FILE``, or of the nearest project file."""
-    if file is None:
-        return find_project()
-    path = Path(file)
-    if path.is_dir():
-        path /= FILE_NAME
-    if not path.is_file():
-        raise ConfigError(f"--project: expected a project file, found none at {path}")
-    return path
-
-
 def in_project(project: str | None) -> bool:
     """Tell whether a project is named, or around the current folder."""
-    with contextlib.suppress(ConfigError):
-        return project is not None or bool(find_project())
-    return False
-
-
-def open_store(folder: str | None) -> RevisionedStore:
-    """Return the store of ``folder``, or the one that the current folder belongs to."""
-    if folder is None:
-        return LocalPromptOverridesStore()
-    if "://" in folder:
-        return database_store(folder)
-    path = Path(folder)
-    if path.name == FOLDER.parts[0]:
-        path = path.parent
-    if not path.is_dir():
-        raise ConfigError(f"--store: expected a folder, found {folder!r}; name one that exists")
-    return LocalPromptOverridesStore(path)
+    return project is not None or project_around() is not None
 
 
 def chosen_store(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms import algorithm
 from promptgraft.cli import stored
-from promptgraft.cli.choosing import open_store, shipped
+from promptgraft.cli.choosing import shipped
 from promptgraft.cli.demo import DemoOptions
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import (
@@ -26,7 +26,7 @@ from promptgraft.cli.outcome import (
 )
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.running import cancelled_by_signals, carry_out
+from promptgraft.cli.running import Keeping
 from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.errors import (
     ConfigError,
@@ -35,6 +35,7 @@ from promptgraft.errors import (
     StoreError,
 )
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.journal import FileJournal
 from promptgraft.overrides import (
     OverrideAddress,
     PromptOverride,
@@ -46,10 +47,10 @@ from promptgraft.overrides import (
 from promptgraft.overrides.resolution import checked_entry, parts_json
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.python_source import load_file
+from promptgraft.project.stores import open_store
 from promptgraft.prompt import Prompt, PromptTemplate
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
-from promptgraft.runtime import Cancellation
-from promptgraft.search import OptimizationContext
+from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -159,17 +160,13 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     address = OverrideAddress(descriptor.ns, descriptor.key, given["tag"])
     store = _usable_store(given["store"], address)
     progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
-    with progress, _interruptible(given["journal"]) as cancellation:
-        progress.say(f"the winner will be kept under tag `{given['tag']}` in {store.place}")
-        context = OptimizationContext(adapter, overrides_tag=given["tag"])
-        result = carry_out(
-            OptimizationJob(Prompt(example.template), context, config),
-            progress=progress,
-            cancellation=cancellation,
-            workers=given["workers"],
-            journal=given["journal"],
-        )
-        cancellation.check()
+    context = OptimizationContext(adapter, overrides_tag=given["tag"])
+    result = _uninterrupted(
+        OptimizationJob(Prompt(example.template), context, config),
+        Keeping(progress=progress, workers=given["workers"]),
+        journal=given["journal"],
+        say=f"the winner will be kept under tag `{given['tag']}` in {store.place}",
+    )
     outcome = DemoOutcome(
         given=given,
         example=example,
@@ -227,15 +224,16 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedSto
     return store
 
 
-@contextlib.contextmanager
-def _interruptible(journal: str | None) -> Iterator[Cancellation]:
-    try:
-        with cancelled_by_signals() as cancellation:
-            yield cancellation
-            cancellation.check()
-    except (KeyboardInterrupt, RunCancelledError):
-        again = f"; the same command resumes from {journal}" if journal else ""
-        raise LimitReachedError(f"interrupted, nothing was stored{again}") from None
+def _uninterrupted(
+    job: OptimizationJob, keeping: Keeping, *, journal: str | None, say: str
+) -> RunResult:
+    opened = contextlib.nullcontext() if journal is None else FileJournal(journal)
+    with contextlib.suppress(KeyboardInterrupt, RunCancelledError), opened as kept:
+        result = keeping.run(job, say=[say], journal=kept)
+        if result.stop_reason is not StopReason.CANCELLED:
+            return result
+    again = f"; the same command resumes from {journal}" if journal else ""
+    raise LimitReachedError(f"interrupted, nothing was stored{again}")
 
 
 def _kept(outcome: DemoOutcome) -> DemoOutcome:
@@ -258,7 +256,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 
     try:
         outcome.store.mutate(outcome.address, replace, provenance=provenance)
-        return attrs.evolve(outcome, revision=stored.current_of(outcome.store, outcome.address))
+        return attrs.evolve(outcome, revision=outcome.store.current_at(outcome.address))
     except StoreError as error:
         return attrs.evolve(outcome, problem=str(error))
 
@@ -294,6 +292,7 @@ import sys
 sys.path.insert(0, {folder!r})
 from task import TEMPLATE, Ticket
 from promptgraft import LocalPromptOverridesStore, Prompt
+from promptgraft.project.stores import open_store
 prompt = Prompt(
     TEMPLATE,
     overrides_store=LocalPromptOverridesStore({store!r}),

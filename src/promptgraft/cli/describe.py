@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from promptgraft.cli.choosing import loaded_project
 from promptgraft.cli.options import command, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.graphs.describing import GraphDescription
+from promptgraft.project.origins import loaded_project
 
 
 @command("describe", "describe", "describe support --json")

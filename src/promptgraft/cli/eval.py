@@ -12,7 +12,7 @@ import attrs
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.choosing import loaded_project, tried_options
+from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.evaluating import evaluated_report
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, make_room, print_json
@@ -20,6 +20,7 @@ from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
+from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
 from promptgraft.serde import Json
 from promptgraft.text import counted, score, visible_line

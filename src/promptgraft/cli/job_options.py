@@ -15,8 +15,8 @@ import attrs
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.choosing import project_path
 from promptgraft.errors import ConfigError
+from promptgraft.project.files import project_path
 
 if TYPE_CHECKING:
     from promptgraft.database import Database

@@ -85,7 +85,7 @@ class _StoredMeta:
 
 def _stored_meta(store: RevisionedStore, template: Template) -> _StoredMeta:
     address = OverrideAddress(template.ns, template.key, DEFAULT_TAG)
-    current = stored.current_of(store, address)
+    current = store.current_at(address)
     parts = diff_override(template, current.override if current else None)
     return _StoredMeta(template=template, address=address, current=current, parts=parts)
 

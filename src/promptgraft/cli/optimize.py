@@ -8,61 +8,17 @@ from typing import TextIO, TypedDict, Unpack
 
 import attrs
 import click
-from attrs.converters import optional
 
 from promptgraft.cli import options
 from promptgraft.cli.baml import baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.outcome import MODEL, Outcome
+from promptgraft.cli.outcome import MODEL
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.runnable import Runnable, loaded, loaded_again
-from promptgraft.cli.running import Keeping, conclude_run, keep, run_dry
-from promptgraft.clock import SystemClock
+from promptgraft.cli.running import Keeping, conclude_run
+from promptgraft.project.outcome import Outcome
+from promptgraft.project.running import Changes, loaded, loaded_again, run_dry
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import run_config
-from promptgraft.runs.folder import make_run, read_document
-from promptgraft.search.job import OptimizationJob
-from promptgraft.search.scores import weights_of
-from promptgraft.serde import Json
-from promptgraft.strict import structure
-
-
-@attrs.frozen(kw_only=True)
-class Changes:
-    """What the command line changes of a job, as ``config.json`` keeps it; None changes nothing.
-
-    Attributes:
-        pick: weights of objectives that decide which candidate wins.
-        max_cost: US dollars, a decimal number as text.
-        timeout: seconds that this one command may take; not kept.
-    """
-
-    tag: str | None = None
-    pick: str | None = None
-    seed: int | None = None
-    budget: int | None = None
-    max_cost: str | None = attrs.field(default=None, converter=optional(str))
-    max_tokens: int | None = None
-    timeout: float | None = None
-
-    def applied(self, job: OptimizationJob) -> OptimizationJob:
-        """Return the job with the changes."""
-        given = attrs.asdict(self, filter=_is_given)
-        tag, pick = (given.pop(name, None) for name in ("tag", "pick"))
-        own = {"budget": "rollout_budget", "seed": "seed"}
-        settings = {own[name]: given.pop(name) for name in own if name in given}
-        limits = attrs.evolve(job.config.limits, **given)
-        config = attrs.evolve(job.config, limits=limits, **settings)
-        if pick is not None:
-            objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
-            config = attrs.evolve(config, objectives=objectives)
-        context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
-        return OptimizationJob(job.subject, context, config)
-
-
-def _is_given(_: object, value: object) -> bool:
-    return value is not None
 
 
 class Limits(TypedDict):
@@ -170,22 +126,13 @@ def optimize_command(
             stream=stream,
             trackers=found.trackers,
         )
-        job = changes.applied(found.job)
+        source = found.changed(changes)
         kept_in = runs_of(found.runs, runs=runs, project=project)
         if dry:
-            outcome = run_dry(job, keeping)
+            outcome = run_dry(source.job, keeping.run)
         else:
-            config = _config(found, job, changes)
-            key, root = job.name.rpartition("/")[2], kept_in.root.absolute()
-            folder = make_run(root, key, config, now=SystemClock().now())
-            outcome = keep(folder, job, keeping)
+            outcome = keeping.kept(source.make_folder(kept_in.root), source.job)
     return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
-
-
-def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[str, Json]:
-    """Return what ``config.json`` says of a run."""
-    kept = attrs.asdict(attrs.evolve(changes, timeout=None), filter=_is_given)
-    return run_config(job, origin=source.origin, settings=source.settings, options=kept)
 
 
 def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
@@ -235,10 +182,7 @@ def resume_command(
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)
     folder = RunFolder(kept_in.find(run).path.absolute())
-    config = read_document(folder.config)
-    kept = structure(config.get("options"), Changes, where=f"{folder.config}: options")
-    changes = attrs.evolve(kept, **attrs.asdict(Changes(**limits), filter=_is_given))
-    with loaded_again(folder, config, project) as source:
+    with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
         keeping = Keeping(
             progress=progress,
@@ -246,11 +190,8 @@ def resume_command(
             stream=stream,
             trackers=source.trackers,
         )
-        job = changes.applied(source.job)
-        job = job.within(attrs.evolve(job.context, reuse_scores=reuse_scores))
-        same = {name: config[name] for name in ("id", "created", "origin")}
-        fresh = {**same, **_config(source, job, changes), **same}
-        outcome = keep(folder, job, keeping, config=fresh)
+        context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
+        outcome = keeping.kept(folder, source.job.within(context), config=source.config)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 
@@ -259,6 +200,6 @@ def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source
     code = conclude_run(outcome, runs, stream=stream)
     if not to_source or outcome.folder is None or outcome.error is not None:
         return code
-    from promptgraft.cli.writing_back import apply_unattended
+    from promptgraft.cli.apply import apply_unattended
 
     return apply_unattended(outcome.folder) or code

@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from promptgraft.adapters.offline import nothing_learned
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
-from promptgraft.errors import PromptgraftError
-from promptgraft.overrides import (
-    OverrideAddress,
-    PartDiff,
-    Revision,
-    RevisionedStore,
-)
-from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import changed_parts, result_document, warnings_of
+from promptgraft.overrides import PartDiff
+from promptgraft.project.outcome import Outcome
 from promptgraft.search import StopReason
-from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import is_early
@@ -51,89 +41,9 @@ def complaint(result: RunResult) -> str:
     return f"{'the provider failed' if failed else 'stopped early'}: {result.stop_detail}"
 
 
-@attrs.frozen(kw_only=True)
-class Outcome:
-    """A job that was carried out.
-
-    Attributes:
-        job: the job, as it was run.
-        error: what ended the run, or refused its winner; None when nothing did.
-        folder: where the run is kept; None for a dry run.
-        seconds: wall time of the command; what an earlier one took is not in it.
-    """
-
-    job: OptimizationJob
-    dry: bool
-    result: RunResult
-    error: PromptgraftError | None
-    folder: RunFolder | None = None
-    seconds: float
-
-    @property
-    def address(self) -> OverrideAddress | None:
-        """Prompt and tag; None when there is not one prompt."""
-        if len(self.job.prompts) != 1:
-            return None
-        descriptor = self.job.prompt.descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
-
-    @property
-    def parts(self) -> tuple[PartDiff, ...]:
-        """How the winner differs from the source."""
-        result = self.result
-        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the run and its winner, a line each."""
-        return warnings_of(self.result.remarks, self.job.prompts, self.parts)
-
-    @property
-    def local_store(self) -> RevisionedStore | None:
-        """The store on disk that holds the winner; None when there is no such thing."""
-        store = self.job.context.overrides_store
-        if isinstance(store, RevisionedStore) and self.result.persisted:
-            return store
-        return None
-
-    @property
-    def revision(self) -> Revision | None:
-        """What the tag points at since the winner was stored; None without one such file."""
-        store, address = self.local_store, self.address
-        return None if store is None or address is None else stored.current_of(store, address)
-
-    @property
-    def unstored(self) -> str:
-        """Why no winner is in the store; empty when one is."""
-        if self.result.persisted:
-            return ""
-        if not self.result.found_better:
-            return "nothing beat the baseline"
-        if self.dry:
-            return "a dry run stores nothing"
-        if not (self.result.improved or self.job.config.keep_anyway):
-            return f"it is {self.result.verdict}; with `keep_anyway` it is kept all the same"
-        if self.error is not None:
-            return str(self.error)
-        if not self.job.config.persist:
-            return "the job has `persist=False`"
-        return "the job has no `overrides_store`"
-
-
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
-    document = result_document(
-        outcome.result.ended,
-        outcome.job.name,
-        outcome.result.best.changes,
-        outcome.parts,
-        warnings=outcome.warnings,
-        tag=outcome.result.tag,
-        seed=outcome.job.config.seed,
-        budget=outcome.job.config.budget,
-        examples=len(outcome.result.pareto_ids),
-    )
-    store, address = outcome.local_store, outcome.address
+    store, address = outcome.store, outcome.address
     kept: dict[str, Json] = {
         "tag": outcome.result.tag,
         "persisted": outcome.result.persisted,
@@ -142,7 +52,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         "revision": stored.revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
-    return {**document, "dry_run": outcome.dry, "stored": kept}
+    return {**outcome.document(), "dry_run": outcome.dry, "stored": kept}
 
 
 FIELD = len("validation")
@@ -281,7 +191,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
 
 def _print_kept(screen: Screen, outcome: Outcome) -> None:
     rows = []
-    address, store = outcome.address, outcome.local_store
+    address, store = outcome.address, outcome.store
     if store is not None and address is not None:
         rows.append(("stored", f"tag `{address.tag}`, {stored.short(outcome.revision)}"))
         if file := stored.override_file(store, address):
@@ -306,8 +216,8 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
 def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
-    if outcome.local_store is not None and outcome.address is not None:
-        return stored.tag_command("diff", outcome.address, outcome.local_store)
+    if outcome.store is not None and outcome.address is not None:
+        return stored.tag_command("diff", outcome.address, outcome.store)
     if folder is None:
         return ""
     if result.stop_reason is StopReason.FAILED and result.found_better:

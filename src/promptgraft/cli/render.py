@@ -8,11 +8,12 @@ import click
 
 from promptgraft.adapters.calling.turns import Wire
 from promptgraft.cli import options
-from promptgraft.cli.choosing import loaded_project, tried_options
+from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.evals.binding import params_of_cases
 from promptgraft.integrations.gate import Choice, Tried, tried_prompt
+from promptgraft.project.origins import loaded_project
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import visible

@@ -278,9 +278,9 @@ def tag_command(
     provenance = attrs.evolve(
         source.provenance, note=f"{stored.short(source)} of tag {found.address.tag}"
     )
-    before = stored.current_of(store, target)
+    before = store.current_at(target)
     store.mutate(target, lambda _: wanted, provenance=provenance)
-    after = stored.current_of(store, target)
+    after = store.current_at(target)
     parts = diff_revisions(
         before.override if before else target.empty(), after.override if after else target.empty()
     )

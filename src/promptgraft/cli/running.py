@@ -1,4 +1,4 @@
-"""Carrying out a job until it ends or is interrupted, and keeping it in a run directory."""
+"""How commands carry out a run: its progress, signals that interrupt it, and what is said then."""
 
 from __future__ import annotations
 
@@ -9,158 +9,88 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TextIO, TypeAlias
+from typing import TextIO
 
 import attrs
 
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
-from promptgraft.cli.outcome import Outcome, complaint, exit_code_for, outcome_json, print_outcome
+from promptgraft.cli.outcome import complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
-from promptgraft.clock import SystemClock
-from promptgraft.errors import ConfigError, PromptgraftError, WinnerNotStoredError
-from promptgraft.journal import FileJournal
+from promptgraft.errors import WinnerNotStoredError
+from promptgraft.journal.base import Journal
+from promptgraft.project.outcome import Outcome
+from promptgraft.project.running import carry_out, keep
 from promptgraft.project.trackers import TrackersConfig
 from promptgraft.runs import RunFolder
-from promptgraft.runs.folder import write_document
-from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunResult
 from promptgraft.serde import Json
 
-Tracking: TypeAlias = Callable[[EventBus], AbstractContextManager[None]]
-"""Shows runs that publish to a bus somewhere else, while it is open."""
-
-
-def carry_out(
-    job: OptimizationJob,
-    *,
-    progress: Progress,
-    cancellation: Cancellation,
-    workers: int | None,
-    journal: str | None = None,
-    stream: TextIO | None = None,
-    tracking: Tracking | None = None,
-) -> RunResult:
-    """Run a job as ``OptimizationJob.run`` does, and write its events to ``stream`` as lines.
-
-    ``workers`` and ``journal`` replace those of its context. A process that is instrumented with
-    OpenTelemetry makes spans of the run.
-    """
-    given = job.context
-    bus = given.event_bus or EventBus()
-    with contextlib.ExitStack() as held:
-        if tracking is not None:
-            held.enter_context(tracking(bus))
-        elif "opentelemetry.trace" in sys.modules:
-            from promptgraft.integrations.telemetry import traced
-
-            held.enter_context(traced(bus))
-        held.callback(bus.subscribe(object, progress.on_event))
-        if stream is not None:
-            held.callback(bus.subscribe(object, EventStream(stream).on_event))
-        if given.cancellation is not None:
-            theirs = given.cancellation
-            held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
-        executor = given.executor
-        if workers is not None:
-            # One worker is a thread, too: this one waits for what may not end.
-            executor = threads = ThreadPoolExecutor(max_workers=workers)
-            # A run that was stopped leaves behind what does not end; so does its command.
-            held.callback(threads.shutdown, wait=False, cancel_futures=True)
-        context = attrs.evolve(
-            given,
-            event_bus=bus,
-            cancellation=cancellation,
-            executor=executor,
-            journal=given.journal if journal is None else held.enter_context(FileJournal(journal)),
-        )
-        return attrs.evolve(job, context=context).run()
-
 
 @attrs.frozen(kw_only=True)
 class Keeping:
-    """How a run is carried out: see :func:`carry_out`."""
+    """How a command carries a run out: with its progress, and its events on ``stream`` as lines."""
 
     progress: Progress
     workers: int | None
-    stream: TextIO | None
+    stream: TextIO | None = None
     trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
 
+    def run(
+        self,
+        job: OptimizationJob,
+        *,
+        say: Sequence[str] = (),
+        folder: RunFolder | None = None,
+        journal: Journal | None = None,
+    ) -> RunResult:
+        """Run a job until it ends or is interrupted; ``say`` is said at its beginning.
 
-def keep(
-    folder: RunFolder,
-    job: OptimizationJob,
-    keeping: Keeping,
-    *,
-    config: Mapping[str, Json] | None = None,
-) -> Outcome:
-    """Run a job in its folder, which may get another ``config``; what it holds is not paid again.
-
-    Raises:
-        JournalLockedError: another process works in the folder.
-    """
-    say = [f"run {folder.id} is kept in {relative(folder.path)}"]
-    if job.context.journal is not None:
-        say.append("the answers are kept in its journal; that of the job is left alone")
-    with recorded(folder, job) as (kept, recorder):
-        if config is not None:
-            write_document(folder.config, config)
-        outcome = _run(kept, keeping, say=say, tracking=_tracking(keeping.trackers, folder))
-    if recorder.failure:
-        complain(recorder.failure)
-    return attrs.evolve(outcome, job=job, folder=folder)
-
-
-def run_dry(job: OptimizationJob, keeping: Keeping) -> Outcome:
-    """Run a job on the embedded offline model, which must serve it, and keep nothing."""
-    dry = job.dry()
-    try:
-        return attrs.evolve(_run(dry, keeping), dry=True)
-    except ConfigError as error:
-        raise ConfigError(f"--dry-run: {error}") from error
-
-
-def _tracking(trackers: TrackersConfig, folder: RunFolder) -> Tracking | None:
-    if trackers == TrackersConfig():
-        return None
-    from promptgraft.integrations.trackers import tracking
-
-    return partial(tracking, trackers, folder)
-
-
-def _run(
-    job: OptimizationJob,
-    keeping: Keeping,
-    *,
-    say: Sequence[str] = (),
-    tracking: Tracking | None = None,
-) -> Outcome:
-    error: PromptgraftError | None = None
-    clock = SystemClock()
-    began = clock.monotonic()
-    with keeping.progress, cancelled_by_signals() as cancellation:
-        for what in say:
-            keeping.progress.say(what)
-        try:
-            result = carry_out(
-                job,
-                progress=keeping.progress,
+        A process that is instrumented with OpenTelemetry makes spans of the run.
+        """
+        bus = job.context.event_bus or EventBus()
+        tracked = self._tracked(bus, folder)
+        with self.progress, cancelled_by_signals() as cancellation, tracked:
+            for what in say:
+                self.progress.say(what)
+            listeners = [self.progress.on_event]
+            if self.stream is not None:
+                listeners.append(EventStream(self.stream).on_event)
+            return carry_out(
+                job.within(attrs.evolve(job.context, event_bus=bus)),
+                workers=self.workers,
+                listeners=listeners,
                 cancellation=cancellation,
-                workers=keeping.workers,
-                stream=keeping.stream,
-                tracking=tracking,
+                journal=journal,
             )
-        except PromptgraftError as found:
-            if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:
-                raise  # nothing was found by then
-            result, error = found.result, found
-    seconds = clock.monotonic() - began
-    return Outcome(job=job, dry=False, result=result, error=error, seconds=seconds)
+
+    def kept(
+        self, folder: RunFolder, job: OptimizationJob, *, config: Mapping[str, Json] | None = None
+    ) -> Outcome:
+        """Run a job in its folder; see :func:`keep`."""
+        say = [f"run {folder.id} is kept in {relative(folder.path)}"]
+        if job.context.journal is not None:
+            say.append("the answers are kept in its journal; that of the job is left alone")
+        outcome = keep(folder, job, partial(self.run, say=say, folder=folder), config=config)
+        if outcome.failure:
+            complain(outcome.failure)
+        return outcome
+
+    def _tracked(self, bus: EventBus, folder: RunFolder | None) -> AbstractContextManager[None]:
+        """Show what publishes to the bus somewhere else, while it is open."""
+        if folder is not None and self.trackers != TrackersConfig():
+            from promptgraft.integrations.trackers import tracking
+
+            return tracking(self.trackers, folder, bus)
+        if "opentelemetry.trace" not in sys.modules:
+            return contextlib.nullcontext()
+        from promptgraft.integrations.telemetry import traced
+
+        return traced(bus)
 
 
 def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
 from promptgraft.cli.options import PromptName
 from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
-from promptgraft.overrides import (
-    LocalPromptOverridesStore,
-    OverrideAddress,
-    Revision,
-    RevisionedStore,
-)
+from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import shown_hash
+from promptgraft.project.stores import open_store
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import counted, listed, moment
 
@@ -83,23 +80,13 @@ def override_file(store: RevisionedStore, address: OverrideAddress) -> str | Non
     return None if file is None else str(file)
 
 
-def current_of(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
-    """Return what a tag points at."""
-    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-
-
-def _named(store: RevisionedStore) -> str:
-    if isinstance(store, LocalPromptOverridesStore):
-        return str(relative(store.root_path))
-    return store.place
-
-
 def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> str:
     """Return a command line about a tag, as it can be copied into the current folder."""
     named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
-    if store.place == LocalPromptOverridesStore().place:
+    if store.place == open_store(None).place:
         return named
-    return f"{named} --store {shlex.quote(_named(store))}"
+    place = store.place if "://" in store.place else str(relative(Path(store.place)))
+    return f"{named} --store {shlex.quote(place)}"
 
 
 def find_tag(
@@ -135,8 +122,9 @@ def find_tags(store: RevisionedStore, tag: str | None) -> list[StoredTag]:
 
 def _read_tag(store: RevisionedStore, address: OverrideAddress) -> StoredTag:
     history = store.history(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-    current = current_of(store, address)
-    return StoredTag(store=store, address=address, current=current, history=history)
+    return StoredTag(
+        store=store, address=address, current=store.current_at(address), history=history
+    )
 
 
 def _only_tag(name: PromptName, tags: Sequence[str], option: str) -> str:

@@ -208,6 +208,10 @@ class RevisionedStore(BasePromptOverridesStore):
     ) -> Revision | None:
         """Point the tag at another revision (default: the parent of the present one)."""
 
+    def current_at(self, address: OverrideAddress) -> Revision | None:
+        """Return the revision that an address points at, or None."""
+        return self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+
     def file_of(self, address: OverrideAddress) -> Path | None:
         """Return the file that holds what a tag points at; None where there are no files."""
         del address

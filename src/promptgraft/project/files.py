@@ -5,6 +5,7 @@ Importing this module is cheap: commands that only list runs need no more of a p
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +45,29 @@ def find_project(start: Path | None = None, *, option: str = "--project FILE") -
         f"there is no {FILE_NAME} in {folder} or above it; `promptgraft init` makes one, and "
         f"`{option}` names another"
     )
+
+
+def project_path(file: str | None) -> Path:
+    """Return the project file that ``--project`` names: it or its folder; None for the nearest.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if file is None:
+        return find_project()
+    path = Path(file)
+    if path.is_dir():
+        path /= FILE_NAME
+    if not path.is_file():
+        raise ConfigError(f"--project: expected a project file, found none at {path}")
+    return path
+
+
+def project_around() -> Path | None:
+    """Return the file of the project around the current folder; None when there is none."""
+    with contextlib.suppress(ConfigError):
+        return find_project()
+    return None
 
 
 def runs_folder_of(path: Path) -> Path:

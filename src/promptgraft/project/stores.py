@@ -11,6 +11,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.secret import Secret
 from promptgraft.strict.checks import Check, check
@@ -70,6 +71,26 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
             f'a store in a database needs {error.name}; run `pip install "promptgraft[server]"`'
         ) from None
     return SqlPromptOverridesStore(plain)
+
+
+def open_store(named: str | None) -> RevisionedStore:
+    """Return the store that ``--store`` names: the folder that holds it, or the URL of a database.
+
+    Without a name it is the one that the current folder belongs to.
+
+    Raises:
+        ConfigError: there is no such folder, or the URL is none.
+    """
+    if named is None:
+        return LocalPromptOverridesStore()
+    if "://" in named:
+        return database_store(named)
+    path = Path(named)
+    if path.name == FOLDER.parts[0]:
+        path = path.parent
+    if not path.is_dir():
+        raise ConfigError(f"--store: expected a folder, found {named!r}; name one that exists")
+    return LocalPromptOverridesStore(path)
 
 
 def project_store(config: StoreConfig, folder: Path, around: Surroundings) -> RevisionedStore:

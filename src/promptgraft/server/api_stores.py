@@ -96,18 +96,13 @@ def _address(prompt: Prompt[object], tag: str) -> OverrideAddress:
     return OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, tag)
 
 
-def current(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
-    """Return what an address points at."""
-    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-
-
 def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[Held]:
     """Return what a tag holds for a prompt, or for each prompt of a graph; empty for nothing."""
     places = [(prompt, _address(prompt, tag)) for prompt in found.prompts]
     return [
         Held(prompt=prompt, address=address, revision=revision)
         for prompt, address in places
-        if (revision := current(store, address)) is not None
+        if (revision := store.current_at(address)) is not None
     ]
 
 
@@ -172,7 +167,7 @@ def promote_to(call: Call, to: str, expected: str | None) -> Reply:
     """Let the tag ``to`` hold what another one holds, if it points at ``expected`` now."""
     store, found = _named(call)
     targets = {one.address: attrs.evolve(one.address, tag=to) for one in found}
-    present = {target: current(store, target) for target in targets.values()}
+    present = {target: store.current_at(target) for target in targets.values()}
     if expected is not None:
         _check_expected(expected, list(present.values()))
     if stale := [part for one in found for part in one.stale]:

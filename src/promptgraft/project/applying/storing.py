@@ -105,7 +105,7 @@ def store_winners(
         StoreError: the store cannot be read or written.
     """
     writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
-    before = [_current(store, write.address) for write in writes]
+    before = [store.current_at(write.address) for write in writes]
     if dry:
         for write, held in zip(writes, before, strict=True):
             write.change(held.override if held else write.address.empty())
@@ -117,7 +117,7 @@ def store_winners(
         Stored(
             address=write.address,
             before=held,
-            after=held if dry else _current(store, write.address),
+            after=held if dry else store.current_at(write.address),
             parts=tuple(write.told),
         )
         for write, held in zip(writes, before, strict=True)
@@ -162,7 +162,3 @@ def in_force_changes(
             yield from diff_revisions(present.holding([held]), written)
         else:
             yield from diff_override(prompt, written)
-
-
-def _current(store: RevisionedStore, address: OverrideAddress) -> Revision | None:
-    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)

@@ -1,4 +1,4 @@
-"""What a run is made from: a prompt of a project, or a job in Python; and made from again."""
+"""Where a run came from: a prompt of a project, or a job in Python; and that as it is today."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from types import FunctionType
 
 import attrs
 
-from promptgraft.cli.choosing import loaded_project, open_store, opened_project, project_path
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.overrides import (
-    LocalPromptOverridesStore,
-    OverrideAddress,
-    PromptLike,
-    RevisionedStore,
-)
+from promptgraft.overrides import OverrideAddress, PromptLike, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project import Project
-from promptgraft.project.files import DEFAULT_RUNS, runs_folder_of
+from promptgraft.project.files import project_around, project_path, runs_folder_of
 from promptgraft.project.parts import ProjectPrompt
+from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -29,15 +23,25 @@ from promptgraft.project.python_source import (
     call_maker,
     place_of,
 )
-from promptgraft.project.trackers import TrackersConfig
+from promptgraft.project.stores import open_store
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
-from promptgraft.runs.documents import described_job
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.prompts import address_of
+
+
+@contextlib.contextmanager
+def loaded_project(file: str | None) -> Iterator[Project]:
+    """Give the project of ``file``, or the nearest one, with all that it names but the models.
+
+    Inside, its code can import its neighbours, and what it prints goes to standard error.
+    """
+    project = load_project(project_path(file))
+    with beside(project.folder):
+        yield project
 
 
 @contextlib.contextmanager
@@ -140,74 +144,6 @@ class Origin:
 
 
 @attrs.frozen(kw_only=True)
-class Runnable:
-    """A job with where it came from; ``workers`` None leaves their number to the job.
-
-    ``to_source`` says that a winner that is shown to be better is to be written into its source.
-    """
-
-    job: OptimizationJob
-    name: str
-    origin: Mapping[str, Json]
-    settings: Mapping[str, Json]
-    runs: Path
-    workers: int | None = None
-    to_source: bool = False
-    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
-
-
-@contextlib.contextmanager
-def loaded(target: str | None, project: str | None, *, to_plan: bool = False) -> Iterator[Runnable]:
-    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB.
-
-    ``to_plan``: no call will be made, so secrets of the project need not be set.
-    """
-    if target is not None and (":" in target or target.endswith(".py")):
-        if project is not None:
-            raise ConfigError(f"--project: {target} is a job and takes no project; leave one out")
-        with loaded_job(target) as job:
-            yield Runnable(
-                job=job,
-                name=target,
-                origin={"kind": "job", "spec": target, "folder": str(Path.cwd())},
-                settings=described_job(job),
-                runs=Path(DEFAULT_RUNS),
-            )
-        return
-    with loaded_project(project) as found:
-        name = found.prompt(target).name
-        if to_plan:
-            found.stand_in()
-        else:
-            found.config.trackers.check()
-        yield Runnable(
-            job=found.job(name),
-            name=name,
-            origin={"kind": "project", "path": str(found.path.absolute()), "prompt": name},
-            settings=found.described(),
-            runs=found.runs_folder,
-            workers=found.workers,
-            to_source=found.config.apply is not None,
-            trackers=found.config.trackers,
-        )
-
-
-@contextlib.contextmanager
-def loaded_again(
-    folder: RunFolder, config: Mapping[str, Json], project: str | None
-) -> Iterator[Runnable]:
-    """Give what a run was made from, as it is today, to be run inside."""
-    origin = Origin(folder, config)
-    if origin.is_project:
-        with loaded(origin.name, str(origin.project_file(project))) as found:
-            yield found
-        return
-    origin.refuse_project(project)
-    with contextlib.chdir(origin.job_folder()), loaded(origin.name, None) as found:
-        yield found
-
-
-@attrs.frozen(kw_only=True)
 class Target:
     """What a run was made from, as it is today.
 
@@ -236,15 +172,8 @@ def project_of(run: RunRecord, file: str | None) -> Project | None:
     """Return the project that a run was made from; None when it was made from a job."""
     origin = Origin(run.folder, run.config)
     if origin.is_project:
-        return opened_project(str(origin.project_file(file)))
+        return open_project(origin.project_file(file))
     origin.refuse_project(file)
-    return None
-
-
-def project_around() -> Path | None:
-    """Return the file of the project around the current folder; None when there is none."""
-    with contextlib.suppress(ConfigError):
-        return project_path(None)
     return None
 
 
@@ -261,7 +190,7 @@ def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...
     """Return the prompts of a job as the project around it has them; others are in Python."""
     known: dict[str, ProjectPrompt] = {}
     if path := project_around():
-        project = opened_project(str(path))
+        project = open_project(path)
         with beside(project.folder):
             held = map(project.prompt, project.names)
             known.update((address_of(one.prompt), one) for one in held)
@@ -295,7 +224,7 @@ def found_target(
             )
         return
     with contextlib.chdir(origin.job_folder()), loaded_job(origin.name) as job:
-        kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
+        kept = opened or job.context.overrides_store or open_store(None)
         if not isinstance(kept, RevisionedStore):
             raise ConfigError(
                 f"{origin.name}: the job keeps overrides in a {type(kept).__name__}; "

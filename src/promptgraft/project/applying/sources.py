@@ -1,4 +1,4 @@
-"""Winners into the sources of their prompts: by ``apply --to-source``, or at the end of a run."""
+"""Winners into the sources of their prompts: Markdown and BAML files, and texts of agents."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ import attrs
 
 from promptgraft.agents.sources import CallbackSource
 from promptgraft.agents.writing import HeldText, SourceWriter
-from promptgraft.cli import stored
-from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.runnable import Target, found_target, project_of
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
-from promptgraft.project import ProjectPrompt
 from promptgraft.project.applying.files import planned
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
@@ -24,9 +20,10 @@ from promptgraft.project.applying.winner import (
 from promptgraft.project.baml import BamlSource
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
+from promptgraft.project.origins import Target
+from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.sources import TextsSource
-from promptgraft.runs import RunFolder, RunRecord, read_run
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.runs import RunRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +98,7 @@ class Rewritten:
         """Return the parts that the tag overrides and that now stand in the source."""
         parts = []
         for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
-            held = stored.current_of(target.store, address)
+            held = target.store.current_at(address)
             kept = held.override if held else address.empty()
             parts += [f"{of}{entry.part}" for entry in override.entries() if kept.find(entry)]
         return parts
@@ -111,25 +108,3 @@ def _places(run: RunRecord, winner: Winner, found: ProjectPrompt) -> Iterator[st
     """Yield where texts differ from what they were when the run began, if that is known."""
     if run.started is not None and isinstance(found.source, TextsSource):
         yield from found.source.changed_since(run.started.texts, winner.base)
-
-
-def apply_unattended(folder: RunFolder) -> ExitCode:
-    """Write the winner of a run into its source when it is shown to be better, as a project asks.
-
-    Says on standard error what was written, or why nothing was.
-    """
-    run = read_run(folder)
-    if run.ended is None or run.ended.verdict is not RunVerdict.IMPROVED:
-        verdict = "the run has not ended" if run.ended is None else f"it is {run.ended.verdict}"
-        complain(f"apply: to-source: nothing was written: {verdict}")
-        return ExitCode.OK
-    best = run.ended.best
-    try:
-        with found_target(run, project_of(run, None), None, to_files=True) as target:
-            paths = Rewritten.of(run, best, target).write(run, best, target, dry=False)
-    except StaleWinnerError as error:
-        for fault in error.faults:
-            complain(f"apply: to-source: nothing was written: {fault}")
-        return ExitCode.WRONG_USE
-    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source says it'}")
-    return ExitCode.OK
