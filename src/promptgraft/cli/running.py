@@ -23,7 +23,7 @@ from promptgraft.cli.progress import EventStream, Progress
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
 from promptgraft.project.outcome import Outcome
-from promptgraft.project.running import carry_out, keep
+from promptgraft.project.running import keep, run_job
 from promptgraft.project.trackers import TrackersConfig
 from promptgraft.runs import RunFolder
 from promptgraft.runtime import Cancellation, EventBus
@@ -60,7 +60,7 @@ class Keeping:
             listeners = [self.progress.on_event]
             if self.stream is not None:
                 listeners.append(EventStream(self.stream).on_event)
-            return carry_out(
+            return run_job(
                 job.within(attrs.evolve(job.context, event_bus=bus)),
                 workers=self.workers,
                 listeners=listeners,

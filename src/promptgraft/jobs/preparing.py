@@ -14,6 +14,7 @@ from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
+from promptgraft.project.running import Changes as RunChanges
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.stopping import MaxProposals, NoImprovement, Stopper, TargetScore
@@ -162,30 +163,27 @@ def prepared(
     tuned = project.tuned(
         {**changes.tuning, **({"algorithm": changes.algorithm} if changes.algorithm else {})}
     )
-    job = tuned.job(name)
-    limits = job.config.limits
-    given = {
-        field: value
-        for field in ("max_cost", "max_tokens", "timeout")
-        if (value := getattr(changes, field)) is not None
-    }
-    stoppers = [*limits.stoppers, *_stoppers(changes)]
+    given = RunChanges(
+        tag=changes.tag or None,
+        seed=changes.seed,
+        budget=changes.budget,
+        max_cost=changes.max_cost,
+        max_tokens=changes.max_tokens,
+        timeout=changes.timeout,
+    )
+    job = given.applied(tuned.job(name))
+    context, config = job.context, job.config
+    stoppers = [*config.limits.stoppers, *_stoppers(changes)]
     config = attrs.evolve(
-        job.config,
-        limits=attrs.evolve(limits, stoppers=stoppers, **given),
+        config,
+        limits=attrs.evolve(config.limits, stoppers=stoppers),
         persist=changes.store and not changes.dry_run,
     )
-    if changes.budget is not None:
-        config = attrs.evolve(config, rollout_budget=changes.budget)
-    if changes.seed is not None:
-        config = attrs.evolve(config, seed=changes.seed)
-    context = job.context
     if changes.model is not None:
         model = _model(tuned, changes.model)
         context = attrs.evolve(context, adapter=model, reflection_adapter=model)
     if store is not None:
         context = attrs.evolve(context, overrides_store=store)
-    context = attrs.evolve(context, overrides_tag=changes.tag or context.overrides_tag)
     changed = OptimizationJob(job.subject, context, config)
     return changed.dry() if changes.dry_run else changed
 

@@ -7,7 +7,6 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 from sqlalchemy import Connection
@@ -30,14 +29,11 @@ from promptgraft.jobs.preparing import prepared
 from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.jobs.types import JobState, Status, Wish
 from promptgraft.project import Project
+from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
-from promptgraft.runs.documents import (
-    changed_parts,
-    result_document,
-    run_config,
-    warnings_of,
-)
-from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.project.running import run_job
+from promptgraft.runs.documents import run_config
+from promptgraft.runtime import Cancellation
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
@@ -216,22 +212,17 @@ def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
 
 
 def _run(work: _Work, job: OptimizationJob, workers: int) -> RunResult:
-    bus = EventBus()
-    with contextlib.ExitStack() as held:
-        held.callback(bus.subscribe(object, work.events.on_event))
-        threads = ThreadPoolExecutor(max_workers=workers)
-        held.callback(threads.shutdown, wait=False, cancel_futures=True)
-        journal = SqlJournal(work.database, work.claim.job.number, fence=work.claim.fence)
-        held.callback(_close, journal)
-        context = attrs.evolve(
-            job.context,
-            event_bus=bus,
-            journal=journal,
-            executor=threads,
-            pause=work.heartbeat.pause,
+    journal = SqlJournal(work.database, work.claim.job.number, fence=work.claim.fence)
+    try:
+        return run_job(
+            job.within(attrs.evolve(job.context, pause=work.heartbeat.pause)),
+            workers=workers,
+            listeners=[work.events.on_event],
             cancellation=work.heartbeat.cancellation,
+            journal=journal,
         )
-        return job.within(context).run()
+    finally:
+        _close(journal)
 
 
 def _close(journal: SqlJournal) -> None:
@@ -276,7 +267,9 @@ def _end_by(error: PromptgraftError) -> _End:
 
 def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
     claim, events, rows = work.claim, work.events, JobRows(work.database)
-    document = None if job is None or end.result is None else _document(job, end.result)
+    document = None
+    if job is not None and end.result is not None:
+        document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
     status = _final(job, end, events.status)
 
     def settle(connection: Connection) -> None:
@@ -293,33 +286,11 @@ def _final(job: OptimizationJob | None, end: _End, status: Status) -> Status:
     result = end.result
     if job is None or result is None:
         return attrs.evolve(status, waiting="", stage="", unstored=end.unstored)
-    revision = None
-    store = job.context.overrides_store
-    current = getattr(store, "current", None)
-    if result.persisted and callable(current) and len(job.prompts) == 1:
-        descriptor = job.prompt.descriptor
-        found = current(ns=descriptor.ns, prompt_key=descriptor.key, tag=result.tag)
-        revision = None if found is None else found.id
-    unstored = end.unstored
+    stored, unstored = Outcome(job=job, result=result).revision, end.unstored
     if result.found_better and not result.persisted and not unstored:
         unstored = f"it is {result.verdict}" if not result.improved else "the job stores nothing"
+    revision = None if stored is None else stored.id
     return attrs.evolve(status, waiting="", stage="", revision=revision, unstored=unstored)
-
-
-def _document(job: OptimizationJob, result: RunResult) -> bytes:
-    parts = changed_parts(job.prompts, result.candidates[0].changes, result.best.changes)
-    document = result_document(
-        result.ended,
-        job.name,
-        result.best.changes,
-        parts,
-        warnings=warnings_of(result.remarks, job.prompts, parts),
-        tag=result.tag,
-        seed=job.config.seed,
-        budget=job.config.budget,
-        examples=len(result.pareto_ids),
-    )
-    return json.dumps(document).encode()
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ class Outcome:
         error: what ended the run, or refused its winner; None when nothing did.
         folder: where the run is kept; None for a dry run.
         failure: why files of the folder are missing; empty when none is.
-        seconds: wall time; what an earlier process took is not in it.
+        seconds: wall time, without what an earlier process took; 0 when it was not measured.
     """
 
     job: OptimizationJob
@@ -32,7 +32,7 @@ class Outcome:
     error: PromptgraftError | None = None
     folder: RunFolder | None = None
     failure: str = ""
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def address(self) -> OverrideAddress | None:

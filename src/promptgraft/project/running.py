@@ -194,7 +194,7 @@ def loaded_again(
         yield found.changed(changes)
 
 
-def carry_out(
+def run_job(
     job: OptimizationJob,
     *,
     workers: int | None = None,
@@ -235,7 +235,7 @@ def carry_out(
 
 
 Run = Callable[[OptimizationJob], RunResult]
-"""Runs a job, such as :func:`carry_out` with arguments of its own."""
+"""Runs a job, such as :func:`run_job` with arguments of its own."""
 
 
 def keep(
