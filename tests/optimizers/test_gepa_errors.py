@@ -224,7 +224,7 @@ def stops_after(share_of_faults: float, seed: int) -> int | None:
     chance = random.Random(seed)
     stretch = FaultyStretch(0.3)
     for batch in range(333):
-        stretch.add([chance.random() < share_of_faults for _ in range(3)])
+        stretch.add([[chance.random() < share_of_faults for _ in range(3)]])
         if stretch.is_too_faulty:
             return 3 * batch + 3
     return None
@@ -242,7 +242,7 @@ def test_the_stretch_that_is_watched_is_the_worst_that_ends_here(
     faults: list[bool], share: float
 ) -> None:
     stretch = FaultyStretch(share)
-    stretch.add(faults)
+    stretch.add([faults])
     worst = max(
         sum(faults[start:]) - share * len(faults[start:]) for start in range(len(faults) + 1)
     )

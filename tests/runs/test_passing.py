@@ -179,7 +179,6 @@ def test_what_passes_is_what_the_evaluation_says_too() -> None:
             record_of(1.0, exact=True, length=None),
             record_of(0.0),
             record_of(None),
-            None,
         ]
     )
     assert figures.pass_rate == pytest.approx(2 / 3)

@@ -69,7 +69,7 @@ class World:
             ),
             books=self.books,
             whole=whole,
-            calls=Calls(self.books.answers.record, executor=workers),
+            calls=Calls(self.books.answers.journal.append_all, executor=workers),
             look=lambda _: Outlook(None),
             publish=self._publish,
         )
@@ -201,7 +201,7 @@ def test_answers_that_ended_together_are_recorded_in_one_append() -> None:
 def test_branches_that_ask_at_the_same_time_do_not_exceed_the_budget_together() -> None:
     with ThreadPoolExecutor(2) as workers:
         world = World(workers, budget=5)
-        both = Together(world.part("a", 0, 1, 2, 3), world.part("b", 0, 1, 2, 3))
+        both = Together([world.part("a", 0, 1, 2, 3), world.part("b", 0, 1, 2, 3)])
         with pytest.raises(RunStoppedError, match="more than the budget has left"):
             world.driver.run(iter(both))
     assert len(world.made) == 4

@@ -17,7 +17,7 @@ from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback,
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.journal import MemoryJournal
-from promptgraft.journal.records import Record
+from promptgraft.journal.base import NoJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers, record_from_json, record_to_json
@@ -97,7 +97,7 @@ class Bench:
             ),
             books=self._books,
             whole=self.ledger,
-            calls=Calls(self._books.answers.record, executor=self._workers),
+            calls=Calls(self._books.answers.journal.append_all, executor=self._workers),
             max_unscored_share=1.0,
             look=lambda _: Outlook(None),
             publish=lambda _: None,
@@ -115,7 +115,7 @@ class Bench:
         return self._driver().run(iter(asked(position, candidate, DATA[:count])))
 
     def run_all(self, *batches: Rollouts) -> list[Records]:
-        return self._driver().run(iter(Together(*batches)))
+        return self._driver().run(iter(Together(batches)))
 
 
 def test_records_come_in_the_order_of_the_examples() -> None:
@@ -163,7 +163,7 @@ def test_objectives_that_are_no_numbers_are_a_damaged_journal(damaged: Json) -> 
 
 def test_without_a_journal_nothing_is_remembered() -> None:
     bench = Bench()
-    bench.use(Books(Answers(None), bench.ledger.part()))
+    bench.use(Books(Answers(NoJournal()), bench.ledger.part()))
     assert bench.run() == bench.run()
     assert len(bench.made) == 12
 
@@ -297,5 +297,5 @@ def test_an_answer_is_recalled_as_it_was_recorded(text: str) -> None:
     recorder = Answers(journal)
     assert recorder.recall("step/1/reflect/0", asked) is None
     answer: Json = {"text": text, "spent": [1, 0.1]}
-    recorder.record([Record("step/1/reflect/0", asked, "reflection", answer)])
+    journal.append("step/1/reflect/0", asked, "reflection", answer)
     assert recorder.recall("step/1/reflect/0", asked) == answer

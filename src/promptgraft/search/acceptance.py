@@ -17,6 +17,7 @@ from promptgraft.search.scores import (
     AMOUNTS,
     Score,
     Scorer,
+    beats,
     critical_loss,
     mean_score,
     paired_means,
@@ -59,7 +60,7 @@ class Strict:
     max_repeats = 0
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        return Decision.ACCEPT if _gain(before, after) > 0 else Decision.REFUSE
+        return Decision.ACCEPT if beats(after, before) else Decision.REFUSE
 
 
 @attrs.frozen
@@ -75,7 +76,9 @@ class MinGain:
     max_repeats = 0
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        return Decision.ACCEPT if _gain(before, after) >= self.gain else Decision.REFUSE
+        one, other = paired_means(before, after)
+        gain = (other or 0.0) - (one or 0.0)
+        return Decision.ACCEPT if gain >= self.gain else Decision.REFUSE
 
 
 @attrs.frozen(kw_only=True)
@@ -107,15 +110,10 @@ class Paired:
             )
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        if _gain(before, after) <= 0:
+        if not beats(after, before):
             return Decision.REFUSE
         found = paired_test(before, after)
         return Decision.ACCEPT if found.p_value <= self.level else Decision.UNDECIDED
-
-
-def _gain(before: Sequence[Score], after: Sequence[Score]) -> float:
-    one, other = paired_means(before, after)
-    return (other or 0.0) - (one or 0.0)
 
 
 @attrs.frozen(kw_only=True)
@@ -125,12 +123,14 @@ class Compared:
     Attributes:
         before: the parent's mean on the examples that both have a score for; None without any.
         after: the child's.
+        gain: how far the child's is above the parent's; 0 without any.
         refusal: why the child is not better, with the reason; None when it is.
         batches: the rollouts that were compared, the parent's and the child's in turn.
     """
 
     before: Score = None
     after: Score = None
+    gain: float = 0.0
     refusal: tuple[RejectionReason, str] | None = None
     batches: tuple[Records, ...]
 
@@ -207,7 +207,8 @@ class Comparer:
             chance = ": that may be chance" if decision is Decision.UNDECIDED else ""
             detail = f"{other:.3f} on {self.where}, the parent had {one:.3f}{chance}"
             refusal = RejectionReason.NOT_BETTER, detail
-        return Compared(before=one, after=other, refusal=refusal, batches=batches)
+        gain = (other or 0.0) - (one or 0.0)
+        return Compared(before=one, after=other, gain=gain, refusal=refusal, batches=batches)
 
 
 def _more_expensive(records: Records, limit: Decimal) -> str:

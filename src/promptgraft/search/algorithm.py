@@ -122,7 +122,7 @@ class BaseSearch:
         if not step:
             self.kit.scorer.learn(made)
         self.accepted += [candidate.modules] if step else []
-        return self.population.join(candidate, made, step=step)
+        return self.population.join(candidate, dict(enumerate(made)), step=step)
 
     def end_step(self, step: int) -> Asking[None]:
         """End a step; to be asked after each.

@@ -36,11 +36,11 @@ class Answers:
     branch holds back its own.
 
     Attributes:
-        journal: keeps what is recorded; None keeps nothing.
+        journal: keeps what is recorded.
         held: faults that are held back, by key with the digests of the questions.
     """
 
-    journal: Journal | None
+    journal: Journal
     held: dict[str, tuple[HexDigest, Json]] = attrs.field(factory=dict, init=False)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
@@ -49,8 +49,8 @@ class Answers:
         Raises:
             JournalMismatchError: the journal holds the answer to another question there.
         """
-        [text] = self.recall_texts([key], [digest])
-        if text is None or self.journal is None:
+        [text] = self.journal.find_texts([key], [digest])
+        if text is None:
             return None
         try:
             answer: Json = _READER.decode(text)
@@ -59,30 +59,15 @@ class Answers:
             return None if found is None else found.value
         return answer
 
-    def recall_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
-        """Return what was recorded for each question as JSON, or None.
-
-        Raises:
-            JournalMismatchError: the journal holds the answer to another question there.
-        """
-        if self.journal is None:
-            return [None] * len(keys)
-        return self.journal.find_texts(keys, digests)
-
-    def record(self, records: Sequence[Record]) -> None:
-        """Record answers before anything uses them."""
-        if self.journal is not None and records:
-            self.journal.append_all(records)
-
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
         """Record calls that were made for an answer which did not come of them."""
         attempt = _spent_key(key, len(self._attempts(key, digest)))
-        self.record([Record(attempt, digest, "spent", spent_to_json(spent))])
+        self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
     def spent(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[Spending]:
         """Return the calls that were made for answers before these came."""
         # Nearly always there were none, and a replay asks this for every batch.
-        if self.journal is None or not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
+        if not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
             return []
         return [
             spent
@@ -93,7 +78,7 @@ class Answers:
 
     def _attempts(self, key: str, digest: HexDigest) -> list[Json]:
         found: list[Json] = []
-        while self.journal is not None and _spent_key(key, len(found)) in self.journal:
+        while _spent_key(key, len(found)) in self.journal:
             found.append(self.recall(_spent_key(key, len(found)), digest))
         return found
 
@@ -104,12 +89,10 @@ class Answers:
     def accept_faults(self) -> None:
         """Record the faults that were held back: the run continues without those answers."""
         held, self.held = self.held, {}
-        self.record([Record(key, digest, "fault", fault) for key, (digest, fault) in held.items()])
-
-    def sync(self) -> None:
-        """Make everything recorded survive a power failure."""
-        if self.journal is not None:
-            self.journal.sync()
+        if held:
+            self.journal.append_all(
+                [Record(key, digest, "fault", fault) for key, (digest, fault) in held.items()]
+            )
 
 
 def _spent_key(key: str, number: int) -> str:

@@ -111,6 +111,7 @@ class Question(Ask[Reply]):
     role: Role = Role.REFLECTION
 
 
+@attrs.frozen(eq=False)
 class Together(Ask[list[T]]):
     """Several asks side by side; their answers in order.
 
@@ -123,9 +124,8 @@ class Together(Ask[list[T]]):
             second one of any, so that what changes with time changes for all parts alike.
     """
 
-    def __init__(self, *parts: Ask[T] | Asking[T], in_turns: bool = False) -> None:
-        self.parts = parts
-        self.in_turns = in_turns
+    parts: Sequence[Ask[T] | Asking[T]]
+    in_turns: bool = attrs.field(default=False, kw_only=True)
 
 
 class Branch(Protocol[T_co]):

@@ -36,7 +36,7 @@ from promptgraft.search.answers import (
     record_from_json,
     record_to_json,
 )
-from promptgraft.search.asks import Question, Records, Reply, Rollouts
+from promptgraft.search.asks import Question, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.scores import Scorer
@@ -125,12 +125,13 @@ class Batch(ABC):
 
 
 @attrs.define(eq=False)
-class _Asked:
+class Asked:
+    """What is asked for, with keys and digests of the answers, and the records by their place."""
+
     ask: Rollouts
     keys: Sequence[str]
     digests: Sequence[HexDigest]
-    records: list[RolloutRecord | None]
-    done: int = 0
+    records: dict[int, RolloutRecord] = attrs.field(factory=dict)
 
 
 class RolloutBatch(Batch):
@@ -141,6 +142,9 @@ class RolloutBatch(Batch):
         sources: make the rollouts that are missing.
         books: take account of them.
         in_turns: whether the asks take turns, example by example.
+
+    Attributes:
+        asked: the same with what has come of it.
     """
 
     stops_at_failure = True
@@ -155,22 +159,22 @@ class RolloutBatch(Batch):
     ) -> None:
         self._sources = sources
         self._books = books
-        self._asked = [self._recall(ask) for ask in asked]
+        self.asked = [self._recall(ask) for ask in asked]
         self._missing = [
             (one, place)
-            for one in self._asked
-            if one.done < len(one.records)
-            for place, record in enumerate(one.records)
-            if record is None
+            for one in self.asked
+            if len(one.records) < len(one.keys)
+            for place in range(len(one.keys))
+            if place not in one.records
         ]
         if in_turns:
             self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
         for one in dict.fromkeys(one for one, _ in self._missing):
             if sources.working is not None:
-                sources.working(one.ask.position, one.done, len(one.records))
+                sources.working(one.ask.position, len(one.records), len(one.keys))
 
-    def _recall(self, ask: Rollouts) -> _Asked:
+    def _recall(self, ask: Rollouts) -> Asked:
         answers, ledger, known = self._books.answers, self._books.ledger, self._sources
         own = [known.example_digests[example.id] for example in ask.examples]
         if ask.by_example:
@@ -179,8 +183,8 @@ class RolloutBatch(Batch):
             keys = [f"{ask.position}/{name}" for name in names]
         else:
             keys = [f"{ask.position}/{place}" for place in range(len(own))]
-        one = _Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", own), [None] * len(keys))
-        for place, text in enumerate(answers.recall_texts(one.keys, one.digests)):
+        one = Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", own))
+        for place, text in enumerate(answers.journal.find_texts(one.keys, one.digests)):
             if text is None:
                 continue
             try:
@@ -188,12 +192,11 @@ class RolloutBatch(Batch):
             except (msgspec.MsgspecError, FeedbackError):  # to be looked at closely
                 key = keys[place]
                 one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
-        found = [record for record in one.records if record is not None]
-        one.done = len(found)
+        found = one.records.values()
         ledger.count(
             [paid for record in found for paid in record.spent]
             + answers.spent(one.keys, one.digests),
-            rollouts=one.done,
+            rollouts=len(found),
             unscored=[record.feedback for record in found].count(None),
             recorded=True,
         )
@@ -245,17 +248,9 @@ class RolloutBatch(Batch):
             entry = Record(key, digest, "rollout", record_to_json(record))
         books.ledger.count(record.spent, rollouts=1, unscored=record.feedback is None)
         one.records[place] = record
-        one.done += 1
         if self._sources.working is not None:
-            self._sources.working(one.ask.position, one.done, len(one.records))
+            self._sources.working(one.ask.position, len(one.records), len(one.keys))
         return entry
-
-    def answers(self) -> list[tuple[Sequence[str], Records]]:
-        """Return keys and records of each ask; to be called when nothing is missing any more."""
-        return [
-            (one.keys, tuple([found for found in one.records if found is not None]))
-            for one in self._asked
-        ]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -266,13 +261,14 @@ class QuestionBatch(Batch):
         sources: answer the questions that are missing.
         books: take account of the replies.
         missing: how many have no reply yet.
+        replies: the replies by the place of their question.
     """
 
     sources: Sources
     books: Books
     missing: int = attrs.field(default=0, init=False)
     _questions: list[Question] = attrs.field(factory=list, init=False)
-    _replies: list[Reply | None] = attrs.field(factory=list, init=False)
+    replies: dict[int, Reply] = attrs.field(factory=dict, init=False)
     _missing: list[int] = attrs.field(factory=list, init=False)
     _sessions: list[Session] = attrs.field(factory=list, init=False)
 
@@ -283,18 +279,17 @@ class QuestionBatch(Batch):
             bus.publish(QuestionAsked(position=key, question=question.prompt))
         spent = books.answers.spent([key], [question.digest])
         answer = books.answers.recall(key, question.digest)
-        reply = None
+        place = len(self._questions)
         if answer is None:
-            self._missing.append(len(self._questions))
+            self._missing.append(place)
             self._sessions.append(self.sources.watch.session(tags={"scope": "reflection"}))
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
-            reply, paid = _read(answer, key)
+            self.replies[place], paid = _read(answer, key)
             spent += paid
-        books.ledger.count(spent, reflections=reply is not None, recorded=True)
+        books.ledger.count(spent, reflections=answer is not None, recorded=True)
         self._questions.append(question)
-        self._replies.append(reply)
         self.missing = len(self._missing)
 
     def work(self, number: int) -> Callable[[], object]:
@@ -312,41 +307,35 @@ class QuestionBatch(Batch):
         place, books = self._missing[number], self.books
         question = self._questions[place]
         key, digest = question.position, question.digest
-        entry: Record | None = None
-        spent: tuple[Spending, ...] = ()
+        response: object = None
+        failed: PromptgraftError | None = None
         try:
             response = outcome()
-        except (ProviderError, CandidateError) as error:
-            books.spend(key, digest, self._spent(number))
-            if isinstance(error, PermanentProviderError):
-                raise
-            fault = clip(joined(str(error)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
-            reply = Reply(text="", finish_reason="", fault=fault)
-            books.answers.hold(key, digest, _answer(reply, ()))
         except PromptgraftError as error:
-            books.spend(key, digest, self._spent(number))
-            if isinstance(error, CallerError):
-                error.at(key)
-            raise
-        else:
+            failed = error
+        events, model = self._sessions[number].select_all(object), self.sources.reflection
+        spent = spent_on(question.role, events, adapter_identity(model))
+        if failed is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
             text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
             ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
-            spent = self._spent(number)
-            entry = Record(key, digest, "reflection", _answer(reply, spent))
-        self._replies[place] = reply
+        else:
+            books.spend(key, digest, spent)
+            if isinstance(failed, CallerError):
+                failed.at(key)
+            is_fault = isinstance(failed, ProviderError | CandidateError)
+            if not is_fault or isinstance(failed, PermanentProviderError):
+                raise failed
+            fault = clip(joined(str(failed)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
+            reply, spent = Reply(text="", finish_reason="", fault=fault), ()
+        self.replies[place] = reply
         books.ledger.count(spent, reflections=1)
-        return entry
-
-    def _spent(self, number: int) -> tuple[Spending, ...]:
-        events = self._sessions[number].select_all(object)
-        role = self._questions[self._missing[number]].role
-        return spent_on(role, events, adapter_identity(self.sources.reflection))
-
-    def answers(self) -> list[Reply]:
-        """Return the replies; to be called when nothing is missing any more."""
-        return [reply for reply in self._replies if reply is not None]
+        answer: Json = {**attrs.asdict(reply), "spent": spent_to_json(spent)}
+        if failed is None:
+            return Record(key, digest, "reflection", answer)
+        books.answers.hold(key, digest, answer)
+        return None
 
 
 def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
@@ -362,7 +351,3 @@ def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
     raise JournalCorruptError(
         f"the journal's record `{position}` is no reflection; restore the journal"
     )
-
-
-def _answer(reply: Reply, spent: tuple[Spending, ...]) -> dict[str, Json]:
-    return {**attrs.asdict(reply), "spent": spent_to_json(spent)}

@@ -14,7 +14,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
-from promptgraft.search.batches import Batch, QuestionBatch, RolloutBatch
+from promptgraft.search.batches import Batch, QuestionBatch
 from promptgraft.search.lines import Waits
 
 _Ended: TypeAlias = "tuple[Pending, int, Future[object]]"
@@ -66,6 +66,7 @@ class Calls:
 
     Attributes:
         are_side_by_side: whether calls are made while the search continues.
+        pending: the batches under way.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Calls:
         self._questions_at_once = questions_at_once
         self._asking: ThreadPoolExecutor | None = None
         self._deadline = deadline or Deadline()
-        self._pending: list[Pending] = []
+        self.pending: list[Pending] = []
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
         self._hangs = False  # a question that does not end; its thread cannot be waited for
         self._stop_listening: Callable[[], None] = lambda: None
@@ -104,22 +105,12 @@ class Calls:
             self._cancel()
             if isinstance(error, KeyboardInterrupt):
                 self._leave_behind()
-            while self._pending:
+            while self.pending:
                 self.collect()
         finally:
             self._stop_listening()
             if self._asking is not None:
                 self._asking.shutdown(wait=not self._hangs, cancel_futures=True)
-
-    def of(self, owner: object) -> list[Pending]:
-        """Return the batches under way that a part of the run waits for."""
-        return [pending for pending in self._pending if pending.owner is owner]
-
-    @property
-    def rollouts_under_way(self) -> int:
-        """Rollouts that are asked for and not counted yet."""
-        batches = (one for one in self._pending if isinstance(one.batch, RolloutBatch))
-        return sum(one.left for one in batches)
 
     def make(self, owner: object, batch: Batch) -> Waits[None]:
         """Find the missing answers of a batch.
@@ -131,8 +122,8 @@ class Calls:
         if self._executor is None:
             for number in range(batch.missing):
                 self._deadline.check()
-                entry = batch.take(number, batch.work(number))
-                self._record([] if entry is None else [entry])
+                if entry := batch.take(number, batch.work(number)):
+                    self._record([entry])
         elif batch.missing:
             pending = self._submit(owner, batch, self._executor)
             yield lambda: pending.is_over
@@ -148,14 +139,14 @@ class Calls:
                 self._questions_at_once, thread_name_prefix="promptgraft-question"
             )
         pending = Pending(owner, batch, left=batch.missing)
-        self._pending.append(pending)
+        self.pending.append(pending)
         for number in range(batch.missing):
             try:
                 future = executor.submit(batch.work(number))
             except RuntimeError as error:
                 # What was not submitted never ends, so nothing may wait for it.
                 pending.left -= batch.missing - number
-                self._pending = [one for one in self._pending if not one.is_over]
+                self.pending = [one for one in self.pending if not one.is_over]
                 raise ConfigError(
                     f"executor: {type(executor).__name__} takes no calls: {error}; "
                     "keep it open until the run has ended"
@@ -173,26 +164,26 @@ class Calls:
         Once the time is up, calls that have not begun are cancelled, and those that do not end
         within ``GRACE`` seconds are left behind.
         """
-        if not self._pending:
+        if not self.pending:
             raise RuntimeError("the search waits for a branch that it has not released")
         deadline = self._deadline
         self._take_in(self._next(min(LONGEST_WAIT, deadline.remaining, deadline.look_every)))
         if deadline.expired:
             self._cancel()
             grace = Deadline.after(GRACE)
-            while self._pending and not grace.expired:
+            while self.pending and not grace.expired:
                 self._take_in(self._next(grace.remaining))
             self._leave_behind()
 
     def _cancel(self) -> None:
-        for pending in self._pending:
+        for pending in self.pending:
             pending.cancel()
 
     def _leave_behind(self) -> None:
-        for pending in self._pending:
+        for pending in self.pending:
             pending.is_left_behind = True
             self._hangs = self._hangs or isinstance(pending.batch, QuestionBatch)
-        self._pending = []
+        self.pending = []
 
     def _next(self, seconds: float) -> list[_Ended]:
         """Return the calls that have ended, once there is one or the time has passed."""
@@ -210,7 +201,7 @@ class Calls:
         # First of all, so that nothing waits for them if taking one in ends the run.
         for pending, _, _ in ended:
             pending.left -= 1
-        self._pending = [pending for pending in self._pending if not pending.is_over]
+        self.pending = [pending for pending in self.pending if not pending.is_over]
         entries = []
         for pending, number, future in ended:
             if future.cancelled():
@@ -225,4 +216,5 @@ class Calls:
             else:
                 if entry is not None:
                     entries.append(entry)
-        self._record(entries)
+        if entries:
+            self._record(entries)

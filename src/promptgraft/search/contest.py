@@ -120,7 +120,7 @@ class _Contest:
             for is_winner in ((False, True) if start else (True, False))
         ]
         made = yield from Together(
-            *(
+            [
                 Rollouts(
                     position=str(
                         Place(
@@ -134,7 +134,7 @@ class _Contest:
                     by_example=True,
                 )
                 for is_winner, examples in turns
-            ),
+            ],
             in_turns=True,
         )
         for (is_winner, examples), records in zip(turns, made, strict=True):

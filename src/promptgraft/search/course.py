@@ -136,10 +136,10 @@ class Course:
         except LimitReachedError as error:
             ended = reason_of(error), str(error)
         except PromptgraftError:
-            self._answers.sync()
+            self._answers.journal.sync()
             raise
-        self._answers.sync()
-        self._budget.keep((yield from GiveUp()))
+        self._answers.journal.sync()
+        self._budget.under_way = yield from GiveUp()
         return ended
 
 

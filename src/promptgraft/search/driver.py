@@ -92,7 +92,9 @@ class Driver:
             while not main.has_ended:
                 if not self._continue_waiting():
                     self._calls.collect()
-        return main.result()
+        if main.error is not None:
+            raise main.error
+        return main.value
 
     # Lines: each is run as far as it goes without waiting.
 
@@ -160,7 +162,7 @@ class Driver:
             case GiveUp():
                 return (yield from self._give_up_branches())
             case Checkpoint():
-                self._main.books.answers.sync()
+                self._main.books.answers.journal.sync()
                 return self._look(ask.standing)
         raise TypeError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
@@ -183,7 +185,8 @@ class Driver:
 
     def _start(self, parent: Line[Any], ask: Start[Any]) -> Line[Any]:
         parent.books.answers.accept_faults()
-        self._fold(self._main)
+        self._main.stretch.add(self._main.batches)
+        self._main.batches = []
         parent.started += 1
         line: Line[Any] = Line(
             (*parent.number, parent.started),
@@ -225,28 +228,24 @@ class Driver:
         parent.books.ledger.take(line.books.ledger)
         parent.books.answers.held |= line.books.answers.held
         if parent is self._main:
-            self._fold(parent)
-            self._fold(line)
+            parent.stretch.add(parent.batches + line.batches)
+            parent.batches = []
         else:
             parent.batches += line.batches
-        found: T = line.result()
+        if line.error is not None:
+            raise line.error
+        found: T = line.value
         return found
 
     def _give_up_branches(self) -> Waits[int]:
         given_up, self._branches = self._branches, []
         for line in given_up:
             line.is_given_up = True
-        pending = [one for line in given_up for one in self._calls.of(line)]
+        pending = [one for one in self._calls.pending if one.owner in given_up]
         for one in pending:
             one.cancel()
         yield lambda: all(one.is_over for one in pending)
         return sum(line.rollouts for line in given_up)
-
-    def _fold(self, line: Line[Any]) -> None:
-        for faults in line.batches:
-            self._main.stretch.add(faults)
-        if line is self._main:
-            line.batches = []
 
     def _before(self, line: Line[Any]) -> list[Line[Any]]:
         """Return the branches that come before a line; those that wait for it do not."""
@@ -282,19 +281,19 @@ class Driver:
         books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
         # Other branches may wait for rollouts that the ledger does not have yet.
-        used = self._whole.rollouts + self._calls.rollouts_under_way
+        under_way = (one for one in self._calls.pending if isinstance(one.batch, RolloutBatch))
+        used = self._whole.rollouts + sum(one.left for one in under_way)
         if used + wanted > self._whole.rollout_budget:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
         yield from self._calls.make(line, batch)
-        made = batch.answers()
-        for keys, records in made:
-            for key, record in zip(keys, records, strict=True):
+        answers = [tuple(map(one.records.__getitem__, range(len(one.keys)))) for one in batch.asked]
+        for one, records in zip(batch.asked, answers, strict=True):
+            for key, record in zip(one.keys, records, strict=True):
                 self.emit(Made(key, record), line)
             line.batches.append(tuple([record.feedback is None for record in records]))
-        answers = [records for _, records in made]
         faults = [record.fault for of in answers for record in of if record.feedback is None]
         if faults:
             yield from self._judge(line, faults[-1])
@@ -309,8 +308,7 @@ class Driver:
         yield lambda: all(other.has_ended for other in before)
         stretch = copy(line.stretch)
         for batches in (*line.earlier, line.batches):
-            for faults in batches:
-                stretch.add(faults)
+            stretch.add(batches)
         if stretch.is_too_faulty:
             raise RunStoppedError(
                 StopReason.PROVIDER_FAILED,
@@ -336,7 +334,7 @@ class Driver:
         yield from self._calls.make(line, batch)
         if limit is not None:
             raise limit
-        return batch.answers()
+        return [batch.replies[place] for place in sorted(batch.replies)]
 
     def _allow(self, line: Line[Any], own: int, limit: int) -> Waits[None]:
         """Wait until the lines before have asked few enough questions, or have ended."""

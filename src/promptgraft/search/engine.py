@@ -99,7 +99,7 @@ def _driver(
         books=books,
         whole=ledger,
         calls=Calls(
-            books.answers.record,
+            books.answers.journal.append_all,
             executor=context.executor,
             questions_at_once=config.questions_at_once,
             deadline=sources.deadline,

@@ -24,7 +24,7 @@ from promptgraft.search.notices import (
 )
 from promptgraft.search.passing import NO_FIGURES, NO_SIDES, Figures, PassingSides
 from promptgraft.search.round_events import RoundEvent
-from promptgraft.search.scores import Score, Scores
+from promptgraft.search.scores import UNSCORED, Score, Scores
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
@@ -108,10 +108,10 @@ class _Scored(Event, frozen=True, kw_only=True):
     figures: Figures = NO_FIGURES
 
     def __post_init__(self) -> None:
-        if not isinstance(self.scores, Scores):
-            # In 8 bytes each: a large run has millions of them.
-            msgspec.structs.force_setattr(self, "scores", Scores(self.scores))
-        estimated = self.mean is not None and None in self.scores
+        # In 8 bytes each: a large run has millions of them.
+        scores = self.scores if isinstance(self.scores, Scores) else Scores(self.scores)
+        msgspec.structs.force_setattr(self, "scores", scores)
+        estimated = self.mean is not None and UNSCORED in scores.row
         msgspec.structs.force_setattr(self, "estimated", estimated)
 
 

@@ -21,7 +21,6 @@ from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.checking import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.evals.types import Case, Metric
-from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Watch
 from promptgraft.search.answers import Answers
@@ -143,4 +142,4 @@ def rehearsed(
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     spent = rehearse(adapter, prompt, cases_of(config), watch=watch, deadline=deadline)
     ledger.count(spent)
-    answers.record([Record(_KEY, question, _KEY, spent_to_json(spent))])
+    answers.journal.append(_KEY, question, _KEY, spent_to_json(spent))

@@ -282,9 +282,27 @@ class Cover:
         risen = bytes(map(gt, row, self._heights))
         for place in compress(range(len(row)), risen):
             self._heights[place] = row[place]
-        if led := _flagged(bytes(map(eq, row, self._heights))):
-            insort(self._lasts, (UNSCORED if mean is None else mean, index, led))
-            self._prune(index, _flagged(risen))
+        led = bytes(map(eq, row, self._heights))
+        # The cells where it leads, and those where nobody else does any more, as bits.
+        leading, new = (int(flags.translate(_DIGITS) or b"0", 2) for flags in (led, risen))
+        if not leading:
+            return
+        insort(self._lasts, (UNSCORED if mean is None else mean, index, leading))
+        everywhere = (1 << len(self._heights)) - 1
+        kept, free, others = [], everywhere, everywhere ^ new
+        for worth, member, led_in in reversed(self._lasts):
+            leads = led_in if member == index else led_in & others
+            if last := leads & free:
+                free ^= last
+                kept.append((last, (worth, member, leads)))
+        kept.reverse()
+        self._lasts = [leader for _, leader in kept]
+        left, free = {}, everywhere
+        for last, (_, member, leads) in kept:
+            if last & free:
+                free &= ~leads
+                left[member] = leads.bit_count()
+        self._members = dict(sorted(left.items()))
 
     def members(self) -> Mapping[int, int]:
         """Return the candidates that a parent is chosen from, in order, with their weights.
@@ -293,24 +311,3 @@ class Cover:
         the baseline is all there is.
         """
         return MappingProxyType(self._members or {0: 1})
-
-    def _prune(self, newest: int, risen: int) -> None:
-        everywhere = (1 << len(self._heights)) - 1
-        kept, free, others = [], everywhere, everywhere ^ risen
-        for mean, index, led in reversed(self._lasts):
-            leads = led if index == newest else led & others
-            if last := leads & free:
-                free ^= last
-                kept.append((last, (mean, index, leads)))
-        kept.reverse()
-        self._lasts = [leader for _, leader in kept]
-        left, free = {}, everywhere
-        for last, (_, index, leads) in kept:
-            if last & free:
-                free &= ~leads
-                left[index] = leads.bit_count()
-        self._members = dict(sorted(left.items()))
-
-
-def _flagged(flags: bytes) -> int:
-    return int(flags.translate(_DIGITS) or b"0", 2)

@@ -216,11 +216,12 @@ class RolloutBudget:
     Attributes:
         ledger: what the parts of the run have used that are taken account of.
         reserve: rollouts that are kept for the end of the run.
+        under_way: rollouts that are kept for branches under way.
     """
 
     _ledger: Ledger
     _reserve: int = attrs.field(default=0, kw_only=True)
-    _under_way: int = attrs.field(default=0, init=False)
+    under_way: int = attrs.field(default=0, init=False)
 
     @property
     def used(self) -> int:
@@ -229,7 +230,7 @@ class RolloutBudget:
 
     def affords(self, rollouts: int) -> bool:
         """Tell whether there is room for that many more, besides everything that is kept."""
-        kept = self._reserve + self._under_way
+        kept = self._reserve + self.under_way
         return self._ledger.rollouts + rollouts + kept <= self._ledger.rollout_budget
 
     def require(self, rollouts: int, what: str) -> None:
@@ -242,10 +243,6 @@ class RolloutBudget:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{what}, which takes {rollouts} rollouts, more than are left"
             )
-
-    def keep(self, rollouts: int) -> None:
-        """Keep rollouts for branches under way, in the place of what was kept for them before."""
-        self._under_way = rollouts
 
     def release(self, rollouts: int) -> None:
         """Make rollouts available that were kept for the end of the run."""

@@ -5,7 +5,7 @@ With each go the latest unscored rollouts, because too many of them end the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 import attrs
@@ -67,12 +67,6 @@ class Line(Generic[T]):
         """Rollouts that it has used so far."""
         return self.books.ledger.rollouts
 
-    def result(self) -> T:
-        """Return what it has come to, or raise what it has ended with."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
 
 UNSCORED_ALLOWANCE = 4
 """Rollouts that may stay unscored on top of the share, in any stretch of a run."""
@@ -98,15 +92,14 @@ class FaultyStretch:
     unscored: int = 0
     rollouts: int = 0
 
-    def add(self, faults: Sequence[bool]) -> None:
+    def add(self, batches: Iterable[Sequence[bool]]) -> None:
         """Add rollouts in the order in which the run asked for them; True is unscored."""
-        if not self.unscored and True not in faults:
-            return
-        for fault in faults:
-            self.rollouts += 1
-            self.unscored += fault
-            if self.unscored <= self.share * self.rollouts:
-                self.unscored = self.rollouts = 0
+        for faults in batches:
+            for fault in faults if self.unscored or True in faults else ():
+                self.rollouts += 1
+                self.unscored += fault
+                if self.unscored <= self.share * self.rollouts:
+                    self.unscored = self.rollouts = 0
 
     @property
     def is_too_faulty(self) -> bool:

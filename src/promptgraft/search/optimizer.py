@@ -21,7 +21,7 @@ from promptgraft.errors import (
     WinnerNotStoredError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.journal.records import Record
+from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import as_kept
 from promptgraft.runtime.budget import Budget
@@ -179,7 +179,7 @@ class _Run:
                 fingerprint, reuse_scores=context.reuse_scores
             )
         self._run_id = digest(self._fingerprint)[:12]
-        self._answers = Answers(context.journal)
+        self._answers = Answers(NoJournal() if context.journal is None else context.journal)
         self._target = self._as_begun(target)
         self._ledger = Ledger(
             config.budget, max_reflections=limits.max_reflections, budget=self._budget
@@ -343,7 +343,7 @@ class _Run:
             return target
         recorded = self._answers.recall("base", question)
         if recorded is None:
-            self._answers.record([Record("base", question, "base", kept)])
+            self._answers.journal.append("base", question, "base", kept)
             return target
         try:
             return target.over(recorded)

@@ -58,11 +58,9 @@ class Passing:
         said = {verdict.metric: verdict.passed for verdict in record.verdicts}
         return all(said.get(name) for name in self.required)
 
-    def figures(self, records: Iterable[RolloutRecord | None]) -> Figures:
-        """Return what the metrics say of answers; None stands for one that was not made."""
-        tally = Tally(self)
-        tally.add(records)
-        return tally.figures
+    def figures(self, records: Iterable[RolloutRecord]) -> Figures:
+        """Return what the metrics say of answers."""
+        return Tally(self).add(records)
 
 
 @attrs.define
@@ -75,10 +73,10 @@ class Tally:
     _sums: dict[str, float] = attrs.field(factory=lambda: defaultdict(float))
     _counts: dict[str, int] = attrs.field(factory=lambda: defaultdict(int))
 
-    def add(self, records: Iterable[RolloutRecord | None]) -> None:
-        """Take account of answers to further examples."""
+    def add(self, records: Iterable[RolloutRecord]) -> Figures:
+        """Take account of answers to further examples; return the figures of all so far."""
         for record in records if self._asked.thresholds else ():
-            if record is None or record.feedback is None:
+            if record.feedback is None:
                 continue
             self._judged += 1
             self._passed += self._asked.passes(record) is True
@@ -88,10 +86,6 @@ class Tally:
                 if score is not None:
                     self._sums[name] += score
                     self._counts[name] += 1
-
-    @property
-    def figures(self) -> Figures:
-        """The figures of the answers so far."""
         if not self._judged:
             return NO_FIGURES
         return Figures(

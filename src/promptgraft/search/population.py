@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -19,6 +19,7 @@ from promptgraft.search.frontier import (
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.passing import Figures, Passing, Tally
 from promptgraft.search.scores import (
+    UNSCORED,
     Objectives,
     Score,
     Scorer,
@@ -64,14 +65,14 @@ class Population:
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
 
-    def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
-        """Return the score of each rollout; None also for those that were not made."""
-        return [None if record is None else self._scorer.score(record) for record in records]
+    def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
+        """Return the score of each rollout."""
+        return [self._scorer.score(record) for record in records]
 
     def join(
         self,
         candidate: Candidate,
-        records: Sequence[RolloutRecord | None],
+        records: Mapping[int, RolloutRecord],
         *,
         step: int,
         crowned: bool = False,
@@ -80,22 +81,20 @@ class Population:
 
         Args:
             candidate: the candidate.
-            records: by example; None where it was not tried. Without any it is unscored.
+            records: by position of the example. Without any it is unscored.
             step: number of the step.
             crowned: whether it is the best one from now on, in a pool that does not rank.
         """
         pool = self.pool
-        scores, objectives = self._scored(records or [None] * len(self._examples))
-        tried = sum(record is not None for record in records)
+        scores, objectives = self._scored(records)
         means = means_of(objectives, pool.names)
-        eligible = not pool.candidates or self._is_eligible(tried, scores, means)
+        eligible = not pool.candidates or self._is_eligible(len(records), scores, means)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
         if crowned:
             pool.best = position
         self._tallies.append(Tally(self.passing))
-        self._tallies[position].add(records)
         self._emit(
             CandidateAdded(
                 step=step,
@@ -107,7 +106,7 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].figures,
+                figures=self._tallies[position].add([records[one] for one in sorted(records)]),
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -128,7 +127,6 @@ class Population:
         if not records:
             return
         pool, scorer = self.pool, self._scorer
-        self._tallies[position].add(records.values())
         pool.fill(
             position,
             {
@@ -142,7 +140,7 @@ class Population:
                 candidate=position,
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self.figures(position),
+                figures=self._tallies[position].add(records.values()),
                 mean=pool.estimate(position),
                 best=pool.best,
             )
@@ -150,7 +148,7 @@ class Population:
 
     def figures(self, position: int) -> Figures:
         """Return what metrics say of a member on the examples that it was tried on."""
-        return self._tallies[position].figures
+        return self._tallies[position].add(())
 
     def is_above_baseline(self, position: int) -> bool:
         """Tell whether a candidate may be called better than the baseline.
@@ -177,18 +175,16 @@ class Population:
             and self.may_win(position, tried=tried)
         )
 
-    def may_join_as_best(self, records: Sequence[RolloutRecord | None]) -> bool:
+    def may_join_as_best(self, records: Mapping[int, RolloutRecord]) -> bool:
         """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
-        tried = sum(record is not None for record in records)
         scores, objectives = self._scored(records)
-        return self._is_eligible(tried, scores, means_of(objectives, self.pool.names))
+        return self._is_eligible(len(records), scores, means_of(objectives, self.pool.names))
 
-    def _scored(
-        self, records: Sequence[RolloutRecord | None]
-    ) -> tuple[list[Score], list[Objectives]]:
+    def _scored(self, records: Mapping[int, RolloutRecord]) -> tuple[list[Score], list[Objectives]]:
         scorer = self._scorer
-        return [None if record is None else scorer.score(record) for record in records], [
-            None if record is None else scorer.objectives(record) for record in records
+        by_example = [records.get(place) for place in range(len(self._examples))]
+        return [None if record is None else scorer.score(record) for record in by_example], [
+            None if record is None else scorer.objectives(record) for record in by_example
         ]
 
     def _is_eligible(self, tried: int, scores: Sequence[Score], means: Mapping[str, float]) -> bool:
@@ -301,7 +297,7 @@ class Pool:
         self.scores.append(Scores(scores))
         self.means.append(mean_score(scores))
         self.objectives.append(means_of(objectives, self.names))
-        if None in scores:
+        if UNSCORED in self.scores[index].row:
             self._gaps[index] = list(objectives)
         cells = cells_of(self._kind, self.scores[index], objectives, self.names)
         if self._cover is None:
@@ -326,28 +322,15 @@ class Pool:
         self.scores[index] = Scores(scores)
         self.means[index] = mean_score(scores)
         self.objectives[index] = means_of(objectives, self.names)
-        if None not in scores:
+        if UNSCORED not in self.scores[index].row:
             del self._gaps[index]
         cells = cells_of(self._kind, self.scores[index], objectives, self.names)
         self._frontier.fill(index, cells)
 
 
-class Seen(dict[object, int]):
+class Seen(dict[HexDigest, int]):
     """Digests of candidates, each with how many were tried before it."""
 
     def add(self, digest: HexDigest) -> None:
         """Take in a candidate."""
         self.setdefault(digest, len(self))
-
-    def so_far(self) -> Container[object]:
-        """Return those that were tried by now; what comes later is not seen."""
-        return _SoFar(self, len(self))
-
-
-@attrs.frozen
-class _SoFar(Container[object]):
-    places: Mapping[object, int]
-    count: int
-
-    def __contains__(self, digest: object) -> bool:
-        return self.places.get(digest, self.count) < self.count

@@ -10,7 +10,7 @@ from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, is_behind, paired_gains
-from promptgraft.search.validation import Entry, Partial, Racing, fill
+from promptgraft.search.validation import Entry, Partial, Racing
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 
@@ -27,21 +27,21 @@ class _Race:
     scores: list[Score]  # of the best one; those that the race makes are filled in
     lacking: Sequence[int]
     candidate: Candidate
-    records: Partial
+    records: dict[int, RolloutRecord]
     margin: float | None  # how much worse it may be and win, because it is shorter
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it is the best one now."""
         first = self.order[: self.first]
-        yield from self._begin(position, [one for one in first if self.records[one] is None])
+        yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
         if not gains or self._is_behind(gains):
             return False
-        rest = [one for one in self.order if self.records[one] is None]
+        rest = [one for one in self.order if one not in self.records]
         if rest:
             made = yield from self._on(f"{position}/rest", self.candidate, rest)
-            fill(self.records, rest, made)
+            self.records.update(zip(rest, made, strict=True))
         gains = self._gains(self.order)
         # A child of the best one was better on a minibatch; no other candidate may win a tie.
         wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
@@ -57,10 +57,12 @@ class _Race:
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
         """Evaluate the best one on all that it lacks, and the candidate on its first leg."""
         best, first = yield from Together(
-            self._on(f"{position}/best", self.best, self.lacking),
-            self._on(f"{position}/first", self.candidate, missing),
+            [
+                self._on(f"{position}/best", self.best, self.lacking),
+                self._on(f"{position}/first", self.candidate, missing),
+            ]
         )
-        fill(self.records, missing, first)
+        self.records.update(zip(missing, first, strict=True))
         self.found = dict(zip(self.lacking, best, strict=True))
         for one, score in zip(self.lacking, self.population.scores(best), strict=True):
             self.scores[one] = score
@@ -172,7 +174,7 @@ class RacingValidator:
             scores=list(pool.scores[pool.best]),
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
-            records=list(known),
+            records=dict(known),
             margin=margin,
         )
         try:
@@ -185,7 +187,7 @@ class RacingValidator:
         if margin is not None and won:
             self._shortened[race.position] = joined, margin
         self._untried[joined] = {
-            place for place, record in enumerate(race.records) if record is None
+            place for place in range(len(self._pareto)) if place not in race.records
         }
         return joined
 
@@ -253,14 +255,14 @@ class RacingValidator:
         pool = self._population.pool
         wanted = {position: asked[position] for position in asked if asked[position][1]}
         made = yield from Together(
-            *(
+            [
                 Rollouts(
                     position=position,
                     candidate=pool.candidates[one],
                     examples=[self._pareto[number] for number in places],
                 )
                 for position, (one, places) in wanted.items()
-            )
+            ]
         )
         for (member, places), records in zip(wanted.values(), made, strict=True):
             self._untried[member].difference_update(places)

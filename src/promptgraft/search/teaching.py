@@ -118,7 +118,9 @@ class Teaching:
         )
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
-            with Calls(books.answers.record, executor=threads, deadline=deadline) as calls:
+            with Calls(
+                books.answers.journal.append_all, executor=threads, deadline=deadline
+            ) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
                         calls.collect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -13,8 +13,8 @@ from promptgraft.search.scores import Score
 from promptgraft.strict.checks import COUNT
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
-Partial = list[RolloutRecord | None]
-"""Rollouts by example of the validation set; None where there was none."""
+Partial = Mapping[int, RolloutRecord]
+"""Rollouts by the position of their example in the validation set."""
 
 
 @attrs.frozen
@@ -234,12 +234,12 @@ class FullValidator:
         margin: float | None = None,
     ) -> Asking[int]:
         del proposals
-        records = list(known)
-        places = [place for place in entry.order if known[place] is None]
+        records = dict(known)
+        places = [place for place in entry.order if place not in known]
         if places:
             examples = [self._examples[place] for place in places]
             made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
-            fill(records, places, made)
+            records.update(zip(places, made, strict=True))
         best = self._population.pool.best
         joined = self._population.join(candidate, records, step=step)
         if margin is not None and self._population.replaces(joined, best, margin=margin):
@@ -253,16 +253,3 @@ class FullValidator:
     def finish(self, step: int) -> Asking[None]:
         del step
         return answered(None)
-
-
-def fill(records: Partial, places: Sequence[int], made: Sequence[RolloutRecord]) -> None:
-    """Put rollouts in their places."""
-    for place, record in zip(places, made, strict=True):
-        records[place] = record
-
-
-def placed(made: Sequence[RolloutRecord], places: Sequence[int], *, of: int) -> Partial:
-    """Return rollouts in their places among so many."""
-    records: Partial = [None] * of
-    fill(records, places, made)
-    return records

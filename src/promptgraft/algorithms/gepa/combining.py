@@ -8,6 +8,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.proposal import Proposal
 from promptgraft.algorithms.gepa.three_way import woven_in
+from promptgraft.search.acceptance import Compared
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.events import ExampleGenerated, MutationAccepted
 from promptgraft.search.population import Pool, Seen
@@ -53,19 +54,21 @@ class Combiner:
 
         They are put onto the best candidate, when their parent was to be that and is not.
         """
-        accepted = sorted(step.accepted, key=lambda proposal: -proposal.gain)
+        accepted = [one for _, one in sorted(step.accepted, key=lambda one: -one[0].gain)]
         children = [proposal.child for proposal in accepted]
         parent = pool.best if step.leads else step.parent
         own = pool.candidates[parent].digest == step.candidate.digest
         onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidates[parent]
         others = children[1:] if own else children
-        found, brought = self.put_together(
-            onto, others, base=step.candidate, parent=parent, is_child=own
-        )
-        # One of the children may have all that the others have; it was in no race yet.
-        fresh = found.digest not in self.seen or found.digest in {one.digest for one in others}
-        if found is not onto and not fresh:
-            found, brought = onto, [False] * len(others)
+        found, brought = onto, [False] * len(others)
+        if others:
+            together, brings = self.put_together(
+                onto, others, base=step.candidate, parent=parent, is_child=own
+            )
+            # One of the children may have all that the others have; it was in no race yet.
+            alike = {one.digest for one in others}
+            if together.digest not in self.seen or together.digest in alike:
+                found, brought = together, brings
         self.seen.add(found.digest)
         if own:
             brought = [True, *brought]
@@ -158,7 +161,7 @@ class Step:
         entry: the way into the population of what comes of it.
         largest: rollouts that its proposals can use.
         accepted: those whose children are better than the parent, of the proposals that were
-            committed.
+            committed, each after its comparison.
         taught: the latest committed proposal that could learn something; None without any.
         tried: whether a child was tried that no earlier proposal had tried.
     """
@@ -169,7 +172,7 @@ class Step:
     leads: bool
     entry: Entry
     largest: int = 0
-    accepted: list[Proposal] = attrs.field(factory=list)
+    accepted: list[tuple[Compared, Proposal]] = attrs.field(factory=list)
     taught: Proposal | None = None
     tried: bool = False
 

@@ -15,7 +15,7 @@ from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
 from promptgraft.search.population import Pool, Seen
 from promptgraft.search.scores import Score, beats
-from promptgraft.search.validation import Validator, fill
+from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
 
@@ -113,7 +113,7 @@ class Merger:
         common = self._validator.common(*known)
         first = self._subsample(common, *known)
         rest = [position for position in common if position not in first]
-        records: list[RolloutRecord | None] = [None] * len(self._kit.validation)
+        records: dict[int, RolloutRecord] = {}
         for name, where, tried, shown in (
             ("merge", first, first, "a first few"),
             ("merge/rest", rest, common, "all"),
@@ -122,8 +122,8 @@ class Merger:
             made = yield from Rollouts(
                 position=f"step/{step}/{name}", candidate=merged, examples=examples
             )
-            fill(records, where, made)
-            if not self._keeps_up(records, known, tried):
+            records.update(zip(where, made, strict=True))
+            if not self._keeps_up([records[place] for place in tried], known, tried):
                 self._kit.emit(
                     MergeRejected(
                         step=step,
@@ -162,13 +162,12 @@ class Merger:
 
     def _keeps_up(
         self,
-        records: Sequence[RolloutRecord | None],
+        records: Sequence[RolloutRecord],
         parents: tuple[Sequence[Score], Sequence[Score]],
         where: Sequence[int],
     ) -> bool:
         """Tell whether no parent beats the merge on the examples that both have scores for."""
-        tried = [record for index in where if (record := records[index]) is not None]
-        own = self._kit.population.scores(tried)
+        own = self._kit.population.scores(records)
         return any(score is not None for score in own) and not any(
             beats([parent[index] for index in where], own) for parent in parents
         )

@@ -6,7 +6,7 @@ nothing that others see: so proposals may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -26,6 +26,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Reply, Rollouts, Together
 from promptgraft.search.events import MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.population import Seen
 from promptgraft.search.proposals import Change, Rejections
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
@@ -48,6 +49,7 @@ class Rules:
         guard: refuses answers of training examples; None refuses nothing.
         meta_prompts: the questions.
         names: what feedback may call the modules.
+        seen: every candidate that was tried.
     """
 
     config: GepaSettings
@@ -57,6 +59,7 @@ class Rules:
     guard: AnswerGuard | None
     meta_prompts: MetaPrompts
     names: Names
+    seen: Seen
 
 
 @attrs.frozen(kw_only=True)
@@ -67,13 +70,13 @@ class Known:
         lesson: parent and minibatch.
         turn: whose turn it is.
         remembered: earlier answers to the minibatch, where a history is kept.
-        seen: digests of every candidate tried.
+        tried: how many candidates of ``Rules.seen`` were tried by then.
     """
 
     lesson: Lesson
     turn: Turn
     remembered: Remembered
-    seen: Container[object]
+    tried: int
 
 
 @attrs.define(kw_only=True)
@@ -84,6 +87,7 @@ class Proposal:
         step: counts the steps from 1.
         number: counts the proposals of all steps from 1.
         position: where in the run; the keys of its answers begin with it.
+        largest: rollouts that it can use.
         rules: what every proposal follows.
         known: what is known when it begins.
         rejections: refused texts.
@@ -100,6 +104,7 @@ class Proposal:
     step: int
     number: int
     position: str
+    largest: int
     rules: Rules
     known: Known
     rejections: Rejections
@@ -147,22 +152,9 @@ class Proposal:
                 self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
 
     @property
-    def largest(self) -> int:
-        """Rollouts that it can use."""
-        return self.rules.trial_size - len(self.known.lesson.known)
-
-    @property
     def accepted(self) -> bool:
         """Whether there is a child that is better than its parent."""
         return self.compared is not None and self.compared.refusal is None
-
-    @property
-    def gain(self) -> float:
-        """How far the child is above the parent on the minibatch; 0 without scores."""
-        compared = self.compared
-        if compared is None or compared.before is None or compared.after is None:
-            return 0.0
-        return compared.after - compared.before
 
     def refuse(self, reason: RejectionReason, detail: str) -> list[MutationRejected]:
         """Refuse a child that is better than its parent all the same; return the rejections."""
@@ -268,13 +260,13 @@ class Proposal:
         try:
             for attempt in range(ATTEMPTS):
                 waiting = [draft for draft in drafts if not draft.found and not draft.failed]
-                asked = (
+                asked = [
                     self._question(
                         draft, f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}"
                     )
                     for draft in waiting
-                )
-                replies: Sequence[Reply] = (yield from Together(*asked)) if waiting else ()
+                ]
+                replies: Sequence[Reply] = (yield from Together(asked)) if waiting else ()
                 for draft, reply in zip(waiting, replies, strict=True):
                     self._read(draft, reply)
             ended = not any(draft.found for draft in drafts)
@@ -337,7 +329,7 @@ class Proposal:
                 unchanged.append(error)
         if not found:
             raise unchanged[0]
-        if found[-1].candidate.digest in self.known.seen:
+        if self._was_tried(found[-1].candidate):
             raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
         return tuple(found)
 
@@ -367,9 +359,13 @@ class Proposal:
         # After the target has looked at it: by then the text has a bounded length.
         if rules.guard is not None:
             rules.guard.check(module, description, text)
-        if is_last and child.digest in self.known.seen:
+        if is_last and self._was_tried(child):
             raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
         return Change(module, description, text, child)
+
+    def _was_tried(self, child: Candidate) -> bool:
+        """Tell whether a candidate had been tried when the step began."""
+        return self.rules.seen.get(child.digest, self.known.tried) < self.known.tried
 
 
 def named_with(parent: int, event: object) -> object:

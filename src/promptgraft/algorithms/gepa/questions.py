@@ -177,13 +177,7 @@ def question_on(
     params = reflection_params(
         description, shown, earlier=earlier, problem=problem, previous=previous
     )
-    return bound_question(position, description.meta_prompt, params, meta_prompts)
-
-
-def bound_question(
-    position: str, key: str, params: ReflectionParams, meta_prompts: MetaPrompts
-) -> Question:
-    """Return a question that is bound to ``params``, by the key of its meta-prompt."""
+    key = description.meta_prompt
     # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
     return Question(
         position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])

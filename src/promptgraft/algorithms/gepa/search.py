@@ -6,24 +6,21 @@ is put together and evaluated on the validation set. As published, a step makes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
 
 from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, tell_accepted
-from promptgraft.algorithms.gepa.proposal import Known, Proposal, named_with
+from promptgraft.algorithms.gepa.proposal import named_with
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
-from promptgraft.search.acceptance import Compared
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
 from promptgraft.search.events import MutationRejected
-from promptgraft.search.proposals import Rejections
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, is_orderly
-from promptgraft.search.validation import placed
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Module, RolloutRecord
 
@@ -100,13 +97,13 @@ class GepaSearch:
         baseline = kit.target.baseline()
         self._by.seen.add(baseline.digest)
         places = self._by.validator.baseline
-        records: Sequence[RolloutRecord | None] = ()
+        records: Mapping[int, RolloutRecord] = {}
         try:
             examples = [kit.validation[place] for place in places]
             made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
             kit.scorer.learn(made)
             kit.scorer.require(config.objectives_asked_for, made)
-            records = placed(made, places, of=len(kit.validation))
+            records = dict(zip(places, made, strict=True))
         finally:
             # A run that stops this early still has a best candidate.
             self.population.join(baseline, records, step=0)
@@ -125,24 +122,6 @@ class GepaSearch:
             candidate=candidate,
             leads=leads,
             entry=self._by.validator.begin(alone=alone and racer is None),
-        )
-
-    def propose(self, step: Step, number: int, position: str, *, ahead: int) -> Proposal:
-        """Return a proposal of a step, with all that it may know."""
-        lesson, history = self._by.lessons.begin(step.parent, step.candidate), self._by.history
-        return Proposal(
-            step=step.number,
-            number=number,
-            position=position,
-            rules=self._by.rules,
-            rejections=Rejections(step.number, step.parent, self._kit.emit),
-            child=step.candidate,
-            known=Known(
-                lesson=lesson,
-                turn=self._by.choices.turn(ahead),
-                remembered=history.of(lesson.minibatch) if history is not None else {},
-                seen=self._by.seen.so_far(),
-            ),
         )
 
     def _commit(self, started: Started) -> Asking[None]:
@@ -167,26 +146,23 @@ class GepaSearch:
                 blamed=bool(proposal.blame),
                 on_all=bool(proposal.changes) if proposal.on_all else None,
             )
-        if proposal.compared is not None:
-            self._note(step, proposal, proposal.compared)
+        if (compared := proposal.compared) is not None:
+            self._proposals += 1
+            if self._by.shortener.margin is not None:
+                self._by.shortener.learn(proposal)
+            if self._by.history is not None:
+                self._by.history.add([one for records in compared.batches for one in records])
+            # Line 15: the child is kept when it is better.
+            if proposal.child.digest in self._by.seen:
+                self.rejections += proposal.refuse(RejectionReason.DUPLICATE, TWIN)
+            else:
+                step.tried = True
+                self._by.seen.add(proposal.child.digest)
+                if compared.refusal is None:
+                    self._by.lessons.learn(proposal.child, compared.batches[-1])
+                    step.accepted.append((compared, proposal))
         if started.is_last and not self._is_broken:
             yield from self._close(step)
-
-    def _note(self, step: Step, proposal: Proposal, compared: Compared) -> None:
-        """Take account of a child that was evaluated (line 15)."""
-        self._proposals += 1
-        if self._by.shortener.margin is not None:
-            self._by.shortener.learn(proposal)
-        if self._by.history is not None:
-            self._by.history.add([one for records in compared.batches for one in records])
-        if proposal.child.digest in self._by.seen:
-            self.rejections += proposal.refuse(RejectionReason.DUPLICATE, TWIN)
-            return
-        step.tried = True
-        self._by.seen.add(proposal.child.digest)
-        if compared.refusal is None:
-            self._by.lessons.learn(proposal.child, compared.batches[-1])
-            step.accepted.append(proposal)
 
     def _close(self, step: Step) -> Asking[None]:
         """Take account of a step as a whole: what was accepted is put together, and may race."""
@@ -212,7 +188,7 @@ class GepaSearch:
         position = yield from self._by.validator.take_in(
             f"step/{step.number}/pareto",
             racer.candidate,
-            [None] * len(self._kit.validation),
+            {},
             step=step.number,
             entry=step.entry,
             proposals=len(racer.proposals),

@@ -62,7 +62,10 @@ class Choices:
 
     def turn(self, ahead: int = 0) -> Turn:
         """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
-        first, second = _after(ahead, self._instructions), _after(ahead, self._examples)
+        first, second = (
+            (*turns[ahead % len(turns or "-") :], *turns[: ahead % len(turns or "-")])
+            for turns in (self._instructions, self._examples)
+        )
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
         on_all = self._whole.at(ahead) < self._whole_share and not self._whole_rests
@@ -85,10 +88,10 @@ class Choices:
             on_all: whether a question on all parts led to any change; None when it was not asked.
         """
         if turn.first and turn.second:
-            self._classes.used()
+            self._classes.popleft()
         if blamed or self._draws_modules:
-            self._blame.used()
-        self._whole.used()
+            self._blame.popleft()
+        self._whole.popleft()
         if on_all is None:
             self._whole_rests = max(0, self._whole_rests - 1)
         else:
@@ -228,23 +231,14 @@ class Turn:
         return (found[int(self.draw * len(found))],) if found else ()
 
 
-class _Draws:
-    """Random numbers that are used in turn; who begins early may look ahead."""
+class _Draws(deque[float]):
+    """Random numbers that are used in turn; a step that begins early looks ahead."""
 
     def __init__(self, chance: random.Random) -> None:
+        super().__init__()
         self._chance = chance
-        self._waiting: deque[float] = deque()
 
     def at(self, ahead: int) -> float:
-        while len(self._waiting) <= ahead:
-            self._waiting.append(self._chance.random())
-        return self._waiting[ahead]
-
-    def used(self) -> None:
-        self._waiting.popleft()
-
-
-def _after(ahead: int, modules: Sequence[Module]) -> tuple[Module, ...]:
-    """Return modules in the order of their turns, when ``ahead`` others have theirs before."""
-    start = ahead % len(modules) if modules else 0
-    return (*modules[start:], *modules[:start])
+        while len(self) <= ahead:
+            self.append(self._chance.random())
+        return self[ahead]

@@ -19,7 +19,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.population import Seen
 from promptgraft.search.scores import Score
-from promptgraft.search.validation import Validator, placed
+from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module
 from promptgraft.text import folded_words
@@ -258,11 +258,13 @@ class Shortener:
                     untried.remove(one)
                     lacking |= more
         own, *made = yield from Together(
-            _on(f"{position}/0/best", parent, *lacking.values()),
-            *(
-                _on(f"{position}/{one.number}/line", one.candidate, example)
-                for one, example in asked
-            ),
+            [
+                _on(f"{position}/0/best", parent, *lacking.values()),
+                *(
+                    _on(f"{position}/{one.number}/line", one.candidate, example)
+                    for one, example in asked
+                ),
+            ]
         )
         for name, score in zip(lacking, scores(own), strict=True):
             if score is not None:
@@ -282,11 +284,11 @@ class Shortener:
     def _try_again(self, hurt: _Pairs, parent: Candidate, position: str) -> Asking[list[_Spare]]:
         """Return the lines whose loss has hurt by chance only: not in new answers of both sides."""
         made = yield from Together(
-            *(
+            [
                 _on(f"{position}/{_AGAIN + one.number}/{leg}", candidate, example)
                 for one, example in hurt
                 for leg, candidate in (("best", parent), ("line", one.candidate))
-            )
+            ]
         )
         found = [self.kit.population.scores(records)[0] for records in made]
         return self._unhurt(hurt, list(zip(found[::2], found[1::2], strict=True)))
@@ -313,7 +315,7 @@ class Shortener:
         yield from self.validator.take_in(
             f"step/{step}/shorten/{joins}/{number}/race",
             child,
-            placed((), (), of=len(self.kit.validation)),
+            {},
             step=step,
             entry=entry,
             margin=self.margin,

@@ -86,6 +86,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             guard=AnswerGuard(kit.training, copied) if (copied := config.copied_words) else None,
             meta_prompts=questions_of(kit.questions, config.strategy),
             names=names_of(target),
+            seen=seen,
         ),
         validator=validator,
         combiner=Combiner(target, kit.validation, seen),

@@ -13,11 +13,12 @@ from typing import Protocol
 import attrs
 
 from promptgraft.algorithms.gepa.combining import Combined, Step
-from promptgraft.algorithms.gepa.proposal import Proposal
+from promptgraft.algorithms.gepa.proposal import Known, Proposal
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import Strategies
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
 from promptgraft.search.ledger import RolloutBudget
+from promptgraft.search.proposals import Rejections
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 
 
@@ -46,14 +47,6 @@ class _Pace:
     waiting: deque[Started]
     has_started: bool = False
 
-    @property
-    def rollouts(self) -> int:
-        """Rollouts that its proposals have used, or else can use at most."""
-        return sum(
-            one.branch.rollouts if one.branch.has_ended else one.proposal.largest
-            for one in self.waiting
-        )
-
 
 class Opener(Protocol):
     """A search, as far as it opens steps."""
@@ -65,10 +58,6 @@ class Opener(Protocol):
 
     def open_step(self, number: int, *, alone: bool) -> Step:
         """Select the parent of a step, ``alone`` or while others run."""
-        ...
-
-    def propose(self, step: Step, number: int, position: str, *, ahead: int) -> Proposal:
-        """Return a proposal of a step, while ``ahead`` others are under way."""
         ...
 
 
@@ -95,7 +84,6 @@ class UnderWay:
         self._search = search
         self._steps: deque[_Pace] = deque()
         self._begun = 0
-        self._proposals = 0
         self._most_questions = config.reflections_per_proposal
 
     def out_of_budget(self) -> RunStoppedError:
@@ -112,24 +100,35 @@ class UnderWay:
 
     def fill(self) -> Asking[None]:
         """Begin as many steps as may be under way; one of them may race."""
-        strategy = self._config.strategy
+        by, strategy = self._by, self._config.strategy
+        count = strategy.proposals_per_step
         while len(self._steps) < max(1, strategy.steps_at_once - 1):
             self._begun += 1
             step = self._search.open_step(self._begun, alone=not self._steps)
             pace = _Pace(step, deque())
             self._steps.append(pace)
-            for index in range(strategy.proposals_per_step):
-                self._proposals += 1
-                is_last = index == strategy.proposals_per_step - 1
-                is_alone = strategy.proposals_per_step == 1
-                position = f"step/{step.number}" if is_alone else f"step/{step.number}/{index + 1}"
-                ahead = sum(len(one.waiting) for one in self._steps)
-                proposal = self._search.propose(step, self._proposals, position, ahead=ahead)
+            for index in range(count):
+                lesson = by.lessons.begin(step.parent, step.candidate)
+                proposal = Proposal(
+                    step=step.number,
+                    number=(step.number - 1) * count + index + 1,
+                    position=f"step/{step.number}" + (f"/{index + 1}" if count > 1 else ""),
+                    largest=by.rules.trial_size - len(lesson.known),
+                    rules=by.rules,
+                    rejections=Rejections(step.number, step.parent, by.rules.kit.emit),
+                    child=step.candidate,
+                    known=Known(
+                        lesson=lesson,
+                        turn=by.choices.turn(sum(len(one.waiting) for one in self._steps)),
+                        remembered=by.history.of(lesson.minibatch) if by.history else {},
+                        tried=len(by.seen),
+                    ),
+                )
                 step.largest += proposal.largest
                 branch = yield from Start(
                     proposal.run(), most_questions=self._most_questions, held=True
                 )
-                pace.waiting.append(Started(step, proposal, branch, is_last))
+                pace.waiting.append(Started(step, proposal, branch, index == count - 1))
 
     def fill_beside_race(self) -> Asking[None]:
         """Begin what may begin beside a race, of a step that is no longer under way."""
@@ -158,15 +157,19 @@ class UnderWay:
         kept = race and race + self._by.merger.largest
         for pace, entry in zip(tuple(self._steps), entries, strict=True):
             if not pace.has_started:
-                self._budget.keep(kept)
-                if self._fails() or not self._budget.affords(pace.step.largest + entry):
+                self._budget.under_way = kept
+                if not self._budget.affords(pace.step.largest + entry):
                     return
                 pace.has_started = True
                 for one in pace.waiting:
-                    if self._fails():
-                        break
+                    errors = (other.branch.error for its in self._steps for other in its.waiting)
+                    if not all(error is None or is_orderly(error) for error in errors):
+                        return  # it ends the run: more work would be lost
                     yield from Release(one.branch)
-            kept += pace.rollouts + entry + self._by.merger.largest
+            kept += entry + self._by.merger.largest
+            for one in pace.waiting:
+                branch = one.branch
+                kept += branch.rollouts if branch.has_ended else one.proposal.largest
 
     def _entries(self) -> tuple[int, list[int]]:
         """Return the rollouts that the next race, and those of steps under way, can use."""
@@ -176,11 +179,6 @@ class UnderWay:
         race, *others = self._by.validator.needs([racer.step.entry, *entries])
         return race, others
 
-    def _fails(self) -> bool:
-        """Tell whether a proposal has ended with what ends the run: more work would be lost."""
-        errors = (one.branch.error for pace in self._steps for one in pace.waiting)
-        return any(error is not None and not is_orderly(error) for error in errors)
-
     def _keep_whole(self) -> None:
         """Keep all that the steps under way can use, whatever they have used by now.
 
@@ -188,4 +186,4 @@ class UnderWay:
         """
         _, entries = self._entries()
         largest = sum(pace.step.largest for pace in self._steps) + sum(entries)
-        self._budget.keep(largest + len(self._steps) * self._by.merger.largest)
+        self._budget.under_way = largest + len(self._steps) * self._by.merger.largest

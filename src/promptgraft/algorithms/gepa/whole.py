@@ -14,14 +14,13 @@ from promptgraft.algorithms.gepa.questions import (
     NOT_REFUSED,
     MetaPrompts,
     Refusal,
-    bound_question,
     example_of,
     limits_of,
     reflection_params,
 )
 from promptgraft.parts.examples import one_line
 from promptgraft.search.asks import Question, Reply
-from promptgraft.serde import Json
+from promptgraft.serde import Json, digest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
@@ -97,7 +96,8 @@ def question_on_all(
         schema="",
         examples="\n\n".join(examples),
     )
-    return bound_question(position, WHOLE.key, params, meta_prompts)
+    prompt = meta_prompts[WHOLE.key].bind(params)
+    return Question(position=position, prompt=prompt, digest=digest([WHOLE.key, params]))
 
 
 class Edit(NamedTuple):

@@ -136,7 +136,7 @@ class Inquiries:
             if one.digest in self._answered
         }
         new = [one for one in asked if one.position not in known]
-        replies: Sequence[Reply] = (yield from Together(*new)) if new else ()
+        replies: Sequence[Reply] = (yield from Together(new)) if new else ()
         return known | {one.position: reply for one, reply in zip(new, replies, strict=True)}
 
     def _read(self, one: Inquiry[T], told: Outcome[T], question: Question, reply: Reply) -> None:
@@ -148,7 +148,7 @@ class Inquiries:
             self._answered[question.digest] = reply
 
     def _watch(self, outcomes: Sequence[Outcome[T]]) -> None:
-        self._stretch.add([told.failed for told in outcomes])
+        self._stretch.add([[told.failed for told in outcomes]])
         if self._stretch.is_too_faulty:
             latest = next(told for told in reversed(outcomes) if told.failed)
             raise RunStoppedError(

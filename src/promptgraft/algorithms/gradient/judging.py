@@ -129,7 +129,9 @@ class Judge:
         found = yield from self._comparer.compare(
             f"{where}/validate", (base.candidate, child), self._kit.validation, validated
         )
-        if found.refusal is None and not self._kit.population.may_join_as_best(found.batches[1]):
+        if found.refusal is None and not self._kit.population.may_join_as_best(
+            dict(enumerate(found.batches[1]))
+        ):
             detail = "it may not win: too much is unscored, or a required objective is missed"
             found = attrs.evolve(found, refusal=(RejectionReason.UNSCORED, detail))
         return attrs.evolve(attempt, validated=found)

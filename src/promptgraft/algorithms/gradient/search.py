@@ -89,14 +89,15 @@ class GradientSearch(BaseSearch):
             kit.scorer.require(config.objectives_asked_for, made)
         finally:
             # A run that stops this early still has a best candidate.
-            self.population.join(baseline, made, step=0)
+            self.population.join(baseline, dict(enumerate(made)), step=0)
         self._seen.add(baseline.digest)
         self._validated = made
         if self._initial is not None:
             self._validated = yield from Rollouts(
                 position="initial", candidate=self._initial, examples=kit.validation
             )
-            self._current = self.population.join(self._initial, self._validated, step=0)
+            found = dict(enumerate(self._validated))
+            self._current = self.population.join(self._initial, found, step=0)
             self._seen.add(self._initial.digest)
 
     def _reason_to_stop(self) -> Asking[RunStoppedError | None]:
@@ -130,7 +131,7 @@ class GradientSearch(BaseSearch):
             position=self._current,
             candidate=candidate,
             examples=examples,
-            seen=self._seen.so_far(),
+            seen=self._seen,
             rejections=Rejections(number, self._current, self.kit.emit, self.rejections),
         )
 
@@ -196,7 +197,8 @@ class GradientSearch(BaseSearch):
     def _accept(self, base: Base, attempt: Attempt) -> RoundEnded:
         pool, child, judged = self.population.pool, attempt.child, attempt.compared
         self._validated = judged.batches[1]
-        self._current = self.population.join(child, self._validated, step=base.number)
+        found = dict(enumerate(self._validated))
+        self._current = self.population.join(child, found, step=base.number)
         self._judge.forget(base.candidate)
         self._patcher.forget(attempt.patches)
         self._without_gain = 0
