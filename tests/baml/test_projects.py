@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from baml.answering import Answer, Answering
+from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.agent import BamlAgent
 from promptgraft.baml.functions import chosen_tests, load_function
@@ -22,6 +23,7 @@ from promptgraft.errors import (
     DeadlineExceededError,
     PermanentProviderError,
     RateLimitedError,
+    RejectedRequestError,
     TransientProviderError,
 )
 from promptgraft.project import load_project
@@ -87,7 +89,8 @@ class World:
     def ask(self, test: str = "One", **given: object) -> AgentAnswer:
         function = load_function("Add", self.folder / "baml_src")
         tests = {one.name: one for one in chosen_tests(function, ())}
-        agent = BamlAgent(function=function, tests=tests)
+        policy = RetryPolicy(attempts=2, wait_initial=0.001, wait_max=0.001)
+        agent = BamlAgent(function=function, tests=tests, policy=policy)
         texts = {part.key: part.text for part in function.parts}
         call = AgentCall(**{"texts": texts, "example": test, **given})  # type: ignore[arg-type]
         return agent.ask("", call)
@@ -147,7 +150,7 @@ def test_an_answer_that_cannot_be_read_is_an_answer_with_a_fault(world: World) -
         (401, PermanentProviderError),
         (403, PermanentProviderError),
         (404, PermanentProviderError),
-        (400, AgentFaultError),
+        (400, RejectedRequestError),
     ],
 )
 def test_a_status_is_what_it_is_for_every_agent_and_hides_the_key(

@@ -189,6 +189,7 @@ class _Playing:
             context=self.case.context,
             state=self.case.state,
             deadline=self.ends,
+            session=self.session,
         )
         budget = self.session.budget
         if budget is not None:
@@ -198,6 +199,8 @@ class _Playing:
             answer = self.adapter.agent.ask(query, call)
         except AgentFaultError as error:
             raise self._refused(error, call) from error
+        if answer.counted:
+            return answer
         self._note(answer, time.perf_counter() - began)
         if budget is not None:
             spent = answer.usage.input_tokens + answer.usage.output_tokens

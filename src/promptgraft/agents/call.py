@@ -15,6 +15,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Message, ToolUse
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING, instance
 
@@ -48,6 +49,7 @@ class AgentAnswer:
         tools: the tools that it called, in order; None when it does not say.
         usage: tokens, if it counts them.
         cost: US dollars; None when that is not known.
+        counted: whether the session of the call has its calls of models already.
 
     Raises:
         ConfigError: a field is something else.
@@ -58,6 +60,7 @@ class AgentAnswer:
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, converter=_as_tools)
     usage: Usage = attrs.field(default=NO_USAGE, validator=instance(Usage))
     cost: Decimal | None = attrs.field(default=None, converter=_as_cost)
+    counted: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +85,7 @@ class AgentCall:
         context: what the case says was said before the first turn.
         state: what the session begins with.
         deadline: until when; None without a limit.
+        session: where an agent that asks models with adapters of promptgraft has them counted.
     """
 
     texts: Mapping[str, str]
@@ -93,6 +97,7 @@ class AgentCall:
     context: tuple[Message, ...] = ()
     state: Mapping[str, Json] = _NO_STATE
     deadline: Deadline | None = None
+    session: SessionProtocol = attrs.field(factory=Session, repr=False, eq=False)
 
 
 @runtime_checkable

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.adapters.calling.access import one_line
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity
+from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.agents.faults import refusal_of
-from promptgraft.agents.templates import hidden
 from promptgraft.baml.arguments import arguments_of
+from promptgraft.baml.calls import BamlCall, secrets_of
 from promptgraft.baml.functions import BamlFunction
 from promptgraft.baml.judging import Judged, check_rules, judged
-from promptgraft.baml.runtime import Compiled, UnreadableAnswerError, said_by
+from promptgraft.baml.runtime import Compiled, UnreadableAnswerError
 from promptgraft.baml.tests import BamlTest
-from promptgraft.errors import (
-    AgentFaultError,
-    ConfigError,
-    DataFormatError,
-    PromptEvaluationError,
-    TransientProviderError,
-)
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.serde import Json, digest
 
-if TYPE_CHECKING:
-    from baml_py import Collector
-    from baml_py.baml_py import LLMCall, LLMStreamCall
-    from baml_py.baml_py import Usage as BamlUsage
-
-LONGEST_CALL = 600.0
-"""Seconds that a call takes at most, where nothing in the project says less."""
-
-_DIGITS, _NO_SUCCESS = 12, 300
+_DIGITS = 12
 
 
 @attrs.frozen(kw_only=True)
@@ -47,10 +30,14 @@ class BamlAgent:
     Attributes:
         function: the function with its files.
         tests: those of its tests that are cases, by name.
+        model: makes the model that answers; None for the client of the project.
+        policy: how often the client of the project is asked.
     """
 
     function: BamlFunction
     tests: Mapping[str, BamlTest]
+    model: Callable[[], ProviderAdapter] | None = None
+    policy: RetryPolicy = attrs.field(factory=RetryPolicy)
     _compiled: functools._lru_cache_wrapper[Compiled] = attrs.field(
         init=False, repr=False, eq=False
     )
@@ -70,7 +57,8 @@ class BamlAgent:
     def identity(self) -> str:
         # Texts are the candidate's: an applied winner leaves the function what it was.
         blank = {part.key: part.key.replace("-", "_") for part in self.function.parts}
-        return f"{self.name} {digest(self.function.sources(blank))[:_DIGITS]}"
+        asked = f" {model.identity}" if (model := self._made()) else ""
+        return f"{self.name} {digest(self.function.sources(blank))[:_DIGITS]}{asked}"
 
     @property
     def reports_tools(self) -> bool:
@@ -79,7 +67,7 @@ class BamlAgent:
     @property
     def variables(self) -> tuple[str, ...]:
         """The variables of the environment that it needs."""
-        return self.function.variables
+        return self.function.variables if self.model is None else ()
 
     def check(self, delivery: str, names: Collection[str]) -> None:
         del names
@@ -112,20 +100,34 @@ class BamlAgent:
         del query
         test = self.tests[call.example]
         compiled = self._candidate(call.texts)
-        log = self._asked(compiled, test, call.deadline)
-        text = hidden(log.answer, self._secrets)
+        asked = BamlCall(
+            function=self.function,
+            compiled=compiled,
+            test=test,
+            session=call.session,
+            deadline=call.deadline,
+            secrets=secrets_of(self.function),
+        )
+        model = self._made()
+        answer = asked.by_model(model) if model else asked.by_own_client(self.policy)
+        took = answer.milliseconds
         try:
-            value = compiled.parsed(self.function.name, text, test.types)
+            value = compiled.parsed(self.function.name, answer.text, test.types)
         except UnreadableAnswerError as error:
-            output = _output(None, str(error), (), log.milliseconds)
+            output = _output(None, str(error), (), took)
         else:
-            found = judged(test.rules, value, args=test.args, latency_ms=log.milliseconds)
-            output = _output(value, "", found, log.milliseconds)
-        return AgentAnswer(text=text, output=output, usage=log.usage)
+            found = judged(test.rules, value, args=test.args, latency_ms=took)
+            output = _output(value, "", found, took)
+        return AgentAnswer(text=answer.text, output=output, usage=answer.usage, counted=True)
 
-    @property
-    def _secrets(self) -> tuple[str, ...]:
-        return tuple(filter(None, (os.environ.get(name) for name in self.variables)))
+    def _made(self) -> ModelAdapter | None:
+        made = None if self.model is None else self.model()
+        if made is None or isinstance(made, ModelAdapter):
+            return made
+        raise ConfigError(
+            f"models.task: expected a model over HTTP in place of the client of {self.name}, found "
+            f"{adapter_identity(made)}"
+        )
 
     def _candidate(self, texts: Mapping[str, str]) -> Compiled:
         self._check_aliases(texts)
@@ -146,69 +148,6 @@ class BamlAgent:
             if (other := seen.setdefault((part.owner, text), part.key)) != part.key:
                 raise AgentFaultError(f"`{part.key}` and `{other}` are the same alias, `{text}`")
 
-    def _asked(self, compiled: Compiled, test: BamlTest, deadline: Deadline | None) -> _Log:
-        from baml_py import AbortController, Collector
-        from baml_py.errors import BamlError
-
-        collector = Collector("promptgraft")
-        seconds = min(LONGEST_CALL, deadline.remaining if deadline else LONGEST_CALL)
-        if missing := [one for one in self.variables if not os.environ.get(one)]:
-            raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
-        try:
-            compiled.runtime.call_function_sync(
-                self.function.name,
-                arguments_of(self.function, test),
-                compiled.runtime.create_context_manager(),
-                compiled.type_builder(test.types),
-                None,
-                [collector],
-                {name: os.environ[name] for name in self.variables},
-                None,
-                AbortController(timeout_ms=max(1, int(1000 * seconds))),
-            )
-        except BamlError as error:
-            if not _calls(collector):
-                said = one_line(said_by(error), self._secrets)
-                raise ConfigError(f"{test.origin}: test {test.name}: {said}") from None
-        answer = collector.last.raw_llm_response if collector.last else None
-        if answer is None:
-            if deadline is not None:
-                deadline.check()
-            raise self._refusal(collector, seconds)
-        return _Log.of(answer, collector)
-
-    def _refusal(self, collector: Collector, seconds: float) -> PromptEvaluationError:
-        calls = _calls(collector)
-        response = calls[-1].http_response if calls else None
-        if response is None:
-            return TransientProviderError(f"{self.name} took longer than {seconds:.0f} seconds")
-        if response.status < _NO_SUCCESS:
-            return TransientProviderError(f"{self.name} got a reply that BAML cannot read")
-        said = one_line(response.body.text(), self._secrets)
-        return refusal_of(self.name, response.status, said)
-
-
-def _calls(collector: Collector) -> Sequence[LLMCall | LLMStreamCall]:
-    return collector.last.calls if collector.last else ()
-
-
-@attrs.frozen(kw_only=True)
-class _Log:
-    """What BAML has noted of a call."""
-
-    answer: str
-    usage: Usage
-    milliseconds: int
-
-    @classmethod
-    def of(cls, answer: str, collector: Collector) -> _Log:
-        spent = [_usage(one.usage) for one in _calls(collector)]
-        return cls(
-            answer=answer,
-            usage=sum(spent, start=NO_USAGE),
-            milliseconds=max((one.timing.duration_ms or 0) for one in _calls(collector)),
-        )
-
 
 def _output(value: Json, fault: str, found: Sequence[Judged], milliseconds: int) -> dict[str, Json]:
     rules: list[Json] = [
@@ -222,13 +161,3 @@ def _output(value: Json, fault: str, found: Sequence[Judged], milliseconds: int)
         for one in found
     ]
     return {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
-
-
-def _usage(said: BamlUsage | None) -> Usage:
-    if said is None:
-        return NO_USAGE
-    return Usage(
-        input_tokens=said.input_tokens or 0,
-        output_tokens=said.output_tokens or 0,
-        cached_tokens=said.cached_input_tokens or 0,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -12,13 +13,25 @@ import attrs
 from promptgraft.baml.parts import Part, parts_of
 from promptgraft.baml.scanner import BamlFile, Declaration
 from promptgraft.baml.tests import BamlTest, tests_in
+from promptgraft.baml.tokens import Kind
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.serde import did_you_mean
 from promptgraft.text import listed
 
 _TYPES = ("class", "enum", "type")
 _NEVER_NEEDED = ("test", "generator")
-_VARIABLE = "env."
+_NO_TEXT = (Kind.WORD, Kind.MARK, Kind.SPACE, Kind.BREAK)
+_VARIABLE = re.compile(r"\benv\.(\w+)")
+_RETRIES = re.compile(r"^[ \t]*retry_policy[ \t]+\w+", re.MULTILINE)
+KEYS_OF = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "azure-openai": ("AZURE_OPENAI_API_KEY",),
+    "google-ai": ("GOOGLE_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+}
+"""The variables that BAML reads where a client says nothing of its key, by provider."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,18 +97,22 @@ class BamlFunction:
         found = (one for file in self.files for one in tests_in(file))
         return tuple(one for one in found if self.name in one.functions)
 
+    @property
+    def client(self) -> str:
+        """The client that answers it, such as ``openai/gpt-5-mini``."""
+        return self.block.word("client")
+
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that it names."""
-        found: dict[str, None] = {}
-        for name, (_, block) in self._named.items():
-            if name not in self.needed:
-                continue
-            tokens = block.tokens
-            for place, token in enumerate(tokens[:-2]):
-                if token.text == "env" and tokens[place + 1].text == ".":
-                    found[tokens[place + 2].text] = None
-        return tuple(found)
+        """The variables of the environment that its clients need."""
+        found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
+        for name in self.needed:
+            _, block = self._named[name]
+            if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
+                found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
+            named = "".join(one.text for one in block.tokens if one.kind in _NO_TEXT)
+            found |= dict.fromkeys(_VARIABLE.findall(named))
+        return tuple(sorted(found))
 
     def sources(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the files with other texts, with nothing in them that the function does not need.
@@ -130,10 +147,14 @@ class BamlFunction:
         ]
 
     def _left_out(self, file: BamlFile) -> Iterator[Edit]:
+        """Yield what is not needed, and the ``retry_policy`` of clients: the policy is ours."""
         for block in file.declarations:
             if block.kind in _NEVER_NEEDED or block.name not in self.needed:
                 gone = file.source[block.start : block.end]
                 yield Edit(block.start, block.end, "\n" * gone.count("\n"))
+            elif block.kind == "client":
+                for found in _RETRIES.finditer(file.source, block.start, block.end):
+                    yield Edit(found.start(), found.end(), "")
 
 
 @attrs.frozen

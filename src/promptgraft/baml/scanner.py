@@ -105,6 +105,11 @@ class Declaration:
                 return self.inside[place + 1 :]
         return ()
 
+    def word(self, name: str) -> str:
+        """Return the value of ``name``, a word or a string; empty where it is not set."""
+        value = _without(self.value(name), _SPACING)
+        return read_literal(value[0]).text if value else ""
+
     @cached_property
     def members(self) -> tuple[Member, ...]:
         """The fields of a class or the values of an enum."""

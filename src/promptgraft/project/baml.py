@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.baml.agent import BamlAgent
 from promptgraft.baml.functions import BamlFunction, chosen_tests, load_function
@@ -58,15 +59,17 @@ class BamlSource:
         changed = self.function.rewritten(texts)
         return tuple(FileChange(path, before[path], after) for path, after in changed.items())
 
-    @cached_property
-    def agent(self) -> BamlAgent:
-        """What asks the function."""
-        return BamlAgent(function=self.function, tests={one.name: one for one in self.tests})
+    def agent(self, model: Callable[[], ProviderAdapter] | None = None) -> BamlAgent:
+        """Return what asks the function: ``model``, or without one its own client."""
+        tests = {one.name: one for one in self.tests}
+        return BamlAgent(function=self.function, tests=tests, model=model)
 
-    def adapter(self, prompt: Prompt[object]) -> AgentAdapter:
+    def adapter(
+        self, prompt: Prompt[object], model: Callable[[], ProviderAdapter] | None
+    ) -> AgentAdapter:
         """Return what answers the prompt of the function."""
         names = tuple(section.key for section in prompt.template.sections)
-        return AgentAdapter(agent=self.agent, names=names)
+        return AgentAdapter(agent=self.agent(model), names=names)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -106,7 +109,7 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
             config.function, around.folder / config.baml, with_inputs=config.inputs
         )
         source = BamlSource(function, chosen_tests(function, config.tests))
-        faults = list(source.agent.faults())
+        faults = list(source.agent().faults())
     except DataFormatError:
         raise  # it says where in the BAML files
     except ConfigError as error:

@@ -290,8 +290,13 @@ def _check_baml(config: ProjectConfig) -> None:
             raise ConfigError(f"{name}: {why}; leave it out")
     if config.dataset != DatasetConfig() or config.splits.files is not None:
         raise ConfigError("dataset: the tests of a BAML function are its cases; leave it out")
-    if config.models.task is not None or config.models.user is not None:
-        raise ConfigError("models: the client of BAML answers; leave `task` and `user` out")
+    if config.models.user is not None:
+        raise ConfigError("models: a BAML function has no conversations; leave `user` out")
+    if config.models.task is not None and config.models.task.provider == "offline":
+        raise ConfigError(
+            "models: expected a model over HTTP as `task`, in place of the client of BAML, found "
+            "`offline`; leave `task` out"
+        )
     if config.models.reflection is None:
         raise ConfigError("models: expected the key `reflection` (Proposes new texts), found none")
 

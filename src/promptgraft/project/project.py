@@ -187,7 +187,9 @@ class Project:
             DataFormatError: the agent cannot be made, or the texts do not reach it.
         """
         if self.baml is not None:
-            return self.baml.adapter(self.prompt().prompt)
+            task = self.config.models.task
+            made = None if task is None else partial(self._made, ("models", "task"), task)
+            return self.baml.adapter(self.prompt().prompt, made)
         if self.config.agent is None:
             return None
         user = self.config.models.user

@@ -193,27 +193,28 @@ class ModelAdapter(ABC):
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        wire, caller = self.wire, self._line.caller(self._new_caller)
-
-        def ask(body: JsonObject) -> Turn:
-            return caller.call(
-                body,
-                read=wire.read,
-                price=self._price,
-                model=self.model,
-                expected=NOTHING if session.budget is None else self._expected(body),
-                session=session,
-                deadline=deadline,
-            )
-
         return converse(
             rendered,
-            wire=wire,
-            ask=ask,
+            wire=self.wire,
+            ask=lambda body: self.ask(body, session=session, deadline=deadline),
             read=lambda text: answer_in(rendered, self._known.rules, text),
             session=session,
             deadline=deadline,
             max_tool_rounds=self.max_tool_rounds,
+        )
+
+    def ask(
+        self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
+    ) -> Turn:
+        """Have one request in the provider's format answered; see :meth:`Caller.call`."""
+        return self._line.caller(self._new_caller).call(
+            body,
+            read=self.wire.read,
+            price=self._price,
+            model=self.model,
+            expected=NOTHING if session.budget is None else self._expected(body),
+            session=session,
+            deadline=deadline,
         )
 
     @property

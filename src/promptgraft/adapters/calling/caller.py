@@ -163,7 +163,10 @@ class _Call:
             self.deadline.check()
         self.bill.begin()
         try:
-            outcome = self._understood(await self._send())
+            received = await self._send()
+            if isinstance(received, Received):
+                self.bill.more(received.requests - 1)
+            outcome = self._understood(received)
             if isinstance(outcome, Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
@@ -230,6 +233,11 @@ class Bill:
                 self._budget.reserve(self._expected)
             self._requests += 1
             self._open = True
+
+    def more(self, requests: int) -> None:
+        """Count requests that the endpoint sent by itself."""
+        with self._lock:
+            self._requests += requests
 
     def answered(self, usage: Usage, cost: Decimal | None) -> None:
         """End the request with an answer; ``cost`` is in US dollars, None when unknown."""

@@ -114,11 +114,16 @@ class Wire(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Received:
-    """A response of any status; headers have names in lower case."""
+    """A response of any status; headers have names in lower case.
+
+    Attributes:
+        requests: how many were sent for it, by an endpoint that asks several servers.
+    """
 
     status: int
     headers: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
     content: str
+    requests: int = 1
 
 
 class NothingReceivedError(TransientProviderError):
