@@ -200,28 +200,20 @@ def _is_name(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _alias(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
-    """Return ``type NAME = TYPE``, which ends with its line unless the type is not over there."""
-    words = [i for i in range(at + 1, min(at + 4, len(tokens))) if _is_word(tokens[i])]
-    if not words:
+    """Return ``type NAME = TYPE``."""
+    name = _next(tokens, at + 1)
+    equals = _next(tokens, name + 1)
+    if equals >= len(tokens) or not _is_word(tokens[name]) or tokens[equals].text != "=":
         return None
-    end, depth, last = words[0] + 1, 0, "="
-    while end < len(tokens):
-        token = tokens[end]
-        depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
-        if token.kind is Kind.BREAK and depth <= 0 and last not in ("|", "="):
-            break
-        if token.kind not in _SILENT:
-            last = token.text
-        end += 1
-    whole = tokens[at:end]
+    end = _type_end(tokens, equals + 1)
     return Declaration(
         kind="type",
-        name=tokens[words[0]].text,
-        start=whole[0].start,
-        end=whole[-1].end,
+        name=tokens[name].text,
+        start=tokens[at].start,
+        end=tokens[end - 1].end,
         line=line,
-        tokens=whole,
-        output=_text(tokens[words[0] + 1 : end]).strip().removeprefix("=").strip(),
+        tokens=tokens[at:end],
+        output=_text(tokens[equals + 1 : end]),
     )
 
 
@@ -265,11 +257,12 @@ def _template_end(tokens: Sequence[Token], at: int) -> int | None:
     return place + 1 if is_text else None
 
 
-def _closing(tokens: Sequence[Token], begin: int) -> int:
+def _closing(tokens: Sequence[Token], begin: int, *, marks: str = "{[(}])") -> int:
     """Return where the bracket at ``begin`` is closed; the number of tokens where it is not."""
+    opened, closed = tuple(marks[: len(marks) // 2]), tuple(marks[len(marks) // 2 :])
     depth = 0
     for place in range(begin, len(tokens)):
-        depth += (tokens[place].text in _OPEN) - (tokens[place].text in _CLOSE)
+        depth += (tokens[place].text in opened) - (tokens[place].text in closed)
         if depth == 0:
             return place
     return len(tokens)
@@ -298,34 +291,23 @@ def _members(tokens: Sequence[Token], *, typed: bool) -> Iterator[Member]:
 
 
 def _type_end(tokens: Sequence[Token], at: int) -> int:
-    """Return where the type that begins at ``at`` is over."""
-    end = at
-    wanted = True
-    while end < len(tokens):
-        place = _next(tokens, end, _SPACING)
-        if place >= len(tokens):
+    """Return where the type that begins at ``at`` is over: a line may begin or end with ``|``."""
+    end, wanted = at, True
+    while (place := _next(tokens, end)) < len(tokens):
+        text, kind = tokens[place].text, tokens[place].kind
+        is_new_line = any(one.kind is Kind.BREAK for one in tokens[end:place])
+        if is_new_line and not wanted and text != "|":
             break
-        text = tokens[place].text
-        is_value = tokens[place].kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("
-        if is_value and wanted:
+        if wanted and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
             end = _closing(tokens, place) + 1 if text == "(" else place + 1
             if text == "map":
-                end = _map_end(tokens, end)
+                end = _closing(tokens, _next(tokens, end), marks="<>") + 1
             wanted = False
         elif text in ("?", "[", "]", "|", "."):
             end, wanted = place + 1, text in ("|", ".")
         else:
             break
-    return end
-
-
-def _map_end(tokens: Sequence[Token], at: int) -> int:
-    depth = 0
-    for place in range(at, len(tokens)):
-        depth += (tokens[place].text == "<") - (tokens[place].text == ">")
-        if depth == 0 and tokens[place].kind not in _SPACING:
-            return place + 1
-    return at
+    return min(end, len(tokens))
 
 
 def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
