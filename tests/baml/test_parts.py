@@ -14,7 +14,6 @@ from promptgraft.baml.arguments import arguments_of
 from promptgraft.baml.functions import BamlFunction, load_function
 from promptgraft.baml.parts import Part, PartKind
 from promptgraft.baml.runtime import Compiled
-from promptgraft.baml.tests import BamlTest
 
 pytest.importorskip("baml_py")
 
@@ -22,10 +21,14 @@ ENVIRONMENT = {"BAML_TEST_KEY": "none", "OPENAI_API_KEY": "none"}
 TESTED = [one for one in functions() if one.tests]
 
 
-def request(function: BamlFunction, texts: dict[str, str], test: BamlTest | None = None) -> str:
+def request(function: BamlFunction, texts: dict[str, str]) -> str:
     """Return the texts of the messages that BAML would send, one after the other."""
-    test = test or function.tests[0]
-    compiled = Compiled.of(function.sources(texts), folder=function.folder)
+    return requested(function, function.sources(texts))
+
+
+def requested(function: BamlFunction, sources: dict[str, str]) -> str:
+    test = function.tests[0]
+    compiled = Compiled.of(sources, folder=function.folder)
     sent = compiled.runtime.build_request_sync(
         function.name,
         arguments_of(function, test),
@@ -72,6 +75,12 @@ def test_a_planted_text_stands_in_the_request_and_nothing_else_changes(
         after = request(function, {part.key: planted(part)})
         assert WORD in after, part.key
         assert unplanted(after, part) == unplanted(before, part), part.key
+
+
+@pytest.mark.parametrize("function", TESTED, ids=lambda one: one.name)
+def test_one_file_of_a_candidate_asks_what_the_candidate_asks(function: BamlFunction) -> None:
+    texts = {part.key: planted(part) for part in function.parts if "alias" not in part.key}
+    assert requested(function, {"0.baml": function.alone(texts)}) == request(function, texts)
 
 
 def test_the_request_is_the_prompt_with_the_new_words() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("baml_py")
+BamlRuntime = pytest.importorskip("baml_py").BamlRuntime
 
 FOLDER = Path(__file__).parents[2] / "examples" / "receipt_baml"
 
@@ -49,6 +49,13 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -
     page = (FOLDER / "README.md").read_text("utf-8")
     shown = page.partition("```text\n")[2].partition("```")[0].splitlines()
     assert [line for line in ended.stdout.splitlines() if line in shown] == shown
+
+    [kept] = (project / "runs").iterdir()
+    pages = sorted((kept / "candidates").glob("*.baml"))
+    assert [page.with_suffix(".md").exists() for page in pages] == [True] * 4
+    for page in pages:
+        BamlRuntime.from_files(".", {page.name: page.read_text("utf-8")}, {})
+    assert "ISO 8601" in pages[-1].read_text("utf-8")
 
     patch = run(project, "promptgraft", "apply", "--patch").stdout
     source = project / "baml_src" / "receipt.baml"

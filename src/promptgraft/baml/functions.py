@@ -15,6 +15,7 @@ from promptgraft.baml.scanner import BamlFile, Declaration
 from promptgraft.baml.tests import BamlTest, tests_in
 from promptgraft.baml.tokens import Kind
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.extras import check_package
 from promptgraft.serde import did_you_mean
 from promptgraft.text import listed
 
@@ -123,7 +124,7 @@ class BamlFunction:
         used = {self._named[name][0].path for name in self.needed}
         return {
             file.path.relative_to(self.folder).as_posix(): edited(
-                file, [*self._changes(file, texts), *self._left_out(file)]
+                file.source, [*self._changes(file, texts), *self._left_out(file)]
             )
             for file in self.files
             if file.path in used
@@ -132,10 +133,22 @@ class BamlFunction:
     def rewritten(self, texts: Mapping[str, str]) -> dict[Path, str]:
         """Return the whole text of each file that ``texts`` change."""
         return {
-            file.path: edited(file, changes)
+            file.path: edited(file.source, changes)
             for file in self.files
             if (changes := self._changes(file, texts))
         }
+
+    def alone(self, texts: Mapping[str, str]) -> str:
+        """Return one file with all that the function needs, and nothing else."""
+        blocks = (one for name, one in self._named.items() if name in self.needed)
+        written = (
+            edited(
+                file.source[: block.end],
+                [one for one in self._changes(file, texts) if block.start <= one.start < block.end],
+            )[block.start :]
+            for file, block in blocks
+        )
+        return "".join(f"{one.rstrip()}\n\n" for one in written).removesuffix("\n")
 
     def _changes(self, file: BamlFile, texts: Mapping[str, str]) -> list[Edit]:
         line_break = "\r\n" if "\r\n" in file.source else "\n"
@@ -166,13 +179,13 @@ class Edit:
     text: str
 
 
-def edited(file: BamlFile, edits: Iterable[Edit]) -> str:
-    """Return the text of a file with edits that do not overlap."""
+def edited(source: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits that do not overlap."""
     pieces, at = list[str](), 0
     for edit in sorted(edits, key=lambda one: one.start):
-        pieces += [file.source[at : edit.start], edit.text]
+        pieces += [source[at : edit.start], edit.text]
         at = edit.end
-    return "".join([*pieces, file.source[at:]])
+    return "".join([*pieces, source[at:]])
 
 
 def _reached(
@@ -191,9 +204,12 @@ def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> Baml
     """Return a function of a BAML project; BAML itself has not looked at it yet.
 
     Raises:
-        ConfigError: there is no such folder or no such function, or a model does not answer it.
+        ConfigError: BAML is missing or too old, there is no such folder or no such function, or a
+            model does not answer it.
         DataFormatError: a file is not UTF-8.
     """
+    for package, oldest in (("baml-py", "0.226"), ("pydantic", "2")):
+        check_package(package, oldest, extra="baml", what="a BAML project")
     if not folder.is_dir():
         raise ConfigError(f"expected a folder of BAML files, found none at {folder}")
     paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())

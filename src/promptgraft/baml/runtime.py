@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.metadata
 import os
 import re
 import types
@@ -21,9 +19,6 @@ from promptgraft.text import clip
 if TYPE_CHECKING:
     from baml_py import BamlRuntime
 
-OLDEST = (0, 226)
-"""The oldest version of baml-py that this was tested with."""
-
 _LONGEST = 400
 _PLACE = re.compile(r"^ *--> +(.+):(\d+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^error: (.*?)(?=^error: |\Z)", re.MULTILINE | re.DOTALL)
@@ -34,34 +29,6 @@ NameT = TypeVar("NameT")
 
 class UnreadableAnswerError(Exception):
     """BAML cannot make the output type of an answer; says why in one line."""
-
-
-def check_version() -> None:
-    """Refuse a BAML that is missing or too old with a ``ConfigError``."""
-    wanted = ".".join(map(str, OLDEST))
-    for package in ("baml_py", "pydantic"):
-        try:
-            importlib.import_module(package)
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"a BAML project needs baml-py {wanted} or newer and pydantic, found no {package}; "
-                "install promptgraft[baml]"
-            ) from error
-    found = importlib.metadata.version("baml-py")
-    if tuple(int(one) for one in re.findall(r"\d+", found)[:2]) < OLDEST:
-        raise ConfigError(
-            f"a BAML project needs baml-py {wanted} or newer, found {found}; "
-            "install promptgraft[baml]"
-        )
-
-
-def quiet() -> None:
-    """Let BAML neither log prompts nor collect stack traces, which cost 200 ms each.
-
-    Both hold for the process, and what the user has set in the environment stays.
-    """
-    os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
-    os.environ.setdefault("BAML_LOG", "off")
 
 
 @attrs.frozen
@@ -81,8 +48,10 @@ class Compiled:
         Raises:
             DataFormatError: with a line for each fault: file, line, what BAML says.
         """
-        quiet()
-        check_version()
+        # Neither prompts in a log nor stack traces, which cost 200 ms each, unless the user wants
+        # them; both hold for the process.
+        os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
+        os.environ.setdefault("BAML_LOG", "off")
         from baml_py import BamlRuntime
         from baml_py.errors import BamlError
 

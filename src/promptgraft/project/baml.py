@@ -118,7 +118,8 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
     template: PromptTemplate[object] = PromptTemplate(
         ns=BAML_NS, key=name, sections=[_section(part) for part in function.parts]
     )
-    return ProjectPrompt(name=name, prompt=TextsPrompt(template, takes_cases=True), source=source)
+    prompt = TextsPrompt(template, takes_cases=True, as_file=function.alone, ending=".baml")
+    return ProjectPrompt(name=name, prompt=prompt, source=source)
 
 
 def _section(part: Part) -> MarkdownSection:

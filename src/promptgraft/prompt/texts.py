@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -31,10 +31,16 @@ class TextsPrompt(Prompt[object]):
     Attributes:
         takes_cases: whether its one parameter is the case itself.
         takes_inputs: whether it is the input of the case.
+        as_file: makes one file of all texts by name; None where each is a file of its own.
+        ending: that of the name of the file.
     """
 
     takes_cases: bool = attrs.field(default=False, kw_only=True)
     takes_inputs: bool = attrs.field(default=False, kw_only=True)
+    as_file: Callable[[Mapping[str, str]], str] | None = attrs.field(
+        default=None, kw_only=True, repr=False, eq=False
+    )
+    ending: str = attrs.field(default="", kw_only=True)
 
     @classmethod
     def of(

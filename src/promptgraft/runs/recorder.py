@@ -7,6 +7,7 @@ import errno
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -16,6 +17,7 @@ from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runs.documents import (
     changed_parts,
     frontier_document,
@@ -156,6 +158,8 @@ class Recorder:
             case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
                 self._write_page(page, lambda: self._page_of(line.candidate), known=known)
+                if isinstance(line, events.CandidateAdded):
+                    self._write_source(page, line.texts, known=known)
                 self._write_best(line.best)
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
@@ -166,6 +170,14 @@ class Recorder:
                 if self._round and not isinstance(self._round[-1], RoundEnded):
                     self._write_round(known=False)
                 self._write_documents(line)
+
+    def _write_source(self, page: Path, texts: Mapping[str, str], *, known: bool) -> None:
+        """Write a candidate as the one file that its texts are together, if they are one."""
+        for prompt in self._prompts.values():
+            if isinstance(prompt, TextsPrompt) and (written := prompt.as_file) is not None:
+                named = {name.removeprefix("section "): text for name, text in texts.items()}
+                path = page.with_suffix(prompt.ending)
+                self._write_page(path, partial(written, named), known=known)
 
     def _write_round(self, *, known: bool) -> None:
         told = self._round
