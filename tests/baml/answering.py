@@ -22,11 +22,13 @@ class Answering:
         address: what requests go to.
         seen: what was asked, as text, in order.
         headers: the headers of the last request.
+        body: the last request.
     """
 
     def __init__(self, answer: Answer) -> None:
         self.seen: list[str] = []
         self.headers: dict[str, str] = {}
+        self.body: Body = {}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,7 +40,7 @@ class Answering:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 text = asked(body)
-                outer.headers = dict(self.headers)
+                outer.headers, outer.body = dict(self.headers), body
                 outer.seen.append(text)
                 found = answer(text)
                 if isinstance(found, int):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import threading
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import attrs
 import pytest
 
 from baml.answering import Answer, Answering
+from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.agent import BamlAgent
@@ -26,8 +27,10 @@ from promptgraft.errors import (
     RejectedRequestError,
     TransientProviderError,
 )
+from promptgraft.evals.types import Case
 from promptgraft.project import load_project
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session
 
 pytest.importorskip("baml_py")
 
@@ -86,10 +89,12 @@ class World:
     answers: list[Answer]
     server: Answering
 
-    def ask(self, test: str = "One", **given: object) -> AgentAnswer:
+    def ask(
+        self, test: str = "One", *, attempts: int = 2, timeout: float = 60.0, **given: object
+    ) -> AgentAnswer:
         function = load_function("Add", self.folder / "baml_src")
         tests = {one.name: one for one in chosen_tests(function, ())}
-        policy = RetryPolicy(attempts=2, wait_initial=0.001, wait_max=0.001)
+        policy = RetryPolicy(attempts=attempts, wait_initial=0.001, wait_max=0.001, timeout=timeout)
         agent = BamlAgent(function=function, tests=tests, policy=policy)
         texts = {part.key: part.text for part in function.parts}
         call = AgentCall(**{"texts": texts, "example": test, **given})  # type: ignore[arg-type]
@@ -160,6 +165,103 @@ def test_a_status_is_what_it_is_for_every_agent_and_hides_the_key(
     with pytest.raises(error, match=str(status)) as raised:
         world.ask()
     assert KEY not in str(raised.value)
+
+
+def test_every_request_is_in_the_ledger(world: World) -> None:
+    statuses: list[str | int] = [429, 500, '{"total": 3, "words": "three"}']
+    world.answers[0] = lambda _: statuses.pop(0)
+    session = Session()
+    world.ask(session=session, attempts=3)
+    [called] = session.select_all(ModelCalled)
+    assert (called.model, called.requests, called.fault) == ("Local", 3, "")
+    assert called.usage == Usage(input_tokens=7, output_tokens=3)
+    world.answers[0] = lambda _: 503
+    with pytest.raises(TransientProviderError):
+        world.ask(session=session)
+    [_, failed] = session.select_all(ModelCalled)
+    assert failed.requests == 2
+    assert "HTTP 503" in failed.fault
+    assert KEY not in repr(failed)
+
+
+def test_what_will_not_pass_is_not_asked_again(world: World) -> None:
+    world.answers[0] = lambda _: 401
+    with pytest.raises(PermanentProviderError, match="check the API key"):
+        world.ask()
+    assert len(world.server.seen) == 1
+
+
+def test_the_retries_of_a_client_are_replaced_and_its_fallbacks_are_counted(world: World) -> None:
+    clients = """client<llm> Both {
+  provider fallback
+  retry_policy Often
+  options {
+    strategy [Local, Local]
+  }
+}
+retry_policy Often {
+  max_retries 5
+}
+"""
+    source = clients + BAML.replace("client Local\n", "client Both\n")
+    (world.folder / "baml_src" / "add.baml").write_text(source)
+    world.answers[0] = lambda _: 500
+    session = Session()
+    with pytest.raises(TransientProviderError, match="request 2 of 2"):
+        world.ask(session=session)
+    [called] = session.select_all(ModelCalled)
+    assert called.requests == len(world.server.seen) == 4
+
+
+def test_a_call_that_takes_too_long_is_unscored(world: World) -> None:
+    done = threading.Event()
+    world.answers[0] = lambda _: "{}" if done.wait(30) else ""
+    try:
+        with pytest.raises(TransientProviderError, match="no answer in time"):
+            world.ask(timeout=0.3)
+    finally:
+        done.set()
+
+
+def test_a_key_that_no_client_names_is_that_of_the_environment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = BAML.replace("    api_key env.BAML_TEST_KEY\n", "").replace("-generic", "")
+    (world.folder / "baml_src" / "add.baml").write_text(source)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}-usual")
+    world.ask()
+    assert world.server.headers["authorization"] == f"Bearer {KEY}-usual"
+    short = BAML.replace("client Local\n", 'client "openai/gpt-5-mini"\n')
+    (world.folder / "baml_src" / "add.baml").write_text(short)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY is not set"):
+        world.ask()
+
+
+def test_a_model_of_the_project_takes_the_place_of_the_client(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAML_TEST_MODEL_KEY", f"{KEY}-model")
+    monkeypatch.delenv("BAML_TEST_KEY")
+    task = (
+        f'  task: {{provider: openai, model: gpt-4.1, base_url: "{world.server.address}", '
+        'api_key: "${BAML_TEST_MODEL_KEY}", max_output_tokens: 77}\n'
+    )
+    (world.folder / "promptgraft.yaml").write_text(PROJECT + task)
+    project = load_project(world.folder / "promptgraft.yaml")
+    adapter, prompt = project.asking, project.prompt().prompt
+    assert adapter is not None
+    session = Session()
+    case = Case(id="One", input={"text": "1 and 2"})
+    response = adapter.evaluate(prompt.bind(case), session=session)
+    assert response.text == '{"total": 3, "words": "three"}'
+    assert world.server.headers["authorization"] == f"Bearer {KEY}-model"
+    assert "Add up. 1 and 2" in world.server.seen[-1]
+    assert world.server.body["model"] == "gpt-4.1"
+    assert world.server.body["max_completion_tokens"] == 77
+    [called] = session.select_all(ModelCalled)
+    assert called.cost is not None
+    assert not project.stand_in()
 
 
 def test_a_refused_connection_is_unscored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +352,7 @@ def test_faults_are_said_with_file_and_line(
     [
         ("params: x.py:f\n", "params: a BAML function is asked with its tests; leave it out"),
         ("dataset: {path: a.jsonl}\n", "the tests of a BAML function are its cases"),
+        ("  task: {provider: offline}\n", "expected a model over HTTP as `task`"),
         ("agent: {command: [cat]}\n", "the client of the BAML project answers"),
     ],
 )
@@ -260,6 +363,6 @@ def test_what_a_baml_function_does_not_need_is_refused(world: World, more: str, 
 def test_a_missing_or_old_version_is_one_line(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.200.1")
+    monkeypatch.setattr(metadata, "version", lambda _: "0.200.1")
     (line,) = dict.fromkeys(world.faults())
-    assert "needs baml-py 0.226 or newer, found 0.200.1; install promptgraft[baml]" in line
+    assert "needs `baml-py` 0.226 or newer, found 0.200.1; run `pip install" in line

@@ -51,11 +51,11 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -
     assert [line for line in ended.stdout.splitlines() if line in shown] == shown
 
     [kept] = (project / "runs").iterdir()
-    pages = sorted((kept / "candidates").glob("*.baml"))
-    assert [page.with_suffix(".md").exists() for page in pages] == [True] * 4
-    for page in pages:
-        BamlRuntime.from_files(".", {page.name: page.read_text("utf-8")}, {})
-    assert "ISO 8601" in pages[-1].read_text("utf-8")
+    alone = sorted((kept / "candidates").glob("*.baml"))
+    assert [one.with_suffix(".md").exists() for one in alone] == [True] * 4
+    for one in alone:
+        BamlRuntime.from_files(".", {one.name: one.read_text("utf-8")}, {})
+    assert "ISO 8601" in alone[-1].read_text("utf-8")
 
     patch = run(project, "promptgraft", "apply", "--patch").stdout
     source = project / "baml_src" / "receipt.baml"

@@ -141,14 +141,13 @@ class Project:
     def aggregation(self) -> Aggregation | None:
         """Makes one score of several metrics; None for their mean."""
         aggregation = self.config.aggregation
-        if aggregation is None and self.baml is not None:
-            return self.baml.aggregation(self.metrics)
-        if aggregation is not None:
-            try:
-                aggregation.check([metric.name for metric in self.metrics])
-            except ConfigError as error:
-                name, _, why = str(error).partition(": ")
-                raise self.surroundings.refusal(("aggregation", name), why) from error
+        if aggregation is None:
+            return None if self.baml is None else self.baml.aggregation(self.metrics)
+        try:
+            aggregation.check([metric.name for metric in self.metrics])
+        except ConfigError as error:
+            name, _, why = str(error).partition(": ")
+            raise self.surroundings.refusal(("aggregation", name), why) from error
         return aggregation
 
     @cached_property
@@ -187,8 +186,7 @@ class Project:
             DataFormatError: the agent cannot be made, or the texts do not reach it.
         """
         if self.baml is not None:
-            task = self.config.models.task
-            made = None if task is None else partial(self._made, ("models", "task"), task)
+            made = partial(self.model, ("models", "task")) if self.config.models.task else None
             return self.baml.adapter(self.prompt().prompt, made)
         if self.config.agent is None:
             return None
