@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # type checkers know the name; the import of `typing` tak
 if TYPE_CHECKING:
     from promptgraft.adapters.anthropic import AnthropicAdapter
     from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+    from promptgraft.adapters.calling.gathering import BatchExecutor
     from promptgraft.adapters.calling.prices import ModelPrice, Prices
     from promptgraft.adapters.calling.retrying import RetryPolicy
     from promptgraft.adapters.offline import OfflineAdapter
@@ -101,6 +102,7 @@ __all__ = [
     "AgentAnswer",
     "AgentCall",
     "AnthropicAdapter",
+    "BatchExecutor",
     "BlackBox",
     "Cancellation",
     "Case",
@@ -201,6 +203,7 @@ _NAMES = {
     "adapters.calling.prices": "ModelPrice Prices",
     "adapters.calling.retrying": "RetryPolicy",
     "adapters.offline": "OfflineAdapter",
+    "adapters.calling.gathering": "BatchExecutor",
     "adapters.openai": "OpenAIAdapter",
     "adapters.scripted": "ScriptedAdapter",
     "agents": "Agent AgentAnswer AgentCall BlackBox CommandAgent HttpAgent PythonAgent",

@@ -270,6 +270,10 @@ class StopFileFoundError(RunCancelledError):
     """The run was asked to stop by a stop file."""
 
 
+class RunPausedError(LimitReachedError):
+    """The run was asked to pause while it waited for a batch."""
+
+
 class BudgetExhaustedError(LimitReachedError):
     """There is no budget left.
 

@@ -263,6 +263,10 @@ class AnthropicAdapter(ModelAdapter):
         max_concurrency: requests in flight; None to let only the provider's limits decide.
         max_tool_rounds: how often a model may ask for tools before it must answer.
         prices: what tokens cost.
+        mode: ``batch`` to have evaluations of whole sets answered in batches, at half the price and
+            within a day; ``call`` for one call after the other.
+        batch_poll: seconds between two looks at a batch.
+        batch_timeout: seconds that a call waits for its batches, all tries included.
         profile: what the model can do; known by its name when it is None.
 
     Raises:

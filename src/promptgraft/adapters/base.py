@@ -234,6 +234,11 @@ def adapter_identity(adapter: ProviderAdapter) -> str:
     return type(adapter).__name__ if identity is None else str(identity)
 
 
+def is_in_batches(adapter: object) -> bool:
+    """Tell whether an adapter can have calls answered in batches, and is to."""
+    return getattr(adapter, "in_batches", False) is True
+
+
 def is_nameless(adapter: ProviderAdapter) -> bool:
     """Tell whether an adapter has no ``identity``."""
     return getattr(adapter, "identity", None) is None

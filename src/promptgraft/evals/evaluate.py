@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from typing import Any
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter, opened
+from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
@@ -136,7 +138,8 @@ def evaluate(
             placeholder that is open, and an object to the placeholders of its names.
         aggregation: makes one score of the metrics of a case; None for their mean.
         num_runs: how often each case is answered and judged.
-        executor: runs cases side by side, in threads; None tries them in turn.
+        executor: runs cases side by side, in threads; None tries them in turn. In a
+            ``BatchExecutor`` models with ``mode="batch"`` answer in batches.
         deadline: when the evaluation ends; that of ``session`` when it is None.
         session: pays for the calls of models, and gets an event for each.
 
@@ -234,7 +237,8 @@ def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
 
 def _at_once(attempting: Attempting, plan: Plan, executor: Executor) -> dict[int, Attempt]:
     """Return the same of attempts side by side, or raise the error of the first place."""
-    futures = {executor.submit(attempting, *planned): at for at, planned in enumerate(plan)}
+    with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
+        futures = {executor.submit(attempting, *planned): at for at, planned in enumerate(plan)}
     found: dict[int, Attempt] = {}
     failures: dict[int, BaseException] = {}
     try:

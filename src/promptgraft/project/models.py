@@ -20,6 +20,7 @@ from promptgraft.adapters.base import (
     adapter_identity,
     check_adapter,
     has_evaluate,
+    is_in_batches,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.hosted import HTTP_ADAPTERS
@@ -231,6 +232,10 @@ class LateAdapter:
     def price_of(self, usage: Usage) -> Decimal | None:
         made = self._make()
         return made.price_of(usage) if isinstance(made, MeteredAdapter) else None
+
+    @property
+    def in_batches(self) -> bool:
+        return is_in_batches(self._make())
 
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None

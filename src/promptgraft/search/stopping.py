@@ -17,6 +17,7 @@ from promptgraft.errors import (
     LimitReachedError,
     PromptgraftError,
     RunCancelledError,
+    RunPausedError,
     StopFileFoundError,
 )
 from promptgraft.frozenmap import FrozenMap
@@ -104,6 +105,8 @@ def reason_of(error: LimitReachedError) -> StopReason:
         return StopReason.STOP_FILE
     if isinstance(error, RunCancelledError):
         return StopReason.CANCELLED
+    if isinstance(error, RunPausedError):
+        return StopReason.PAUSED
     if isinstance(error, BudgetExhaustedError):
         return _REACHED.get(error.limit, StopReason.BUDGET)
     return StopReason.DEADLINE

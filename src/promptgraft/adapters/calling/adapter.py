@@ -14,8 +14,10 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse, Usage
 from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
+from promptgraft.adapters.calling.batch_forms import FORMS
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.conversation import converse
+from promptgraft.adapters.calling.gathering import BATCH_SHARE, seat
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
@@ -27,7 +29,7 @@ from promptgraft.runtime.budget import NOTHING, ZERO, Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import digest, looks_like_a_key, unstructure
-from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance
+from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 
 
 def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -78,12 +80,17 @@ _ADDRESS_OF_SERVER = check(ADDRESS, _address, {"type": "string"}, hidden=True)
 
 OutputT = TypeVar("OutputT")
 
+_WHOLE = Decimal(1)
 _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order of the identity.
 _TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
 """How much a model thinks, against what it does when nothing is said."""
+
+
+def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
+    return None if cost is None else cost * share
 
 
 class _Line:
@@ -148,7 +155,11 @@ class ModelAdapter(ABC):
     max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
     max_tool_rounds: int = attrs.field(default=_MAX_TOOL_ROUNDS, kw_only=True, validator=COUNT)
     prices: Prices = attrs.field(factory=Prices, kw_only=True, validator=instance(Prices))
+    mode: str = attrs.field(default="call", kw_only=True, validator=one_of("call", "batch"))
+    batch_poll: float = attrs.field(default=60.0, kw_only=True, validator=SECONDS)
+    batch_timeout: float = attrs.field(default=90_000.0, kw_only=True, validator=SECONDS)
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
+    _batch_line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if looks_like_a_key(self.model):
@@ -159,7 +170,17 @@ class ModelAdapter(ABC):
         for field in self.extra_body:
             if setter := self.api.taken.get(field):
                 raise ConfigError(f"{self.api.adapter}: extra_body: `{field}` is set by {setter}")
+        if self.in_batches and self.api.provider not in FORMS:
+            raise ConfigError(
+                f"{self.api.adapter}: mode: there is no batch interface; leave it out, or use "
+                "OpenAIAdapter or AnthropicAdapter"
+            )
         self._access.check()
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether calls of a ``BatchExecutor`` are answered in batches."""
+        return self.mode == "batch"
 
     @property
     def identity(self) -> str:
@@ -207,12 +228,16 @@ class ModelAdapter(ABC):
         self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> Turn:
         """Have one request in the provider's format answered; see :meth:`Caller.call`."""
-        return self._line.caller(self._new_caller).call(
+        if self.in_batches and seat() is not None:
+            share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
+        else:
+            share, caller = _WHOLE, self._line.caller(self._new_caller)
+        return caller.call(
             body,
             read=self.wire.read,
-            price=self._price,
+            price=lambda turn: _share_of(self._price(turn), share),
             model=self.model,
-            expected=NOTHING if session.budget is None else self._expected(body),
+            expected=NOTHING if session.budget is None else self._expected(body, share),
             session=session,
             deadline=deadline,
         )
@@ -260,11 +285,20 @@ class ModelAdapter(ABC):
             max_concurrency=self.max_concurrency,
         )
 
+    def _new_batch_caller(self) -> Caller:
+        from promptgraft.adapters.calling.batches import BatchEndpoint  # loads the HTTP client
+
+        endpoint = BatchEndpoint(
+            self._access, model=self.model, poll=self.batch_poll, seconds=self.timeout
+        )
+        policy = attrs.evolve(self.policy, timeout=self.batch_timeout)
+        return Caller(endpoint, policy=policy, call_timeout=self.batch_timeout, limited=False)
+
     def _price(self, turn: Turn) -> Decimal | None:
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
-    def _expected(self, body: JsonObject) -> Charge:
+    def _expected(self, body: JsonObject, share: Decimal) -> Charge:
         """Return about what the provider charges for reading a request."""
         tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN
-        cost = self.price_of(Usage(input_tokens=tokens))
+        cost = _share_of(self.price_of(Usage(input_tokens=tokens)), share)
         return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

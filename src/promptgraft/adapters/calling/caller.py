@@ -49,13 +49,15 @@ class Caller:
     """Calls one endpoint, from any thread; belongs to the process that made it.
 
     ``call_timeout`` is seconds of wall time for one request. ``max_concurrency`` limits its own
-    requests in flight; with None, only the shared limiter of the account does.
+    requests in flight; with None, only the shared limiter of the account does. One that is not
+    ``limited`` waits for neither.
     """
 
     endpoint: Endpoint
     policy: RetryPolicy = attrs.field(kw_only=True)
     call_timeout: float = attrs.field(kw_only=True, validator=SECONDS)
     max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
+    limited: bool = attrs.field(default=True, kw_only=True)
     clock: Clock = attrs.field(factory=SystemClock, kw_only=True)
     lane: Lane = attrs.field(init=False)
     gate: Gate = attrs.field(init=False)
@@ -138,6 +140,8 @@ class _Call:
     announce: Announce
 
     async def attempt(self) -> Turn | Fault:
+        if not self.caller.limited:
+            return await self._request()
         gate, lane, clock = self.caller.gate, self.caller.lane, self.caller.clock
         queued = clock.monotonic()
         try:

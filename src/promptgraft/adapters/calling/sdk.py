@@ -12,36 +12,42 @@ import ssl
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Protocol
 
 import httpx2
 
 from promptgraft.adapters.calling.access import Access
-from promptgraft.adapters.calling.turns import NothingReceivedError, Received
+from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
 
 LONGEST_BODY = 16 * 2**20
 """Bytes of a response, as sent and as unpacked. The longest answers of models have about 1 MB."""
 
+LONGEST_RESULTS = 256 * 2**20
+"""The same of the results of a batch."""
+
 # Each format by the window sizes that zlib takes for it: 32 finds out whether it is gzip or
 # zlib, and -15 stands for the bare deflate that some servers send instead.
 _WINDOWS = {"gzip": (32 + 15,), "x-gzip": (32 + 15,), "deflate": (32 + 15, -15)}
 
 
-def confined(client: type[httpx2.AsyncClient]) -> httpx2.AsyncClient:
+def confined(
+    client: type[httpx2.AsyncClient], *, longest: int = LONGEST_BODY
+) -> httpx2.AsyncClient:
     """Return a client that follows no redirects, keeps no cookies and reads bounded bodies.
 
-    A longer body, or one in a coding that was not asked for, raises ``NothingReceivedError``.
+    A body of more than ``longest`` bytes, or one in a coding that was not asked for, raises
+    ``NothingReceivedError``.
     """
     return client(
         verify=_authorities(),
         follow_redirects=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         headers={"accept-encoding": "gzip, deflate"},
-        event_hooks={"response": [_bound]},
+        event_hooks={"response": [partial(_bound, longest)]},
     )
 
 
@@ -50,51 +56,52 @@ def _authorities() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def _bound(response: httpx2.Response) -> None:
+async def _bound(longest: int, response: httpx2.Response) -> None:
     """Have the body of ``response`` read within bounds, and as UTF-8, which JSON always is."""
     coding = response.headers.pop("content-encoding", "").strip().lower()
     kind = response.headers.get("content-type", "").partition(";")[0]
     if kind:
         response.headers["content-type"] = kind
-    response.stream = _Body(response.stream, coding)
+    response.stream = _Body(response.stream, coding, longest)
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, packed: object, coding: str) -> None:
+    def __init__(self, packed: object, coding: str, longest: int) -> None:
         if not isinstance(packed, httpx2.AsyncByteStream):
             raise NothingReceivedError("the response has no body that can be read")
         self._packed = packed
         self._coding = coding
+        self._longest = longest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = bytearray()
         async for chunk in self._packed:
             body += chunk
-            _check_length(len(body))
-        yield _unpacked(bytes(body), self._coding)
+            _check_length(len(body), self._longest)
+        yield _unpacked(bytes(body), self._coding, self._longest)
 
     async def aclose(self) -> None:
         await self._packed.aclose()
 
 
-def _unpacked(body: bytes, coding: str) -> bytes:
+def _unpacked(body: bytes, coding: str, longest: int) -> bytes:
     if coding in {"", "identity"} or not body:
         return body
     for window in _WINDOWS.get(coding, ()):
         try:
-            plain = zlib.decompressobj(window).decompress(body, LONGEST_BODY + 1)
+            plain = zlib.decompressobj(window).decompress(body, longest + 1)
         except zlib.error:
             continue
-        _check_length(len(plain))
+        _check_length(len(plain), longest)
         return plain
     raise NothingReceivedError(
         f"the response cannot be unpacked: expected gzip or deflate, found `{coding[:100]}`"
     )
 
 
-def _check_length(length: int) -> None:
-    if length > LONGEST_BODY:
-        raise NothingReceivedError(f"the response has more than {LONGEST_BODY:,} bytes")
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise NothingReceivedError(f"the response has more than {longest:,} bytes")
 
 
 CONNECT_SECONDS = 8.0
@@ -109,8 +116,13 @@ class _Client(Protocol):
         path: str,
         *,
         cast_to: type[httpx2.Response],
-        body: JsonObject,
-        options: Mapping[str, httpx2.Timeout],
+        body: JsonObject | None,
+        files: Files | None,
+        options: Mapping[str, object],
+    ) -> Awaitable[httpx2.Response]: ...
+
+    def get(
+        self, path: str, *, cast_to: type[httpx2.Response], options: Mapping[str, object]
     ) -> Awaitable[httpx2.Response]: ...
 
     def close(self) -> Awaitable[None]: ...
@@ -124,7 +136,7 @@ class SdkEndpoint:
     there when the endpoint is gone.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, longest: int = LONGEST_BODY) -> None:
         self.account = access.account
         self.secrets, self.blanked = access.secrets, access.blanked
         self._path = access.api.path
@@ -133,18 +145,33 @@ class SdkEndpoint:
             **access.client_options,
             default_headers=access.sent_headers,
             max_retries=0,
-            http_client=confined(self._sdk.DefaultAsyncHttpxClient),
+            http_client=confined(self._sdk.DefaultAsyncHttpxClient, longest=longest),
         )
         self._is_used = False
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
+        return await self.exchange("POST", self._path, body=body, seconds=seconds)
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        files: Files | None = None,
+        seconds: float,
+    ) -> Received:
+        """Send one request to any ``path`` of the account; raises as :meth:`send` does."""
         if not self._is_used:
             self._is_used = True
             loop = asyncio.get_running_loop()
             weakref.finalize(self, _close, loop, self._client.close)
         try:
             async with asyncio.timeout(seconds):
-                response = await self._post(body, seconds)
+                timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+                response = await self._response(
+                    method, path, body=body, files=files, options={"timeout": timeout}
+                )
         except (TimeoutError, self._sdk.APITimeoutError) as error:
             if _is_unreachable(error.__cause__):
                 waited = min(seconds, CONNECT_SECONDS)
@@ -166,12 +193,24 @@ class SdkEndpoint:
             status=response.status_code, headers=dict(response.headers), content=response.text
         )
 
-    async def _post(self, body: JsonObject, seconds: float) -> httpx2.Response:
-        """Send ``body`` once and return the response, whatever its status."""
-        timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None,
+        files: Files | None,
+        options: Mapping[str, object],
+    ) -> httpx2.Response:
+        """Send a request once and return the response, whatever its status."""
+        kind = httpx2.Response
         try:
+            if method == "GET":
+                return await self._client.get(path, cast_to=kind, options=options)
+            if files:
+                options = {**options, "headers": {"Content-Type": "multipart/form-data"}}
             return await self._client.post(
-                self._path, cast_to=httpx2.Response, body=body, options={"timeout": timeout}
+                path, cast_to=kind, body=body, files=files, options=options
             )
         except self._sdk.APIStatusError as error:
             response: httpx2.Response = error.response

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -137,6 +137,10 @@ class NothingReceivedError(TransientProviderError):
         super().__init__(message)
         self.timed_out = timed_out
         self.unreachable = unreachable
+
+
+Files: TypeAlias = Sequence[tuple[str, tuple[str, bytes, str]]]
+"""Parts of a form: field, and name, bytes and type of a file."""
 
 
 class Endpoint(Protocol):

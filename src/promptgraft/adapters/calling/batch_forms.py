@@ -1,0 +1,191 @@
+"""The interfaces of OpenAI and Anthropic for batches: what is sent, and what results mean."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
+
+from promptgraft.adapters.calling.faults import Fault, judge
+from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
+from promptgraft.errors import DataFormatError
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json, parse_json
+
+Outcome: TypeAlias = Received | NothingReceivedError
+
+_ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
+
+
+class UnusableError(Exception):
+    """A request to the interface had this outcome, and no batch can be read from it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class Ask(Protocol):
+    """Sends one request to a batch interface."""
+
+    async def __call__(
+        self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None
+    ) -> Received: ...
+
+
+class BatchForm(Protocol):
+    """The batch interface of a provider.
+
+    Attributes:
+        most: requests of a batch, at most.
+        longest: bytes of a batch, at most.
+        path: of its batches.
+    """
+
+    most: int
+    longest: int
+    path: str
+
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+        """Have requests answered, each under its id; returns the id of the batch."""
+        ...
+
+    async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
+        """Return what came of the requests of a batch, by id; None while it is worked on."""
+        ...
+
+
+class AnthropicBatches:
+    """Anthropic's Message Batches."""
+
+    most = 100_000
+    longest = 250_000_000
+    path = "/v1/messages/batches"
+
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+        listed: list[Json] = [
+            {"custom_id": name, "params": params} for name, params in requests.items()
+        ]
+        return _id_in(_read(await ask("POST", self.path, body={"requests": listed})))
+
+    async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
+        found = _read(await ask("GET", f"{self.path}/{batch}"))
+        if found.get("processing_status") != "ended":
+            return None
+        lines = _lines(await ask("GET", f"{self.path}/{batch}/results"))
+        return {name: self._outcome(line.get("result")) for name, line in lines}
+
+    def _outcome(self, result: Json | None) -> Outcome:
+        match result:
+            case {"type": "succeeded", "message": dict(message)}:
+                return _received(200, message)
+            case {"type": "errored", "error": dict(error)}:
+                return _received(200, error)
+            case {"type": str(kind)}:
+                return NothingReceivedError(f"the request is {kind} in its batch")
+        return NothingReceivedError("the results of the batch hold something else")
+
+
+class OpenAIBatches:
+    """OpenAI's Batch API."""
+
+    most = 50_000
+    longest = 200_000_000
+    path = "/batches"
+
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+        endpoint = "/v1/chat/completions"
+        lines = [
+            encoded({"custom_id": name, "method": "POST", "url": endpoint, "body": body})
+            for name, body in requests.items()
+        ]
+        file = ("batch.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
+        sent = await ask("POST", "/files", body={"purpose": "batch"}, files=[("file", file)])
+        wanted: JsonObject = {
+            "input_file_id": _id_in(_read(sent)),
+            "endpoint": endpoint,
+            "completion_window": "24h",
+        }
+        return _id_in(_read(await ask("POST", self.path, body=wanted)))
+
+    async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
+        found = _read(await ask("GET", f"{self.path}/{batch}"))
+        if found.get("status") == "failed":
+            raise UnusableError(_refused(found.get("errors")))
+        if found.get("status") not in {"completed", "expired", "cancelled"}:
+            return None
+        outcomes: dict[str, Outcome] = {}
+        for name in ("output_file_id", "error_file_id"):
+            if found.get(name) is not None:
+                path = f"/files/{_id_in(found, name)}/content"
+                lines = _lines(await ask("GET", path))
+                outcomes.update({one: self._outcome(line) for one, line in lines})
+        return outcomes
+
+    def _outcome(self, line: JsonObject) -> Outcome:
+        match line:
+            case {"response": {"status_code": int(status), "body": dict(body)}}:
+                return _received(status, body)
+            case {"error": {"code": code, "message": message}}:
+                return NothingReceivedError(f"{code} in its batch: {message}")
+        return NothingReceivedError("the results of the batch hold something else")
+
+
+FORMS: Mapping[str, BatchForm] = {"anthropic": AnthropicBatches(), "openai": OpenAIBatches()}
+"""The batch interfaces by provider."""
+
+
+def _refused(errors: Json | None) -> Received:
+    """Return what was wrong with a batch of OpenAI before its first request was answered."""
+    first: JsonObject = {"message": "the batch has failed"}
+    match errors:
+        case {"data": [dict(found), *_]}:
+            first = found
+    status = 429 if first.get("code") == "token_limit_exceeded" else 400
+    return _received(status, {"error": first})
+
+
+def encoded(value: JsonObject) -> bytes:
+    """Return what is sent for ``value``, but for what frames it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _received(status: int, body: JsonObject) -> Received:
+    return Received(status=status, headers={}, content=json.dumps(body))
+
+
+def judged(outcome: Outcome) -> JsonObject | Fault:
+    """Return the body to be read, or what is wrong with ``outcome``."""
+    return judge(outcome, now=datetime.now(UTC))
+
+
+def _read(received: Received) -> JsonObject:
+    """Return the object in a good response."""
+    found = judged(received)
+    if isinstance(found, Fault):
+        raise UnusableError(received)
+    return found
+
+
+def _id_in(found: JsonObject, name: str = "id") -> str:
+    value = found.get(name)
+    if isinstance(value, str) and _ID.fullmatch(value):  # it becomes a part of paths
+        return value
+    raise UnusableError(NothingReceivedError(f"the batch has no usable `{name}`"))
+
+
+def _lines(received: Received) -> list[tuple[str, JsonObject]]:
+    """Return the lines of results by the ids of their requests; others are left out."""
+    if received.status != 200:
+        raise UnusableError(received)
+    found: list[tuple[str, JsonObject]] = []
+    for text in received.content.split("\n"):
+        try:
+            line = parse_json(text, where="the results") if text.strip() else None
+        except DataFormatError:
+            continue
+        if isinstance(line, dict) and isinstance(name := line.get("custom_id"), str):
+            found.append((name, line))
+    return found

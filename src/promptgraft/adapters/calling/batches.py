@@ -1,0 +1,248 @@
+"""Calls that are answered in batches: gathered while they wait, sent together, fetched by name.
+
+Imports the HTTP client, so it is itself imported for the first call only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+import attrs
+
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.adapters.calling.access import Access
+from promptgraft.adapters.calling.batch_forms import (
+    FORMS,
+    Outcome,
+    UnusableError,
+    encoded,
+    judged,
+)
+from promptgraft.adapters.calling.faults import Fault
+from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, seat
+from promptgraft.adapters.calling.sdk import LONGEST_RESULTS, SdkEndpoint
+from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
+from promptgraft.errors import CallerError, PromptgraftError, RunPausedError
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.runtime import event_loop
+from promptgraft.serde import digest
+
+_FRAME = 200
+"""Bytes that a line has around its request, at most."""
+_KEY = 40
+
+
+@attrs.define(eq=False)
+class _Request:
+    """A call that waits for its answer; ``key`` is that of what asks for it and of the body."""
+
+    key: str
+    body: JsonObject
+    size: int
+    answer: asyncio.Future[Outcome]
+
+
+@attrs.define(eq=False)
+class _Batch:
+    """A batch at the provider.
+
+    Attributes:
+        id: its id.
+        waiting: the answers that are waited for, by the ids of the requests.
+        outcome: returns what came of a request; None while the batch is worked on.
+        is_followed: whether its end is waited for.
+    """
+
+    id: str
+    waiting: dict[str, asyncio.Future[Outcome]] = attrs.field(factory=dict)
+    outcome: Callable[[str], Outcome] | None = None
+    is_followed: bool = False
+
+
+class _Gathering:
+    """The calls of one model in one ``BatchExecutor``; used in the event loop only."""
+
+    def __init__(self, executor: BatchExecutor, endpoint: BatchEndpoint) -> None:
+        self._executor = executor
+        self._own = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[_Request] = []
+        self._batches: dict[str, _Batch] = {}
+        self._kept: dict[str, list[tuple[str, str]]] = {}
+        for batch, request in executor.kept(endpoint.who):
+            self._kept.setdefault(request[:_KEY], []).append((batch, request))
+
+    def wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken)
+
+    def _woken(self) -> None:
+        if self._executor.is_paused:
+            known = [one for batch in self._batches.values() for one in batch.waiting.values()]
+            _fail((*known, *(one.answer for one in self._pending)), RunPausedError(PAUSED))
+        if self._executor.all_wait:
+            self.flush()
+
+    async def answer(self, body: JsonObject, position: str) -> Outcome:
+        """Have a request answered, with what an earlier process has asked for if it did.
+
+        Faults of an earlier process are no answers: they may have passed since.
+        """
+        if self._executor.is_paused:
+            raise RunPausedError(PAUSED)
+        key = digest([position, body])[:_KEY]
+        while kept := self._kept.get(key):
+            batch_id, request = kept.pop(0)
+            batch = self._batches.setdefault(batch_id, _Batch(batch_id))
+            with self._executor.waiting():
+                found = await self._answer_in(batch, request)
+            if not isinstance(judged(found), Fault):
+                return found
+        answer: asyncio.Future[Outcome] = self._loop.create_future()
+        self._pending.append(_Request(key, body, len(encoded(body)) + _FRAME, answer))
+        with self._executor.waiting():
+            return await answer
+
+    async def _answer_in(self, batch: _Batch, request: str) -> Outcome:
+        if batch.outcome is not None:
+            return batch.outcome(request)
+        batch.waiting[request] = self._loop.create_future()
+        if not batch.is_followed:
+            self._start(self._follow(batch))
+        return await batch.waiting[request]
+
+    def _start(self, work: Awaitable[None]) -> None:
+        async def working() -> None:
+            await work
+
+        event_loop.finish(asyncio.run_coroutine_threadsafe(working(), self._loop))
+
+    def flush(self) -> None:
+        """Send the calls that wait, in as many batches as the provider's limits ask for."""
+        form, size = self._own.form, 0
+        batch: list[_Request] = []
+        pending, self._pending = self._pending, []
+        for request in pending:
+            if request.answer.done():  # nobody waits for it any more
+                continue
+            if batch and (len(batch) == form.most or size + request.size > form.longest):
+                self._start(self._send(batch))
+                batch, size = [], 0
+            batch.append(request)
+            size += request.size
+        if batch:
+            self._start(self._send(batch))
+
+    async def _send(self, requests: Sequence[_Request]) -> None:
+        named = {f"{one.key}-{place}": one for place, one in enumerate(requests)}
+        bodies = {name: one.body for name, one in named.items()}
+        try:
+            batch = _Batch(await self._own.form.create(self._own.ask, bodies))
+        except UnusableError as error:
+            # A fault of each of them, as if it had been sent alone: those that are tried again
+            # make the next batch.
+            for one in requests:
+                _tell(one.answer, error.outcome)
+            return
+        batch.waiting = {name: one.answer for name, one in named.items()}
+        try:
+            self._executor.keep(self._own.who, batch.id, tuple(named))
+        except PromptgraftError as error:
+            _fail(batch.waiting.values(), error)
+            await self._cancel(batch)
+            return
+        self._batches[batch.id] = batch
+        await self._follow(batch)
+
+    async def _follow(self, batch: _Batch) -> None:
+        """Look for the results of a batch until they are there, or nobody waits for them."""
+        own, batch.is_followed = self._own, True
+        reason = f"the results of batch `{batch.id}` are not there yet"
+        self._executor.tell(CallWaiting(model=own.model, seconds=own.poll, reason=reason))
+        try:
+            while waiting := [one for one in batch.waiting.values() if not one.done()]:
+                if outcome := await self._outcome(batch):
+                    batch.outcome = outcome
+                    for name, answer in batch.waiting.items():
+                        _tell(answer, outcome(name))
+                    return
+                await asyncio.wait(waiting, timeout=own.poll)
+                self._woken()  # a pause may be found only by looking
+            if self._executor.gives_up:
+                await self._cancel(batch)
+        finally:
+            batch.is_followed = False
+
+    async def _outcome(self, batch: _Batch) -> Callable[[str], Outcome] | None:
+        try:
+            found = await self._own.form.results(self._own.ask, batch.id)
+        except UnusableError as error:
+            outcome, fault = error.outcome, judged(error.outcome)
+            return None if isinstance(fault, Fault) and fault.retried else lambda _: outcome
+        if found is None:
+            return None
+        nothing = NothingReceivedError(f"the results of batch `{batch.id}` have no line for it")
+        results = found
+        return lambda name: results.get(name, nothing)
+
+    async def _cancel(self, batch: _Batch) -> None:
+        try:
+            await self._own.ask("POST", f"{self._own.form.path}/{batch.id}/cancel")
+        except UnusableError:
+            return  # it ends by itself within a day
+
+
+def _tell(answer: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
+
+
+def _fail(answers: Iterable[asyncio.Future[Outcome]], error: PromptgraftError) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(error)
+
+
+class BatchEndpoint(SdkEndpoint):
+    """An endpoint whose requests are answered in batches, in threads of a ``BatchExecutor``.
+
+    Args:
+        access: how to reach the provider.
+        model: whose calls these are: a batch has one model.
+        poll: seconds between two looks at a batch.
+        seconds: wall time of one request to the interface.
+    """
+
+    def __init__(self, access: Access, *, model: str, poll: float, seconds: float) -> None:
+        super().__init__(access, longest=LONGEST_RESULTS)
+        self.form = FORMS[access.api.provider]
+        self.model = model
+        self.poll = poll
+        self._seconds = seconds
+        # What tells batches of one model and host from others in a journal.
+        self.who = f"{access.api.provider} {access.host or 'default'} {model}"
+
+    async def ask(
+        self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None
+    ) -> Received:
+        """Send one request to the interface."""
+        try:
+            return await self.exchange(method, path, body=body, files=files, seconds=self._seconds)
+        except NothingReceivedError as error:
+            raise UnusableError(error) from None
+
+    async def send(self, body: JsonObject, *, seconds: float) -> Received:
+        """Wait for the answer in the results of a batch; the caller limits the ``seconds``."""
+        del seconds
+        here = seat()
+        if here is None:
+            raise CallerError("a call of a batch was made outside of a BatchExecutor")
+        name = (self.account, self.who)
+        gathering = here.executor.gatherer(name, partial(_Gathering, here.executor, self))
+        assert isinstance(gathering, _Gathering)  # noqa: S101 - what it was made as
+        outcome = await gathering.answer(body, here.position)
+        if isinstance(outcome, NothingReceivedError):
+            raise outcome
+        return outcome

@@ -1,0 +1,277 @@
+"""The batch interfaces of both providers on loopback, beside their ordinary ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from email import message_from_bytes
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import attrs
+
+from promptgraft.serde import canonical_json
+from servers.anthropic_messages import AnthropicMessages
+from servers.behaviour import Answer, Asked, Brain, JsonObject
+from servers.loopback import KEY
+from servers.openai_chat import OpenAIChat
+from servers.provider import Provider, Tokens
+
+Fate = Literal["answered", "errored", "expired", "canceled", "forgotten"]
+"""What comes of a request of a batch."""
+
+TOKENS = Tokens(sent=100, received=10)
+PROVIDERS: Mapping[str, Provider] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
+
+
+@attrs.define(eq=False, kw_only=True)
+class Batch:
+    """A batch that was made.
+
+    Attributes:
+        id: its id.
+        requests: bodies by custom id, in order.
+        is_cancelled: whether it was asked to be cancelled.
+        looks: how often it was looked at.
+    """
+
+    id: str
+    requests: Mapping[str, JsonObject]
+    is_cancelled: bool = False
+    looks: int = 0
+
+
+@attrs.frozen
+class _Reply:
+    status: int
+    body: bytes
+
+    @classmethod
+    def of(cls, body: JsonObject, status: int = 200) -> _Reply:
+        return cls(status, json.dumps(body).encode())
+
+
+class BatchServer:
+    """Answers batches, and ordinary calls; a context manager.
+
+    Results come in the reverse order of the requests. Safe to look at from the test's thread.
+
+    Args:
+        name: ``openai`` or ``anthropic``.
+        brain: what answers.
+        fate: what comes of the n-th request of all batches, from 0.
+        refusals: statuses that the first batches to be made are refused with.
+
+    Attributes:
+        batches: what was made.
+        calls: ordinary calls.
+        lost: ids of batches that are no longer known.
+        names: makes the id of the n-th batch.
+        on_look: is called when a batch is looked at.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brain: Brain,
+        *,
+        fate: Callable[[int], Fate] = lambda _: "answered",
+        refusals: tuple[int, ...] = (),
+    ) -> None:
+        self.provider = PROVIDERS[name]
+        self.batches: list[Batch] = []
+        self.calls: list[Asked] = []
+        self.lost: set[str] = set()
+        self.names: Callable[[int], str] = lambda number: f"batch_{number}"
+        self.on_look: Callable[[], None] = lambda: None
+        self._brain = brain
+        self._fate = fate
+        self._refusals = list(refusals)
+        self._files: dict[str, bytes] = {}
+        self._fates: dict[str, Fate] = {}
+        self._is_held = False
+        self._news = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    @property
+    def base_url(self) -> str:
+        """What the provider's SDK takes as its ``base_url``."""
+        return f"http://127.0.0.1:{self._server.server_port}{self.provider.base_path}"
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many requests each batch has."""
+        return [len(batch.requests) for batch in self.batches]
+
+    def hold(self) -> None:
+        """Let no batch end before :meth:`release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Let batches end."""
+        self._is_held = False
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; looked at after every request."""
+        with self._news:
+            assert self._news.wait_for(holds, 20)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                self._answer(b"")
+
+            def do_POST(self) -> None:
+                self._answer(self.rfile.read(int(self.headers.get("content-length", "0"))))
+
+            def _answer(self, body: bytes) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                with server._news:
+                    reply = server._reply(self.command, self.path, headers, body)
+                    server._news.notify_all()
+                self.send_response(reply.status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(reply.body)))
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+        return Handler
+
+    def _reply(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+        provider = self.provider
+        if provider.key_of(headers) != KEY:
+            fault = provider.wrong_key(provider.key_of(headers))
+            return _Reply.of(provider.fault_body(fault, "req_0"), 401)
+        if (method, path) == ("POST", provider.path):
+            asked = provider.read(json.loads(body), headers, len(self.calls))
+            self.calls.append(asked)
+            return _Reply.of(provider.answer_body(asked, self._brain(asked), TOKENS))
+        if (method, path) == ("POST", "/v1/files"):
+            return self._uploaded(headers["content-type"], body)
+        if found := re.fullmatch(r"/v1/files/([\w-]+)/content", path):
+            return _Reply(200, self._files[found[1]])
+        if method == "POST" and path in {"/v1/batches", "/v1/messages/batches"}:
+            return self._made(json.loads(body), headers)
+        if found := re.fullmatch(r"/v1/(?:messages/)?batches/([\w-]+)(/\w+)?", path):
+            known = [one for one in self.batches if one.id == found[1] and one.id not in self.lost]
+            if known:
+                return self._seen(known[0], found[2] or "")
+        return _Reply.of(provider.fault_body(provider.fault(404), "req_0"), 404)
+
+    def _uploaded(self, kind: str, body: bytes) -> _Reply:
+        form: Any = message_from_bytes(f"content-type: {kind}\r\n\r\n".encode() + body)
+        named = ((one.get_param("name", header="content-disposition"), one) for one in form.walk())
+        parts = dict(named)
+        assert parts["purpose"].get_payload() == "batch"
+        name = f"file_{len(self._files)}"
+        self._files[name] = parts["file"].get_payload(decode=True)
+        return _Reply.of({"id": name, "object": "file", "purpose": "batch"})
+
+    def _made(self, wanted: Any, headers: Mapping[str, str]) -> _Reply:
+        if self._refusals:
+            status = self._refusals.pop(0)
+            body = self.provider.fault_body(self.provider.fault(status), "req_0")
+            return _Reply.of(body, status)
+        if "input_file_id" in wanted:
+            assert wanted["endpoint"] == "/v1/chat/completions"
+            assert wanted["completion_window"] == "24h"
+            lines = self._files[wanted["input_file_id"]].decode().splitlines()
+            requests = [(one["custom_id"], one["body"]) for one in map(json.loads, lines)]
+        else:
+            requests = [(one["custom_id"], one["params"]) for one in wanted["requests"]]
+        for name, body in requests:
+            assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
+            assert self.provider.check(body, headers) is None
+        assert len({name for name, _ in requests}) == len(requests)
+        batch = Batch(id=self.names(len(self.batches)), requests=dict(requests))
+        known = sum(self.sizes)
+        for place, name in enumerate(batch.requests):
+            self._fates[f"{batch.id} {name}"] = self._fate(known + place)
+        self.batches.append(batch)
+        return _Reply.of(self._state(batch))
+
+    def _seen(self, batch: Batch, what: str) -> _Reply:
+        if what == "/cancel":
+            batch.is_cancelled = True
+        elif what == "/results":
+            return _Reply(200, _jsonl(self._results(batch)))
+        else:
+            batch.looks += 1
+            self.on_look()
+        return _Reply.of(self._state(batch))
+
+    def _state(self, batch: Batch) -> JsonObject:
+        is_done = not self._is_held and batch.looks > 1
+        if isinstance(self.provider, AnthropicMessages):
+            status = "ended" if is_done else "canceling" if batch.is_cancelled else "in_progress"
+            return {"id": batch.id, "type": "message_batch", "processing_status": status}
+        state: JsonObject = {"id": batch.id, "object": "batch", "status": "in_progress"}
+        if is_done:
+            state["status"] = "completed"
+            results = self._results(batch)
+            for field, ok in (("output_file_id", True), ("error_file_id", False)):
+                lines = [one for one in results if (one["error"] is None) is ok]
+                name = f"file_{batch.id}_{field}"
+                self._files[name] = _jsonl(lines)
+                state[field] = name if lines else None
+        return state
+
+    def _results(self, batch: Batch) -> list[JsonObject]:
+        lines = [self._line(batch, name, body) for name, body in batch.requests.items()]
+        return [line for line in reversed(lines) if line is not None]
+
+    def _line(self, batch: Batch, name: str, body: JsonObject) -> JsonObject | None:
+        fate, provider = self._fates[f"{batch.id} {name}"], self.provider
+        if fate == "forgotten":
+            return None
+        asked = provider.read(body, {}, 0)
+        answer = provider.answer_body(asked, self._brain(asked), TOKENS)
+        refused = provider.fault_body(provider.fault(400), "req_0")
+        if isinstance(provider, AnthropicMessages):
+            results: dict[str, JsonObject] = {
+                "answered": {"type": "succeeded", "message": answer},
+                "errored": {"type": "errored", "error": refused},
+            }
+            return {"custom_id": name, "result": results.get(fate, {"type": str(fate)})}
+        line: JsonObject = {"id": f"line_{name}", "custom_id": name, "error": None}
+        if fate in {"answered", "errored"}:
+            sent: JsonObject = {"status_code": 200, "body": answer}
+            failed: JsonObject = {"status_code": 400, "body": refused}
+            return {**line, "response": sent if fate == "answered" else failed}
+        error: JsonObject = {"code": f"batch_{fate}", "message": "It was not executed in time."}
+        return {**line, "response": None, "error": error}
+
+
+def _jsonl(lines: list[JsonObject]) -> bytes:
+    return b"".join(canonical_json(line).encode() + b"\n" for line in lines)
+
+
+def echo(asked: Asked) -> Answer:
+    """Say the last word of what was asked."""
+    return Answer(text=asked.texts[-1].split()[-1])
