@@ -10,6 +10,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
+from promptgraft.adapters.calling.gathering import positioned
 from promptgraft.errors import (
     CallerError,
     CandidateError,
@@ -39,6 +40,7 @@ from promptgraft.search.answers import (
 from promptgraft.search.asks import Question, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
@@ -66,6 +68,7 @@ class Sources:
         working: is called when answers are waited for, and as they arrive; None where nothing
             shows it.
         scorer: refuses scores that no answer can have.
+        in_batches: whether a model of the run answers in batches.
         max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
         max_trace_chars: longest trace or evaluation log that is kept.
     """
@@ -77,6 +80,7 @@ class Sources:
     deadline: Deadline | None = None
     working: Working | None = None
     scorer: Scorer = attrs.field(factory=lambda: Scorer({}))
+    in_batches: bool = False
     max_example_chars: int = 6_000
     max_trace_chars: int = 6_000
 
@@ -106,10 +110,12 @@ class Batch(ABC):
     Attributes:
         missing: how many are not recorded yet.
         stops_at_failure: whether nothing more of it is asked for once a call has failed.
+        is_patient: whether it is an evaluation of a whole set, which may take a day.
     """
 
     missing: int = 0
     stops_at_failure = False
+    is_patient = False
 
     @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
@@ -170,6 +176,8 @@ class RolloutBatch(Batch):
         if in_turns:
             self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
+        places = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
+        self.is_patient = all(one is not None and one.phase not in MINIBATCHES for one in places)
         for one in dict.fromkeys(one for one, _ in self._missing):
             if sources.working is not None:
                 sources.working(one.ask.position, len(one.records), len(one.keys))
@@ -208,7 +216,8 @@ class RolloutBatch(Batch):
         example = ask.examples[place]
         # What an agent, a tool or a feedback function changes, no other rollout may see.
         own, watch = example.copy(), attrs.evolve(sources.watch, position=one.keys[place])
-        return partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
+        rollout = partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
+        return partial(positioned, one.keys[place], rollout) if sources.in_batches else rollout
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Self, TypeAlias
 
 import attrs
 
+from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
@@ -62,6 +64,7 @@ class Calls:
         record: records answers.
         executor: makes rollouts side by side; None makes one call at a time.
         questions_at_once: questions that may be asked side by side, where there is an executor.
+        gathering: makes what has evaluations of whole sets answered in batches; None for nothing.
         deadline: when nothing new is begun.
 
     Attributes:
@@ -75,6 +78,7 @@ class Calls:
         *,
         executor: Executor | None,
         questions_at_once: int = 1,
+        gathering: Callable[[], BatchExecutor] | None = None,
         deadline: Deadline | None = None,
     ) -> None:
         self.are_side_by_side = executor is not None
@@ -82,6 +86,8 @@ class Calls:
         self._executor = executor
         self._questions_at_once = questions_at_once
         self._asking: ThreadPoolExecutor | None = None
+        self._gathering = gathering
+        self._gatherer: BatchExecutor | None = None
         self._deadline = deadline or Deadline()
         self.pending: list[Pending] = []
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
@@ -111,6 +117,8 @@ class Calls:
             self._stop_listening()
             if self._asking is not None:
                 self._asking.shutdown(wait=not self._hangs, cancel_futures=True)
+            if self._gatherer is not None:
+                self._gatherer.shutdown(wait=False, cancel_futures=True)
 
     def make(self, owner: object, batch: Batch) -> Waits[None]:
         """Find the missing answers of a batch.
@@ -119,18 +127,26 @@ class Calls:
             LimitReachedError: the time is up.
             Exception: what the first call in order has failed with that has failed.
         """
-        if self._executor is None:
+        executor = self._executor_of(batch)
+        if executor is None:
             for number in range(batch.missing):
                 self._deadline.check()
                 if entry := batch.take(number, batch.work(number)):
                     self._record([entry])
         elif batch.missing:
-            pending = self._submit(owner, batch, self._executor)
+            with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
+                pending = self._submit(owner, batch, executor)
             yield lambda: pending.is_over
             if pending.failures:
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
                 self._deadline.check()
+
+    def _executor_of(self, batch: Batch) -> Executor | None:
+        if not batch.is_patient or self._gathering is None:
+            return self._executor
+        self._gatherer = self._gatherer or self._gathering()
+        return self._gatherer
 
     def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
         self._deadline.check()

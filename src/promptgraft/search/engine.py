@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.search.algorithm import Kit, Questions, Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
@@ -94,6 +97,13 @@ def _driver(
         clock=context.clock,
         perfect_score=config.objectives.perfect_score,
     )
+    gathering = partial(
+        BatchExecutor,
+        journal=context.journal,
+        deadline=sources.deadline,
+        pause=context.pause,
+        notices=context.event_bus,
+    )
     return Driver(
         sources,
         books=books,
@@ -102,6 +112,7 @@ def _driver(
             books.answers.journal.append_all,
             executor=context.executor,
             questions_at_once=config.questions_at_once,
+            gathering=gathering if sources.in_batches else None,
             deadline=sources.deadline,
         ),
         max_unscored_share=config.limits.max_unscored_share,

@@ -73,6 +73,13 @@ def models_asked(
     return [one for one in found if one is not None]
 
 
+def every_model(config: RunConfig, asked: Iterable[ProviderAdapter]) -> Iterator[ProviderAdapter]:
+    """Yield ``asked`` and the judges of a run."""
+    yield from asked
+    if isinstance(feedback := config.feedback_fn, MetricFeedback):
+        yield from judges_of(feedback.metrics)
+
+
 def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
     """Refuse a ``max_cost`` that cannot be kept.
 

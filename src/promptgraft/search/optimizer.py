@@ -9,9 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.adapters.base import (
-    opened,
-)
+from promptgraft.adapters.base import is_in_batches, opened
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -42,6 +40,7 @@ from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
     check_metrics,
     check_prices,
+    every_model,
     models_asked,
     rehearsed,
     warn_of_nameless,
@@ -169,6 +168,7 @@ class _Run:
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
         asked = models_asked(context, self._own)
         check_prices(config, asked)
+        self._in_batches = any(map(is_in_batches, every_model(config, asked)))
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )
@@ -211,17 +211,7 @@ class _Run:
             questions=self._questions,
             answers=self._answers,
             ledger=self._ledger,
-            sources=Sources(
-                rollout=self._rollout,
-                example_digests=self._digests,
-                reflection=self._context.proposing_adapter,
-                watch=self._watch,
-                deadline=self._deadline,
-                working=working,
-                scorer=self._config.objectives.new_scorer(),
-                max_example_chars=self._config.max_example_chars,
-                max_trace_chars=self._config.max_trace_chars,
-            ),
+            sources=self._sources(working),
             publish=remarks,
         )
         found = partial(
@@ -246,6 +236,20 @@ class _Run:
         finally:
             self._emit(result.ended)
         return result
+
+    def _sources(self, working: Working | None) -> Sources:
+        return Sources(
+            rollout=self._rollout,
+            example_digests=self._digests,
+            reflection=self._context.proposing_adapter,
+            watch=self._watch,
+            deadline=self._deadline,
+            working=working,
+            scorer=self._config.objectives.new_scorer(),
+            in_batches=self._in_batches,
+            max_example_chars=self._config.max_example_chars,
+            max_trace_chars=self._config.max_trace_chars,
+        )
 
     @property
     def _rollout(self) -> RolloutFn:

@@ -80,6 +80,10 @@ ROUNDS = frozenset(
 """The phases of a round."""
 
 
+MINIBATCHES = frozenset((Phase.PARENT, Phase.CHILD, Phase.TRAIN, Phase.TRY))
+"""The phases in which candidates are tried on a few examples, and whose answers come next."""
+
+
 LEGS = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from statistics import fmean
 
 import attrs
@@ -16,7 +17,9 @@ from promptgraft.adapters.base import (
     ThinkingAdapter,
     Usage,
     adapter_identity,
+    is_in_batches,
 )
+from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.spending import Role
 from promptgraft.evals.trace import Step
 from promptgraft.graphs.evaluating import GraphPrompt
@@ -211,6 +214,26 @@ def row(
         ),
         **attrs.asdict(most),
     )
+
+
+def in_batches(
+    row: RolePlan, adapter: ProviderAdapter, most: Fraction, expected: Fraction
+) -> RolePlan:
+    """Return a row at the prices of batches, where ``adapter`` answers in them.
+
+    ``most`` and ``expected`` are the shares of the calls that do so for certain, and as expected.
+    """
+    if not is_in_batches(adapter):
+        return row
+    use = attrs.evolve(row.expected, cost=_reduced(row.expected.cost, expected))
+    return attrs.evolve(row, cost=_reduced(row.cost, most), expected=use)
+
+
+def _reduced(cost: Decimal | None, share: Fraction) -> Decimal | None:
+    if cost is None:
+        return None
+    saved = cost * (1 - BATCH_SHARE) * share.numerator / share.denominator
+    return cost - saved
 
 
 def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | None) -> Use:

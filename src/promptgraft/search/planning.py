@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -35,6 +36,7 @@ from promptgraft.search.planned_rows import (
     CALL,
     CHARS_PER_TOKEN,
     RESULT,
+    in_batches,
     longest_answer,
     nodes_of,
     prompt_row,
@@ -193,7 +195,17 @@ class _Outlook:
         else:
             most, expected = self.config.budget * self.runs, self.rollouts * self.runs
             grown = self.room, self.growth
-            yield prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
+            found = prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
+            yield in_batches(found, adapter, *self.in_batches)
+
+    @property
+    def in_batches(self) -> tuple[Fraction, Fraction]:
+        """The shares of the rollouts that evaluate whole sets: at least, and as expected."""
+        config = self.config
+        fixed = config.baseline_size + config.reserved_size
+        entries = self.proposals // 2 * config.pareto_set_size
+        expected = min(self.rollouts, fixed + entries)
+        return Fraction(fixed, config.budget), Fraction(expected, self.rollouts)
 
     def _agent(self, adapter: AgentAdapter) -> RolePlan:
         """Return what an agent is asked; what that takes it does not say before."""
@@ -226,7 +238,7 @@ class _Outlook:
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
             # At most with the longest answer, and in a second attempt with the refused reply.
             replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
-            yield row(
+            found = row(
                 Role.JUDGE,
                 judge,
                 calls=ATTEMPTS
@@ -238,6 +250,7 @@ class _Outlook:
                 sent=fmean(sent),
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
             )
+            yield in_batches(found, judge, *self.in_batches)
 
     def questions_to(
         self, adapter: ProviderAdapter, task: ProviderAdapter | None
