@@ -151,6 +151,7 @@ def eval_command(
             baseline,
             workers=workers,
             quiet=quiet,
+            folder=found.runs_folder,
         )
     evaluated = _judged(report, given, baseline, subject.notes)
     if as_json:

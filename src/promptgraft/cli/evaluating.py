@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
-from promptgraft.adapters.base import CallWaiting
+from promptgraft.adapters.base import CallWaiting, is_in_batches
+from promptgraft.adapters.calling.gathering import AT_ONCE, BatchExecutor
 from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.progress import waiting
 from promptgraft.cli.running import cancelled_by_signals
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.types import Case
+from promptgraft.journal import FileJournal
+from promptgraft.journal.base import Journal
 from promptgraft.runtime import Deadline, EventBus, Session
+from promptgraft.search.first_calls import judges_of
+from promptgraft.serde import digest
 from promptgraft.text import visible_line
 
 P = ParamSpec("P")
@@ -48,11 +54,19 @@ class EvalProgress:
                 echo(visible_line(said), error=True)
 
 
-class _WatchedExecutor(ThreadPoolExecutor):
+class _WatchedExecutor(BatchExecutor):
     """Threads that report each answer to the progress: when it is asked for, when it is there."""
 
-    def __init__(self, workers: int, progress: EvalProgress) -> None:
-        super().__init__(max_workers=workers)
+    def __init__(
+        self,
+        workers: int,
+        progress: EvalProgress,
+        *,
+        journal: Journal | None,
+        deadline: Deadline,
+        notices: EventBus,
+    ) -> None:
+        super().__init__(workers, journal=journal, deadline=deadline, notices=notices)
         self._progress = progress
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -85,15 +99,55 @@ def evaluated_report(
     *,
     workers: int,
     quiet: bool,
+    folder: Path,
 ) -> gate.GateReport:
-    """Return the report on a prompt; critical cases that a baseline has better are asked again."""
+    """Return the report on a prompt; critical cases that a baseline has better are asked again.
+
+    ``folder`` keeps the ids of batches while they are waited for.
+    """
+    total = len(subject.cases) * num_runs
+    kept = _kept_batches(subject, folder)
+    if kept is None:
+        return _report(subject, num_runs, baseline, workers=min(workers, total), quiet=quiet)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with FileJournal(kept) as journal:
+        journal.begin({"batches": str(subject.prompt.descriptor.key)})
+        threads = min(AT_ONCE, total)
+        report = _report(subject, num_runs, baseline, workers=threads, quiet=quiet, journal=journal)
+    if not report.stopped:
+        kept.unlink()
+    return report
+
+
+def _kept_batches(subject: gate.Subject, folder: Path) -> Path | None:
+    """Return where the ids of batches are kept; None where nothing is answered in batches."""
+    asked = (subject.adapter, *judges_of(subject.metrics))
+    if not any(map(is_in_batches, asked)):
+        return None
+    prompt = subject.prompt.descriptor
+    what = digest([prompt.ns, prompt.key, subject.tried, subject.split])
+    return folder / f"evaluation-{what[:16]}.batches"
+
+
+def _report(
+    subject: gate.Subject,
+    num_runs: int,
+    baseline: gate.Baseline | None,
+    *,
+    workers: int,
+    quiet: bool,
+    journal: Journal | None = None,
+) -> gate.GateReport:
     total = len(subject.cases) * num_runs
     notices = EventBus()
     progress = progress_of(f"promptgraft eval {subject.prompt.descriptor.key}", total, quiet=quiet)
     with progress, cancelled_by_signals() as cancellation:
         notices.subscribe(CallWaiting, progress.waits)
-        session = Session(notices=notices, deadline=Deadline(cancellation=cancellation))
-        executor = _WatchedExecutor(min(workers, total), progress)
+        deadline = Deadline(cancellation=cancellation)
+        session = Session(notices=notices, deadline=deadline)
+        executor = _WatchedExecutor(
+            workers, progress, journal=journal, deadline=deadline, notices=notices
+        )
 
         def ask(cases: Sequence[Case], runs: int) -> gate.GateReport:
             found = subject.evaluate(cases, num_runs=runs, executor=executor, session=session)
