@@ -6,7 +6,7 @@ import re
 
 from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.history import History, better_answers
+from promptgraft.algorithms.gepa.sampling import History, better_answers
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.scores import Scorer

@@ -1,9 +1,9 @@
-"""What is found out before a run begins: names of objectives, and whether its agent answers."""
+"""What is found out before a run begins: names, examples that ask the same, agents that fail."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.adapters.base import (
     MeteredAdapter,
@@ -15,11 +15,12 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.prices import MEND
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.agents.rehearsal import MOST_CALLS, rehearse
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
 from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.checking import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
+from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case, Metric
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Watch
@@ -28,10 +29,11 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import AMOUNTS, SCORE
-from promptgraft.serde import did_you_mean, digest
+from promptgraft.serde import HexDigest, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
 
 _logger = logging.getLogger("promptgraft")
@@ -150,3 +152,37 @@ def rehearsed(
     spent = rehearse(adapter, prompt, cases_of(config), watch=watch, deadline=deadline)
     ledger.count(spent)
     answers.journal.append(_KEY, question, _KEY, spent_to_json(spent))
+
+
+def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
+    """Refuse examples of different sets that ask the same, up to case and white space.
+
+    Examples are compared by their case, or by their parameters where these are plain data.
+
+    Raises:
+        ConfigError: naming two examples and their sets.
+    """
+    seen: dict[HexDigest, tuple[str, str]] = {}
+    for name, examples in sets.items():
+        for example in examples:
+            asked = _asked(example)
+            if asked is None:
+                continue
+            elder, place = seen.setdefault(asked, (example.id, name))
+            if place != name:
+                raise ConfigError(
+                    f"`{elder}` in {place} asks the same as `{example.id}` in {name}; what is "
+                    "learned from one must not be judged by the other: leave one of them out"
+                )
+
+
+def _asked(example: GepaExample) -> HexDigest | None:
+    """Return a digest of what an example asks; None where that is not known."""
+    if isinstance(example.label, Case):
+        return question_digest(example.label)
+    if not example.params:
+        return None
+    try:
+        return asked_digest([unstructure(param) for param in example.params])
+    except DataFormatError:
+        return None

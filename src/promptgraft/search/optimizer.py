@@ -39,6 +39,7 @@ from promptgraft.search.engine import assemble
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
     check_metrics,
+    check_overlap,
     check_prices,
     every_model,
     models_asked,
@@ -48,7 +49,6 @@ from promptgraft.search.first_calls import (
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
-from promptgraft.search.overlap import check_overlap
 from promptgraft.search.passing import Passing
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run

@@ -113,6 +113,15 @@ ROLE = (
 )
 
 
+def section(title: str, key: str, *, before: str = "") -> MarkdownSection:
+    """Return a section that shows a value, left out where that is empty."""
+    lead = f"{before}\n\n" if before else ""
+    return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
+
+
+CURRENT = MarkdownSection(
+    title="Current text", key="current", template="The part is: $part\n\n$current"
+)
 PROBLEM = MarkdownSection(
     title="Refused attempt",
     key="problem",
@@ -121,6 +130,15 @@ PROBLEM = MarkdownSection(
     ),
     enabled=given("problem"),
 )
+
+
+_AROUND = (
+    section("Rest of the prompt", "neighbours", before="These parts stay as they are:"),
+    section("Expected answers", "output"),
+    MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
+    PROBLEM,
+)
+"""What a question shows beside what may change."""
 
 
 def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemplate[object]:
@@ -140,29 +158,10 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
         name=name,
         sections=(
             MarkdownSection(title="Role", key="role", template=ROLE),
-            MarkdownSection(
-                title="Current text", key="current", template="The part is: $part\n\n$current"
-            ),
-            MarkdownSection(
-                title="Types", key="schema", template="$schema", enabled=given("schema")
-            ),
-            MarkdownSection(
-                title="Other examples",
-                key="siblings",
-                template="These are there already:\n\n$siblings",
-                enabled=given("siblings"),
-            ),
-            MarkdownSection(
-                title="Rest of the prompt",
-                key="neighbours",
-                template="These parts stay as they are:\n\n$neighbours",
-                enabled=given("neighbours"),
-            ),
-            MarkdownSection(
-                title="Expected answers", key="output", template="$output", enabled=given("output")
-            ),
-            MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
-            PROBLEM,
+            CURRENT,
+            section("Types", "schema"),
+            section("Other examples", "siblings", before="These are there already:"),
+            *_AROUND,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
         ),
     )
@@ -229,17 +228,7 @@ WHOLE: PromptTemplate[object] = PromptTemplate(
             key="current",
             template="These parts may change, $part:\n\n$current",
         ),
-        MarkdownSection(
-            title="Rest of the prompt",
-            key="neighbours",
-            template="These parts stay as they are:\n\n$neighbours",
-            enabled=given("neighbours"),
-        ),
-        MarkdownSection(
-            title="Expected answers", key="output", template="$output", enabled=given("output")
-        ),
-        MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
-        PROBLEM,
+        *_AROUND,
         MarkdownSection(
             title="Task",
             key="task",

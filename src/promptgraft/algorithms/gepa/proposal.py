@@ -12,11 +12,9 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.drafts import Draft, Part
-from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.algorithms.gepa.questions import NOT_REFUSED, MetaPrompts, question_on
-from promptgraft.algorithms.gepa.sampling import Lesson, Names, blamed
+from promptgraft.algorithms.gepa.questions import NOT_REFUSED, Draft, MetaPrompts, Part, question_on
+from promptgraft.algorithms.gepa.sampling import Lesson, Names, Remembered, better_answers, blamed
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven

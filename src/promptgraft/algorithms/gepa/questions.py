@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import attrs
+
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
 from promptgraft.evals.trace import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
+from promptgraft.search.proposals import Change
 from promptgraft.serde import digest
+from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import MetaPrompt, Module, ModuleDescription, RolloutRecord, names_of
 from promptgraft.text import clip, fenced
 
 _MAX_PROBLEM_CHARS = 2_000
@@ -182,3 +186,38 @@ def question_on(
     return Question(
         position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])
     )
+
+
+Part: TypeAlias = tuple[Module, ModuleDescription]
+"""A module, and what it is as the parent has it."""
+
+
+@attrs.define
+class Draft:
+    """New texts on their way: one question, or its repair, about some of the failures.
+
+    Attributes:
+        parts: what may be changed; several where the question is which of them to change.
+        records: the rollouts that the question shows.
+        number: tells the questions of a proposal apart.
+        found: the usable texts, each made onto the one before it.
+        refusals: why replies were refused, with the replies.
+        failed: whether there is no reply that could be repaired.
+    """
+
+    parts: tuple[Part, ...]
+    records: Sequence[RolloutRecord]
+    number: int
+    found: tuple[Change, ...] = ()
+    refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
+    failed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The names of all parts."""
+        return names_of(module for module, _ in self.parts)
+
+    @property
+    def before(self) -> str:
+        """The present text of the only part; empty for several."""
+        return self.parts[0][1].text if len(self.parts) == 1 else ""

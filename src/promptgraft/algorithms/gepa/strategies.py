@@ -5,11 +5,10 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.algorithms.gepa.combining import Combiner
-from promptgraft.algorithms.gepa.history import History
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
 from promptgraft.algorithms.gepa.questions import questions_of
-from promptgraft.algorithms.gepa.sampling import Lessons, names_of
+from promptgraft.algorithms.gepa.sampling import History, Lessons, names_of
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.shortening import Shortener

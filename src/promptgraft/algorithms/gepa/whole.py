@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.drafts import Part
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.questions import (
     NOT_REFUSED,
     MetaPrompts,
+    Part,
     Refusal,
     example_of,
     limits_of,

@@ -10,9 +10,8 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import GENERAL, PROBLEM, REPLY_AS_JSON
+from promptgraft.algorithms.gepa.prompts import CURRENT, GENERAL, PROBLEM, REPLY_AS_JSON, section
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import given
 from promptgraft.prompt.template import PromptTemplate
 
 GRADIENT_NS = "promptgraft/gradient"
@@ -146,23 +145,14 @@ def _template(
     )
 
 
-def _section(title: str, key: str, *, before: str = "") -> MarkdownSection:
-    """Return a section that shows a value, left out where that is empty."""
-    lead = f"{before}\n\n" if before else ""
-    return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
-
-
 def _role(text: str) -> MarkdownSection:
     return MarkdownSection(title="Role", key="role", template=text)
 
 
 _ANSWERED = "Language models answered a real input by following texts, and the answer was judged."
-_PARTS = _section("Texts that may change", "parts")
-_OTHERS = _section("Other texts", "others", before="These stay as they are:")
-_LOSSES = _section("What went wrong", "losses")
-_CURRENT = MarkdownSection(
-    title="Current text", key="current", template="The part is: $part\n\n$current"
-)
+_PARTS = section("Texts that may change", "parts")
+_OTHERS = section("Other texts", "others", before="These stay as they are:")
+_LOSSES = section("What went wrong", "losses")
 
 QUESTIONS: Mapping[str, PromptTemplate[object]] = {
     template.key: template
@@ -174,10 +164,10 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 f"{_ANSWERED} It came about in steps. You look at one of them, and find out which "
                 "of its texts led to what went wrong, or whether an earlier step did."
             ),
-            _section("Step", "steps"),
+            section("Step", "steps"),
             _PARTS,
             _OTHERS,
-            _section("Steps before", "before"),
+            section("Steps before", "before"),
             _LOSSES,
             task=(
                 "Blame the texts that led to what went wrong, if any did. Where the step did what "
@@ -194,7 +184,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 f"{_ANSWERED} It came about in steps. You look at all of them, and find out which "
                 "texts led to what went wrong."
             ),
-            _section("Steps", "steps"),
+            section("Steps", "steps"),
             _PARTS,
             _OTHERS,
             _LOSSES,
@@ -212,8 +202,8 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 "Several failures of language models were traced back to one text that they "
                 "follow. You merge what was said of it."
             ),
-            _CURRENT,
-            _section("What was said", "said"),
+            CURRENT,
+            section("What was said", "said"),
             task=(
                 "Merge what is said twice, drop what contradicts the rest or holds for one input "
                 f"only, and keep what the failures have in common. {_SEVERITY}"
@@ -227,12 +217,12 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 "You improve a text that language models follow. You are shown the text, and what "
                 "is wrong with it as real failures have shown."
             ),
-            _CURRENT,
-            _section("Types", "schema"),
-            _section("Rest of the texts", "neighbours", before="These stay as they are:"),
-            _section("Expected answers", "output"),
-            _section("What is wrong", "problems"),
-            _section("Refused texts", "refused", before="These were tried and are no better:"),
+            CURRENT,
+            section("Types", "schema"),
+            section("Rest of the texts", "neighbours", before="These stay as they are:"),
+            section("Expected answers", "output"),
+            section("What is wrong", "problems"),
+            section("Refused texts", "refused", before="These were tried and are no better:"),
             task=f"Write a better text for this part. {GENERAL}\n\n$limits",
             form=_PATCH_FORM,
         ),
