@@ -6,11 +6,11 @@ it is the key of a rollout.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import digest_text, shown
@@ -88,8 +88,51 @@ LEGS = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
     Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first", "race/rest"),
+    Phase.VALIDATE: ("parent", "child"),
 }
 """The parts of the phases that have several."""
+
+_STEP = "step/{step}[/{proposal}]"
+# The text of each phase; what stands in brackets is left out where its number is 0.
+_FORMS = {
+    **{phase: phase.value for phase in (Phase.TEACHER, Phase.BASELINE, Phase.INITIAL)},
+    Phase.FINAL: "final/{candidate}/{count}",
+    Phase.HELD_OUT: "held-out/{candidate}[/{count}]",
+    Phase.STEP: _STEP,
+    **{side: f"{_STEP}[/again/{{count}}]/{side}" for side in (Phase.PARENT, Phase.CHILD)},
+    **{phase: f"{_STEP}/{phase}/{{count}}" for phase in (Phase.REFLECT, Phase.IDLE)},
+    Phase.SHORTEN: f"{_STEP}/shorten/{{candidate}}/{{count}}/{{leg}}",
+    **{phase: f"{_STEP}/{phase}[/{{leg}}]" for phase in (Phase.PARETO, Phase.MERGE)},
+    Phase.ROUND: "round/{step}",
+    **{phase: f"round/{{step}}/{phase}" for phase in (Phase.TRAIN, Phase.TRY)},
+    **{
+        phase: f"round/{{step}}/{phase}/{{leg}}"
+        for phase in (Phase.BACKWARD, Phase.AGGREGATE, Phase.OPTIMIZE)
+    },
+    Phase.VALIDATE: "round/{step}/validate[/again/{count}]/{leg}",
+}
+_PIECE = re.compile(r"\[([^\]{]*)\{(\w+)\}\]|\{(\w+)\}")
+
+
+def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
+    """Return what the text of a phase looks like: only the one form, so no `007`."""
+
+    def group(found: re.Match[str]) -> str:
+        before, option, name = found.groups()
+        kind = "[1-9][0-9]{0,17}" if option else "0|[1-9][0-9]{0,17}"
+        if "leg" in (option, name):
+            kind = "|".join(filter(None, LEGS.get(phase, ()))) or ".+"
+        piece = f"{before or ''}(?P<{option or name}>{kind})"
+        return f"(?:{piece})?" if option else piece
+
+    return re.compile(_PIECE.sub(group, form), re.DOTALL)
+
+
+_PATTERNS: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
+"""What texts look like, by their first word."""
+for _phase, _form in _FORMS.items():
+    _found = _phase, _pattern(_phase, _form)
+    _PATTERNS.setdefault(_form.partition("/")[0], []).append(_found)
 
 
 def named(text: str) -> str:
@@ -139,8 +182,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             DataFormatError: it is the form of none.
         """
         place = _parsed(text)
-        # Whatever else Python reads as a number, such as `007`, is not the one form.
-        if place is None or str(place) != text:
+        if place is None:
             raise DataFormatError(
                 f"expected a place in a run, such as `step/3/child`, found {shown(text)}"
             )
@@ -152,89 +194,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         text, _, _ = key.rpartition("/")
         place = _parsed(text)
         others = (Phase.TEACHER, Phase.STEP, Phase.ROUND, *QUESTIONS)
-        asks = place is not None and place.phase not in others
-        return place if asks and str(place) == text else None
+        return None if place is None or place.phase in others else place
 
     def __str__(self) -> str:
-        match self.phase:
-            case Phase.TEACHER | Phase.BASELINE | Phase.INITIAL:
-                return self.phase.value
-            case Phase.FINAL:
-                return f"final/{self.candidate}/{self.count}"
-            case Phase.HELD_OUT:
-                return f"held-out/{self.candidate}" + (f"/{self.count}" if self.count else "")
-        if self.phase in ROUNDS:
-            return _of_round(self)
-        step = f"step/{self.step}/{self.proposal}" if self.proposal else f"step/{self.step}"
-        match self.phase:
-            case Phase.STEP:
-                return step
-            case Phase.REFLECT | Phase.IDLE:
-                return f"{step}/{self.phase.value}/{self.count}"
-            case Phase.SHORTEN:
-                return f"{step}/shorten/{self.candidate}/{self.count}/{self.leg}"
-            case Phase.PARENT | Phase.CHILD if self.count:
-                return f"{step}/again/{self.count}/{self.phase.value}"
-        return f"{step}/{self.phase.value}{f'/{self.leg}' if self.leg else ''}"
+        def said(found: re.Match[str]) -> str:
+            before, option, name = found.groups()
+            value = getattr(self, option or name)
+            return f"{before or ''}{value}" if name or value else ""
 
-
-def _of_round(place: Place) -> str:
-    text = f"round/{place.step}"
-    if place.phase is Phase.ROUND:
-        return text
-    again = f"/again/{place.count}" if place.count else ""
-    return f"{text}/{place.phase.value}{again}{f'/{place.leg}' if place.leg else ''}"
+        return _PIECE.sub(said, _FORMS[self.phase])
 
 
 def _parsed(text: str) -> Place | None:
-    """Return a place whose text is ``text`` if there is one; else any place, or None."""
-    try:
-        match text.split("/"):
-            case ["teacher" | "baseline" | "initial" as phase]:
-                return Place(phase=Phase(phase))
-            case ["round", step, *rest]:
-                return _in_round(int(step), rest)
-            case ["final", candidate, count]:
-                return Place(phase=Phase.FINAL, candidate=int(candidate), count=int(count))
-            case ["held-out", candidate, *count] if len(count) < 2:
-                number = int(count[0]) if count else 0
-                return Place(phase=Phase.HELD_OUT, candidate=int(candidate), count=number)
-            case ["step", step, *rest]:
-                proposal = int(rest.pop(0)) if rest and rest[0].isdigit() else 0
-                return _in_step(Place.of_step(int(step), proposal), rest)
-    except ValueError:  # no number, or no phase
-        pass
-    return None
-
-
-def _in_round(step: int, parts: list[str]) -> Place | None:
-    match parts:
-        case []:
-            return Place(phase=Phase.ROUND, step=step)
-        case ["train" | "try" as phase]:
-            return Place(phase=Phase(phase), step=step)
-        case ["backward" | "aggregate" | "optimize" as phase, *about] if about:
-            return Place(phase=Phase(phase), step=step, leg="/".join(about))
-        case ["validate", "parent" | "child" as side]:
-            return Place(phase=Phase.VALIDATE, step=step, leg=side)
-        case ["validate", "again", again, "parent" | "child" as side]:
-            return Place(phase=Phase.VALIDATE, step=step, leg=side, count=int(again))
-    return None
-
-
-def _in_step(step: Place, parts: list[str]) -> Place | None:
-    match parts:
-        case []:
-            return step
-        case ["parent" | "child" as side]:
-            return step.at(Phase(side))
-        case ["again", count, "parent" | "child" as side]:
-            return step.at(Phase(side), count=int(count))
-        case ["reflect" | "idle" as phase, count]:
-            return step.at(Phase(phase), count=int(count))
-        case ["shorten", candidate, count, *legs] if "/".join(legs) in LEGS[Phase.SHORTEN]:
-            found = step.at(Phase.SHORTEN, leg="/".join(legs), count=int(count))
-            return replace(found, candidate=int(candidate))
-        case ["pareto" | "merge" as phase, *legs] if "/".join(legs) in LEGS[Phase(phase)]:
-            return step.at(Phase(phase), leg="/".join(legs))
+    """Return the place that ``text`` is the form of; None for none."""
+    for phase, pattern in _PATTERNS.get(text.partition("/")[0], ()):
+        if found := pattern.fullmatch(text):
+            pieces = {name: piece for name, piece in found.groupdict().items() if piece}
+            leg = pieces.pop("leg", "")
+            numbers = {name: int(piece) for name, piece in pieces.items()}
+            return Place(phase=phase, leg=leg, **numbers)
     return None
