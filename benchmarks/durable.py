@@ -42,7 +42,7 @@ from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 from gepa.core.state import GEPAState
 
 import overhead
-from figures import Figure
+from figures import Figure, shown
 from promptgraft import EventBus, FileJournal
 from promptgraft.algorithms.gepa import GepaOptimizationCompleted
 from promptgraft.clock import FakeClock
@@ -271,10 +271,7 @@ def main() -> int:
     print(f"Python {platform.python_version()}, {platform.machine()}, gepa {version('gepa')}")
     print(f"{TITLE}: {overhead.STEPS:,} steps, 1 of {every} saves of gepa")
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), every)
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+        return shown(measure(Path(folder), every))
 
 
 if __name__ == "__main__":

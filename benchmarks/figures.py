@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -56,3 +56,11 @@ class Figure:
         limit = "" if self.limit is None else f"at most {self.limit:g} {self.unit}".rstrip()
         verdict = "" if self.limit is None else ("ok" if self.kept else "TOO MUCH")
         return f"  {self.name:<44} {self.value:>10.1f} {self.unit:<3} {limit:<18} {verdict}"
+
+
+def shown(figures: Iterable[Figure]) -> int:
+    """Print figures, and return the exit code: 1 where a limit is not kept."""
+    found = list(figures)
+    for figure in found:
+        print(figure.line())
+    return 0 if all(figure.kept for figure in found) else 1

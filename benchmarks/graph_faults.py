@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from figures import Figure
+from figures import Figure, shown
 from graph_worlds import TRAINING, VALIDATION, Reader, Target, World
 from promptgraft import (
     Data,
@@ -148,10 +148,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     options = parser.parse_args()
-    figures = measure(runs=options.runs, seeds=options.seeds)
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+    return shown(measure(runs=options.runs, seeds=options.seeds))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from figures import Figure
+from figures import Figure, shown
 from promptgraft import (
     FileJournal,
     GepaConfig,
@@ -150,10 +150,7 @@ def main() -> int:
     """Measure, print, and return the exit code."""
     print(f"Python {platform.python_version()}, {platform.machine()}; {TITLE}")
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder))
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+        return shown(measure(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TypeVar
 import sqlalchemy
 
 import overhead
-from figures import Figure
+from figures import Figure, shown
 from promptgraft import (
     Deadline,
     GepaConfig,
@@ -146,7 +146,4 @@ def measure(folder: Path, *, rollouts: int = ROLLOUTS, appends: int = APPENDS) -
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        figures = measure(Path(name))
-    for figure in figures:
-        print(figure.line())
-    sys.exit(not all(figure.kept for figure in figures))
+        sys.exit(shown(measure(Path(name))))

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import overhead
-from figures import Figure, unit_seconds
+from figures import Figure, shown, unit_seconds
 
 TITLE = "Replay of a journal"
 ANSWERS = 100_000
@@ -67,10 +67,7 @@ def main() -> int:
     """Measure, print, and return the exit code."""
     print(f"Python {platform.python_version()}, {platform.machine()}; {TITLE}")
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), FULL if "--full" in sys.argv else ANSWERS)
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+        return shown(measure(Path(folder), FULL if "--full" in sys.argv else ANSWERS))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from figures import Figure
+from figures import Figure, shown
 from promptgraft.adapters.base import Usage
 from promptgraft.evals.spending import Role
 from promptgraft.runs.report.data import ReportData
@@ -55,9 +55,7 @@ def main() -> int:
         figures.append(Figure("  of which its main thread was busy", busy, "s", None))
     else:
         print(f"no {CHROMIUM}: the time to open it is not measured")
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+    return shown(figures)
 
 
 def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> ReportData:

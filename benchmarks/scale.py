@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from figures import Figure, unit_seconds
+from figures import Figure, shown, unit_seconds
 from promptgraft.algorithms.gepa.merging import triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
@@ -128,10 +128,7 @@ def measure(folder: Path) -> list[Figure]:
 def main() -> int:
     """Measure, print, and return the exit code."""
     print(f"Python {platform.python_version()}, {platform.machine()}; {TITLE}; seed {SEED}")
-    figures = measure(Path())
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+    return shown(measure(Path()))
 
 
 if __name__ == "__main__":

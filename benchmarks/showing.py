@@ -23,7 +23,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import overhead
-from figures import Figure
+from figures import Figure, shown
 from promptgraft import EventBus
 from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
@@ -155,10 +155,7 @@ def main() -> int:
     """Measure, print, and return the exit code."""
     print(f"Python {platform.python_version()}, {platform.machine()}; {TITLE}; seed {SEED}")
     with tempfile.TemporaryDirectory() as root:
-        figures = measure(Path(root))
-    for figure in figures:
-        print(figure.line())
-    return 0 if all(figure.kept for figure in figures) else 1
+        return shown(measure(Path(root)))
 
 
 if __name__ == "__main__":
