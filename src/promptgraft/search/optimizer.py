@@ -188,17 +188,6 @@ class _Run:
     def complete(self) -> RunResult:
         """Run the search and keep the winner."""
         left_over = remove_left_over(self._config.limits.stop_files)
-        self._emit(
-            RunStarted(
-                run_id=self._run_id,
-                prompt=self._target.identity.name,
-                pareto_ids=tuple(example.id for example in self._pareto),
-                modules=tuple(module.name for module in self._target.modules),
-                texts=texts_of(self._target, self._target.baseline()),
-                seed=self._config.seed,
-                settings=self._fingerprint,
-            )
-        )
         plan = self.plan()
         self._announce(plan, left_over)
         working = self._showing(plan)
@@ -288,6 +277,17 @@ class _Run:
         self._pareto, self._feedback = self._config.split
 
     def _announce(self, plan: RunPlan, left_over: Iterable[Path]) -> None:
+        self._emit(
+            RunStarted(
+                run_id=self._run_id,
+                prompt=self._target.identity.name,
+                pareto_ids=tuple(example.id for example in self._pareto),
+                modules=tuple(module.name for module in self._target.modules),
+                texts=texts_of(self._target, self._target.baseline()),
+                seed=self._config.seed,
+                settings=self._fingerprint,
+            )
+        )
         self._emit(plan.event)
         if self._context.event_bus is None:  # which would show the warnings
             for warning in plan.warnings:
