@@ -13,7 +13,7 @@ from cli.console import Console
 from optimizers.worlds import about, failing, judge, twins
 from promptgraft.errors import TransientProviderError
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.comparing import Incomparable, cases_frame, figures_of, incomparable
+from promptgraft.runs.comparing import Incomparable, cases_frame, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 from settings_leaves import evolved
 
@@ -97,9 +97,10 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     down = failing(TransientProviderError("503"), about("w1"))
     estimated = kept_run(tmp_path, make_job(down, training_examples=twins(6)))
     whole = kept_run(tmp_path, make_job(training_examples=twins(6)))
-    number, changed, mean, is_estimate = figures_of(read_run(estimated)).path[0]
-    assert (number, changed, is_estimate) == (0, "baseline", True)
-    assert not any(one[-1] for one in figures_of(read_run(whole)).path)
+    first = read_run(estimated).line[0]
+    assert (first.candidate, first.changed, first.estimated) == (0, "baseline", True)
+    mean = first.mean
+    assert not any(one.estimated for one in read_run(whole).line)
 
     ended = console("compare", estimated.id, whole.id, "--runs", str(tmp_path))
     assert re.search(rf"(?m)^baseline +~{mean:.3f} +0\.000 ", ended.out)

@@ -16,7 +16,7 @@ from promptgraft.evals.types import Case, Metric, Verdict
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runs import RunFolder, read_run, transcripts
-from promptgraft.runs.comparing import figure_rows, figures_of, incomparable
+from promptgraft.runs.comparing import figure_rows, figures_json, incomparable
 from promptgraft.runs.report.page import comparison_page
 from promptgraft.search.passing import Passing
 from promptgraft.targets.judging import feedback_from
@@ -131,14 +131,12 @@ def test_two_runs_are_compared_in_them(folder: RunFolder, tmp_path: Path) -> Non
     other = kept_run(tmp_path, make_job(seed=5))
     first, second = read_run(folder), read_run(other)
     differing = incomparable(first, second)
-    rows = {
-        row[0]: row[1:] for row in figure_rows(figures_of(first), figures_of(second), differing)
-    }
+    rows = {row[0]: row[1:] for row in figure_rows(first, second, differing)}
     rate = json.loads(folder.result.read_text())["metrics"]["held_out"]["best"]["pass_rate"]
     assert rows["pass rate, held out"][0] == f"{rate:.3f}"
     assert set(rows) > {"contains, validation", "short, held out", "pass rate, validation"}
     assert "pass rate, held out" in comparison_page(first, second)
-    plain = figures_of(first).to_json()
+    plain = figures_json(first)
     assert plain["passing"] == json.loads(folder.result.read_text())["metrics"]
 
 

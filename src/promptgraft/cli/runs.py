@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,23 +19,23 @@ from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import Gain
-from promptgraft.runs import RunSummary, State, list_runs, read_run
+from promptgraft.runs import RunRecord, RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import (
     Incomparable,
-    RunFigures,
     figure_rows,
-    figures_of,
+    figures_json,
     gain_between,
     incomparable,
 )
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import write_text
+from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
-from promptgraft.text import change, counted, listed, score, visible_line
+from promptgraft.text import change, counted, listed, visible_line
 
 html_option = click.option(
     "--html",
@@ -301,42 +301,33 @@ def compare_command(
         _write(page, comparison_page(one, other), as_json=as_json)
         return
     differing = incomparable(one, other)
-    sides = figures_of(one), figures_of(other)
     between = gain_between(one, other, differing)
     if as_json:
-        plain: list[Json] = [side.to_json() for side in sides]
+        plain: list[Json] = [figures_json(one), figures_json(other)]
         reasons = unstructure(attrs.asdict(differing))
         gained = None if between is None else gain_json(between)
         print_json({"runs": plain, "incomparable": reasons, "between": gained})
     else:
-        _print(Screen(), *sides, differing, between=between)
+        _print(Screen(), {"A": one, "B": other}, differing, between=between)
 
 
 def _print(
-    screen: Screen,
-    first: RunFigures,
-    second: RunFigures,
-    differing: Incomparable,
-    *,
-    between: Gain | None,
+    screen: Screen, sides: Mapping[str, RunRecord], differing: Incomparable, *, between: Gain | None
 ) -> None:
-    for name, value in (("A", first), ("B", second)):
-        screen.fields([(name, f"{value.run}, {value.prompt}, {value.state}")])
+    screen.fields([(name, f"{one.id}, {one.prompt}, {one.state}") for name, one in sides.items()])
     for reason in differing.reasons:
         screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
-    screen.table([("", "A", "B", "B - A"), *figure_rows(first, second, differing)])
+    screen.table([("", *sides, "B - A"), *figure_rows(sides["A"], sides["B"], differing)])
     if between is not None:
         screen.line()
         screen.line(f"B's winner against A's, held out: {between.line()}; {between.meaning}")
-    for name, side in (("A", first), ("B", second)):
+    for name, side in sides.items():
         screen.line()
-        ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"
-        screen.fields([(f"{name} stopped", ended)])
+        screen.fields([(f"{name} stopped", side.stopped or "has not ended")])
         screen.line(f"{name}, from the baseline to the best:", bold=True)
-        for number, changed, mean, estimated in side.path:
-            shown = score(mean, estimated=estimated)
-            screen.line(f"  {shown:>6}  candidate {number}, {changed}")
-    if any(estimated for side in (first, second) for *_, estimated in side.path):
+        for one in side.line:
+            screen.line(f"  {shown_mean(one):>6}  candidate {one.candidate}, {one.changed}")
+    if any(one.estimated for side in sides.values() for one in side.line):
         screen.line()
         screen.line(ESTIMATED)

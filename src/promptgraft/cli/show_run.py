@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 
 import attrs
 
@@ -14,7 +13,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.trace import step_to_json
 from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
-from promptgraft.runs.comparing import figures_of
+from promptgraft.runs.comparing import figures_json, held_out_gain
 from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
@@ -56,12 +55,11 @@ def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
 
 def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
     """Show where a run stands and its candidates; for machines without texts and scores."""
-    figures, folder = figures_of(record), record.folder
-    gain = figures.held_out
+    gain, folder = held_out_gain(record), record.folder
     if as_json:
         print_json(
             {
-                **figures.to_json(),
+                **figures_json(record),
                 "run": record.id,
                 "folder": str(folder.path.absolute()),
                 "created": record.created.isoformat(),
@@ -73,18 +71,17 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
             }
         )
         return
-    estimated = figures.baseline_estimated, figures.best_estimated
-    cost = None if figures.cost is None else Decimal(figures.cost)
+    cost = record.cost if record.candidates else None
     rows = [
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
         ("made", moment(record.created)),
-        ("validation", change(figures.baseline, figures.best, estimated=estimated)),
+        ("validation", change(*record.means, estimated=record.estimated)),
         ("held out", change(gain.mean_before, gain.mean_after) if gain else ""),
         ("cases", gain.details if gain else ""),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
-        ("stopped", f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""),
-        ("rejected", counted(figures.rejected, "proposal")),
+        ("stopped", record.stopped),
+        ("rejected", counted(len(record.rejections), "proposal")),
         ("folder", str(relative(folder.path))),
     ]
     screen = Screen()

@@ -14,10 +14,9 @@ from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
-from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
 from promptgraft.search.passing import NO_SIDES, PassingSides
-from promptgraft.serde import Json, shown, unstructure
+from promptgraft.serde import Json, shown
 from promptgraft.text import difference, score
 
 _JUDGED_BY = {
@@ -25,93 +24,48 @@ _JUDGED_BY = {
     "objectives.weights": "weights of the objectives",
     "objectives.on_error": "scores of failed rollouts (`on_error`)",
 }
-Ancestry = tuple[tuple[int, str, float | None, bool], ...]
-"""Number, what was changed, mean, and whether the mean is an estimate."""
 
 
-@attrs.frozen(kw_only=True)
-class RunFigures:
-    """What two runs are compared in.
-
-    Attributes:
-        baseline: mean of the baseline on the validation set.
-        best: mean of the best candidate there.
-        held_out: what was gained on the held-out examples; None when that was not measured.
-        verdict: what may be said of the best candidate; None before the end.
-        passing: how many answers of baseline and best candidate pass, and the means of metrics.
-        cost: US dollars as text; None when a price is not known, or before the first candidate.
-        path: the line from the baseline to the best candidate.
-    """
-
-    run: str
-    state: str
-    prompt: str
-    seed: int | None
-    baseline: float | None
-    baseline_estimated: bool
-    best: float | None
-    best_estimated: bool
-    held_out: Gain | None
-    verdict: RunVerdict | None
-    passing: PassingSides
-    stop_reason: str
-    stop_detail: str
-    steps: int
-    candidates: int
-    rejected: int
-    rollouts: int
-    cost: str | None
-    path: Ancestry
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the figures as plain data."""
-        plain = {
-            name: unstructure(value) for name, value in attrs.asdict(self, recurse=False).items()
-        }
-        held_out = None if self.held_out is None else gain_json(self.held_out)
-        return {**plain, "held_out": held_out, "passing": self.passing.to_json()}
+def figures_json(record: RunRecord) -> dict[str, Json]:
+    """Return the figures that two runs are compared in as plain data."""
+    ended, (baseline, best) = record.ended, record.means
+    gained = held_out_gain(record)
+    return {
+        "run": record.id,
+        "state": str(record.state),
+        "prompt": record.prompt,
+        "seed": record.seed,
+        "baseline": baseline,
+        "baseline_estimated": record.estimated[0],
+        "best": best,
+        "best_estimated": record.estimated[1],
+        "held_out": None if gained is None else gain_json(gained),
+        "verdict": None if ended is None else str(ended.verdict),
+        "passing": _passing(record).to_json(),
+        "stop_reason": "" if ended is None else str(ended.stop_reason),
+        "stop_detail": "" if ended is None else ended.stop_detail,
+        "steps": record.steps,
+        "candidates": len(record.candidates),
+        "rejected": len(record.rejections),
+        "rollouts": record.rollouts,
+        "cost": _cost(record),
+        "path": [[one.candidate, one.changed, one.mean, one.estimated] for one in record.line],
+    }
 
 
-def figures_of(record: RunRecord) -> RunFigures:
-    """Return what a run is compared in."""
-    ended = record.ended
-    return RunFigures(
-        run=record.id,
-        state=str(record.state),
-        prompt=record.prompt,
-        seed=record.seed,
-        baseline=record.means[0],
-        baseline_estimated=record.estimated[0],
-        best=record.means[1],
-        best_estimated=record.estimated[1],
-        held_out=held_out_gain(record),
-        verdict=None if ended is None else ended.verdict,
-        passing=NO_SIDES if ended is None else ended.passing,
-        stop_reason="" if ended is None else ended.stop_reason,
-        stop_detail="" if ended is None else ended.stop_detail,
-        steps=record.steps,
-        candidates=len(record.candidates),
-        rejected=len(record.rejections),
-        rollouts=record.rollouts,
-        cost=money(record.cost) if record.candidates else None,
-        path=_path(record),
-    )
+def _passing(record: RunRecord) -> PassingSides:
+    return NO_SIDES if record.ended is None else record.ended.passing
+
+
+def _cost(record: RunRecord) -> str | None:
+    """Return US dollars as text; None when a price is not known, or before the first candidate."""
+    return money(record.cost) if record.candidates else None
 
 
 def held_out_gain(record: RunRecord) -> Gain | None:
     """Return what was gained on the held-out examples; None when that was not measured."""
     found = record.ended.held_out if record.ended else None
     return found.gain if found else None
-
-
-def _path(record: RunRecord) -> Ancestry:
-    line = []
-    position: int | None = record.best if record.candidates else None
-    while position is not None:
-        found = record.candidates[position]
-        line.append((position, found.changed, found.mean, found.estimated))
-        position = found.parents[0] if found.parents else None
-    return tuple(reversed(line))
 
 
 @attrs.frozen(kw_only=True)
@@ -186,16 +140,17 @@ def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -
 
 
 def figure_rows(
-    first: RunFigures, second: RunFigures, differing: Incomparable
+    first: RunRecord, second: RunRecord, differing: Incomparable
 ) -> list[tuple[str, ...]]:
     """Return name, figure of A, figure of B and their difference, where they can be compared."""
     comparable = not differing.pareto
     rows: list[tuple[str, ...]] = [
         ("baseline", *_means(first, second, 0, comparable=comparable)),
-        ("best", *_means(first, second, -1, comparable=comparable)),
+        ("best", *_means(first, second, 1, comparable=comparable)),
     ]
-    if first.held_out is not None or second.held_out is not None:
-        one, other = first.held_out or gain({}, {}), second.held_out or gain({}, {})
+    gains = held_out_gain(first), held_out_gain(second)
+    if any(gains):
+        one, other = (found or gain({}, {}) for found in gains)
         for name, *means in (
             ("baseline", one.mean_before, other.mean_before),
             ("winner", one.mean_after, other.mean_after),
@@ -204,14 +159,19 @@ def figure_rows(
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", one.short, other.short, ""))
         rows.append(("held out, cases", one.counts, other.counts, ""))
-    rows += _passing_rows(first.passing, second.passing, differing)
-    verdicts = (str(one.verdict or "not yet") for one in (first, second))
+    rows += _passing_rows(_passing(first), _passing(second), differing)
+    sides = (first, second)
+    verdicts = ("not yet" if one.ended is None else str(one.ended.verdict) for one in sides)
     rows.append(("verdict", *verdicts, ""))
-    for name in ("rollouts", "steps", "candidates", "rejected"):
-        before, after = getattr(first, name), getattr(second, name)
+    for name, before, after in (
+        ("rollouts", first.rollouts, second.rollouts),
+        ("steps", first.steps, second.steps),
+        ("candidates", len(first.candidates), len(second.candidates)),
+        ("rejected", len(first.rejections), len(second.rejections)),
+    ):
         rows.append((name, str(before), str(after), f"{after - before:+d}"))
-    rows.append(("dollars", first.cost or "unknown", second.cost or "unknown", ""))
-    seeds = ("unknown" if side.seed is None else str(side.seed) for side in (first, second))
+    rows.append(("dollars", *(_cost(one) or "unknown" for one in sides), ""))
+    seeds = ("unknown" if one.seed is None else str(one.seed) for one in sides)
     rows.append(("seed", *seeds, ""))
     return rows
 
@@ -229,11 +189,10 @@ def _passing_rows(
 
 
 def _means(
-    first: RunFigures, second: RunFigures, place: int, *, comparable: bool
+    first: RunRecord, second: RunRecord, side: int, *, comparable: bool
 ) -> tuple[str, str, str]:
-    (before, one), (after, other) = (
-        side.path[place][2:] if side.path else (None, False) for side in (first, second)
-    )
+    before, after = first.means[side], second.means[side]
+    one, other = first.estimated[side], second.estimated[side]
     marked = one or other
     more = difference(before, after, estimated=(marked, marked)) if comparable else ""
     return score(before, estimated=one), score(after, estimated=other), more

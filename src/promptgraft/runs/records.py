@@ -108,6 +108,22 @@ class RunRecord(RunHistory, Shown):
         """The id of the run."""
         return self.folder.id
 
+    @property
+    def line(self) -> list[CandidateAdded]:
+        """The best candidate and its first parents, the baseline first."""
+        found: list[CandidateAdded] = []
+        at = self.best if self.candidates else None
+        while at is not None:
+            found.insert(0, self.candidates[at])
+            at = found[0].parents[0] if found[0].parents else None
+        return found
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ended, and in detail; empty before the end."""
+        ended = self.ended
+        return "" if ended is None else f"{ended.stop_reason}: {ended.stop_detail}"
+
     def __repr__(self) -> str:
         means = self._means()
         return (

@@ -16,7 +16,6 @@ from promptgraft import __version__
 from promptgraft.runs.comparing import (
     Incomparable,
     figure_rows,
-    figures_of,
     gain_between,
     incomparable,
     seen_scores,
@@ -199,8 +198,8 @@ class TwoScores:
 
 def comparison_page(first: RunRecord, second: RunRecord) -> str:
     """Return the page that shows two runs side by side: figures, texts, scores case by case."""
-    differing, sides = (incomparable(first, second), (figures_of(first), figures_of(second)))
-    winners = [record.sides[1].texts if record.sides else {} for record in (first, second)]
+    differing, sides = incomparable(first, second), (first, second)
+    winners = [record.sides[1].texts if record.sides else {} for record in sides]
     cases = tuple(_cases(first, second, differing))
     return filled(
         "compare.html",
