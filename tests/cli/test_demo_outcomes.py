@@ -10,9 +10,9 @@ import pytest
 
 from cli.console import Console
 from optimizers.worlds import NOTES, RULES, TEMPLATE, answer, examples, judge, propose, twin, twins
+from promptgraft import Data, GepaConfig, OptimizationContext, OptimizationJob, Prompt
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.cli import demo_run as demo
-from promptgraft.cli.demo_run import Example
 from promptgraft.errors import DeadlineExceededError, PermanentProviderError, StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Change
@@ -42,18 +42,17 @@ def after(calls: int, error: BaseException) -> Reply:
 @pytest.fixture
 def model(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], ScriptedAdapter]:
     """Puts the toy in the place of the example, and a script in that of the model."""
-    example = Example(
-        folder=project,
-        template=TEMPLATE,
-        training=twins(6),
-        held_out=tuple(twin(one, f"{one.id}-{n}") for n in range(4) for one in examples(6)),
-        feedback=judge,
-        targets=(RULES, NOTES),
-        budget=200,
+    config = GepaConfig(
+        rollout_budget=200 + 48,
+        training_examples=twins(6),
+        feedback_fn=judge,
+        target_section_paths=(RULES, NOTES),
         minibatch_size=3,
         pareto_set_size=6,
-        shuffle=False,
+        data=Data(held_out=[twin(one, f"{one.id}-{n}") for n in range(4) for one in examples(6)]),
     )
+    context = OptimizationContext(ScriptedAdapter(reply))
+    example = OptimizationJob(Prompt(TEMPLATE), context, config)
     monkeypatch.setattr(demo, "load_example", lambda: example)
 
     def replace(chosen: Reply) -> ScriptedAdapter:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
 
+from promptgraft.adapters.base import adapter_identity
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.algorithms import algorithm
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import shipped
 from promptgraft.cli.demo import DemoOptions
@@ -38,6 +37,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal import FileJournal
 from promptgraft.overrides import (
     OverrideAddress,
+    PartDiff,
     PromptOverride,
     Provenance,
     Revision,
@@ -45,65 +45,19 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.resolution import checked_entry, parts_json
-from promptgraft.parts.descriptors import SectionPath
-from promptgraft.project.python_source import load_file
+from promptgraft.project.origins import loaded_job
 from promptgraft.project.stores import open_store
-from promptgraft.prompt import Prompt, PromptTemplate
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-from promptgraft.search.settings import Data
-from promptgraft.targets.types import FeedbackFn, GepaExample
-
-NAME = "triage"
 
 
-@attrs.frozen(kw_only=True)
-class Example:
-    """A prompt with its data.
-
-    Attributes:
-        training: tickets that the search may use; those ``held_out`` it never sees.
-        budget: rollouts that the search uses by default; held-out tickets come on top.
-        pareto_set_size: tickets of the validation set; with ``shuffle`` the seed chooses them.
-    """
-
-    folder: Path
-    template: PromptTemplate[object]
-    training: tuple[GepaExample, ...]
-    held_out: tuple[GepaExample, ...]
-    feedback: FeedbackFn
-    targets: tuple[SectionPath, ...]
-    budget: int
-    minibatch_size: int
-    pareto_set_size: int
-    shuffle: bool
-
-
-def load_example() -> Example:
-    """Return the triage example, as its optimize.py has it."""
-    folder = shipped(f"examples/{NAME}")
-    module = load_file(folder / "task.py", name="promptgraft_example_triage", what="example")
-    template: object = module.TEMPLATE
-    if not isinstance(template, PromptTemplate):
-        raise ConfigError(
-            f"example: {folder / 'task.py'} has no TEMPLATE; install promptgraft again"
-        )
-    load_tickets: Callable[[Path], Sequence[GepaExample]] = module.load_tickets
-    return Example(
-        folder=folder,
-        template=template,
-        training=tuple(load_tickets(folder / "train.jsonl")),
-        held_out=tuple(load_tickets(folder / "test.jsonl")),
-        feedback=module.feedback,
-        targets=(("queues",), ("conventions",)),
-        budget=1500,
-        minibatch_size=10,
-        pareto_set_size=60,
-        shuffle=True,
-    )
+def load_example() -> OptimizationJob:
+    """Return the run of the triage example."""
+    with loaded_job(f"{shipped('examples/triage/optimize.py')}:job") as job:
+        return job
 
 
 @attrs.frozen(kw_only=True)
@@ -111,15 +65,12 @@ class DemoOutcome:
     """Everything that the demo found out.
 
     Attributes:
-        identity: name and version of the model.
+        job: the run, as it was carried out.
         revision: what the tag points at now; None when nothing was written.
         problem: why the store refused the winner; empty when it did not.
     """
 
-    given: DemoOptions
-    example: Example
-    identity: str
-    budget: int
+    job: OptimizationJob
     result: RunResult
     store: RevisionedStore
     address: OverrideAddress
@@ -130,6 +81,11 @@ class DemoOutcome:
     def prompt(self) -> str:
         """The prompt as the command line names it."""
         return f"{self.address.ns}/{self.address.prompt_key}"
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """How the winner differs from the source."""
+        return diff_override(self.job.prompt, self.result.best_override)
 
 
 def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
@@ -154,48 +110,29 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     The overrides that the store holds are no part of the search: runs with one seed give
     the same winner, whatever earlier runs have left under the tag.
     """
-    example, adapter = load_example(), OfflineAdapter()
-    descriptor = example.template.descriptor
-    config = _config(example, given)
+    example = load_example()
+    descriptor = example.prompt.descriptor
+    context = OptimizationContext(OfflineAdapter(), overrides_tag=given["tag"])
+    job = OptimizationJob(example.prompt, context, _config(example.config, given))
     address = OverrideAddress(descriptor.ns, descriptor.key, given["tag"])
     store = _usable_store(given["store"], address)
     progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
-    context = OptimizationContext(adapter, overrides_tag=given["tag"])
     result = _uninterrupted(
-        OptimizationJob(Prompt(example.template), context, config),
+        job,
         Keeping(progress=progress, workers=given["workers"]),
         journal=given["journal"],
         say=f"the winner will be kept under tag `{given['tag']}` in {store.place}",
     )
-    outcome = DemoOutcome(
-        given=given,
-        example=example,
-        identity=adapter.identity,
-        budget=config.budget,
-        result=result,
-        store=store,
-        address=address,
-    )
+    outcome = DemoOutcome(job=job, result=result, store=store, address=address)
     return _kept(outcome) if result.improved else outcome
 
 
-def _config(example: Example, given: DemoOptions) -> RunConfig:
-    make: Callable[..., RunConfig] = algorithm()
-    following = 2 * len(example.held_out)
-    config = make(
-        rollout_budget=example.budget + following,
-        minibatch_size=example.minibatch_size,
-        pareto_set_size=example.pareto_set_size,
-        target_section_paths=example.targets,
-        training_examples=example.training,
-        feedback_fn=example.feedback,
-        seed=given["seed"],
-        data=Data(held_out=example.held_out, shuffle=example.shuffle),
-        # The winner is kept by the demo itself, which replaces what the tag held.
-        persist=False,
-    )
+def _config(example: RunConfig, given: DemoOptions) -> RunConfig:
+    # The winner is kept by the demo itself, which replaces what the tag held.
+    config = attrs.evolve(example, seed=given["seed"], persist=False)
     if given["budget"] is None:
         return config
+    following = 2 * len(config.held_out)
     least = config.least_budget - following
     if given["budget"] < least:
         raise ConfigError(
@@ -243,13 +180,13 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
     if measured is not None:
         scores["held_out_baseline"] = measured.baseline_mean
         scores["held_out_best"] = measured.winner_mean
-    used = f"{result.total_rollouts} rollouts, seed {outcome.given['seed']}"
+    used = f"{result.total_rollouts} rollouts, seed {outcome.job.config.seed}"
     provenance = Provenance(
         run_id=result.run_id,
         note=f"promptgraft demo, GEPA, {MODEL}, {used}",
         scores=FrozenMap((name, mean) for name, mean in scores.items() if mean is not None),
     )
-    winner, descriptor = result.best_override, outcome.example.template.descriptor
+    winner, descriptor = result.best_override, outcome.job.prompt.descriptor
 
     def replace(_: PromptOverride) -> PromptOverride:
         return winner.holding(checked_entry(descriptor, entry) for entry in winner.entries())
@@ -264,13 +201,13 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 def _print(screen: Screen, outcome: DemoOutcome) -> None:
     result = outcome.result
     print_verdict(screen, outcome.prompt, result)
-    screen.line(f"GEPA on the {MODEL}, seed {outcome.given['seed']}")
+    screen.line(f"GEPA on the {MODEL}, seed {outcome.job.config.seed}")
     print_found(
         screen,
         result,
-        diff_override(outcome.example.template, result.best_override),
+        outcome.parts,
         noun="ticket",
-        budget=outcome.budget,
+        budget=outcome.job.config.budget,
     )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
@@ -292,6 +229,7 @@ import sys
 sys.path.insert(0, {folder!r})
 from task import TEMPLATE, Ticket
 from promptgraft import LocalPromptOverridesStore, Prompt
+from promptgraft.project.origins import loaded_job
 from promptgraft.project.stores import open_store
 prompt = Prompt(
     TEMPLATE,
@@ -306,24 +244,24 @@ print(prompt.bind(ticket).render().text)
 
 def _plain(outcome: DemoOutcome) -> object:
     """Return the outcome for machines; equal for runs with one seed on one store."""
-    result, example = outcome.result, outcome.example
+    result, job = outcome.result, outcome.job
     measured = result.held_out.gain if result.held_out else None
     root, tag = outcome.store.place, outcome.address.tag
-    use = _USE.format(folder=str(example.folder), store=root, tag=tag).splitlines()
-    winner = shown_entries(result.best_override, example.template.descriptor)
-    parts = parts_json(diff_override(example.template, result.best_override), checked=True)
+    folder = str(shipped("examples/triage"))
+    use = _USE.format(folder=folder, store=root, tag=tag).splitlines()
+    winner = shown_entries(result.best_override, job.prompt.descriptor)
     return {
         "model": MODEL,
-        "model_identity": outcome.identity,
+        "model_identity": adapter_identity(job.context.proposing_adapter),
         "prompt": outcome.prompt,
-        "seed": outcome.given["seed"],
-        **figures_json(result.ended, outcome.budget),
+        "seed": outcome.job.config.seed,
+        **figures_json(result.ended, job.config.budget),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
             "held_out": None if measured is None else gain_json(measured),
         },
         "winner": [entry_json(shown) for shown in winner],
-        "parts": parts,
+        "parts": parts_json(outcome.parts, checked=True),
         "stored": {
             "store": root,
             "tag": tag,
