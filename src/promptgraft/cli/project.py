@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
@@ -23,10 +22,7 @@ from promptgraft.serde import did_you_mean
 from promptgraft.text import counted
 
 if TYPE_CHECKING:
-    from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
-
-_MOST_LOOKED_AT = 500
-"""Rollouts of an earlier run that a plan counts the steps of."""
+    from promptgraft.search.plan import RolePlan, RunPlan, Use
 
 _COMMON = (
     "promptgraft.yaml",
@@ -196,34 +192,11 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> N
 
     with loaded(target, project, to_plan=True) as found:
         name = found.job.name
-        plan = found.job.plan(seen=_seen(found.runs, name))
+        plan = found.plan()
     if as_json:
         print_json({"prompt": name, **plan.as_json()})
     else:
         _print_plan(Screen(), name, plan)
-
-
-def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return how long answers were in the newest run that has ended, and what nodes were asked."""
-    from promptgraft.evals.spending import Role
-    from promptgraft.runs import State, list_runs, read_run
-    from promptgraft.runs.transcripts import transcripts
-    from promptgraft.search.plan import SeenAnswers
-    from promptgraft.search.planned_rows import seen_nodes
-
-    for run in list_runs(runs):
-        ended = read_run(run.folder).ended if run.state is State.ENDED else None
-        if run.prompt != prompt or ended is None:
-            continue
-        traces = [one.record.steps for one in islice(transcripts(run.folder), _MOST_LOOKED_AT)]
-        nodes = seen_nodes(traces) if any(traces) else {}
-        rows = [row for row in ended.ledger if row.role is Role.TASK and row.usage.output_tokens]
-        model, tokens = "", 0.0
-        if rows:
-            model, tokens = rows[0].model, rows[0].usage.output_tokens / rows[0].calls
-        if rows or nodes:
-            return SeenAnswers(model=model, tokens=tokens, where=f"as in run {run.id}", nodes=nodes)
-    return None
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:

@@ -31,8 +31,7 @@ from promptgraft.jobs.types import JobState, Status, Wish
 from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
-from promptgraft.project.running import run_job
-from promptgraft.runs.documents import run_config
+from promptgraft.project.running import Changes, Runnable, run_job
 from promptgraft.runtime import Cancellation
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -193,16 +192,8 @@ def carry_out(
 def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
     """Keep what ``config.json`` of a run directory holds, for mirrors."""
     claim, rows = work.claim, JobRows(work.database)
-    config = run_config(
-        job,
-        origin={
-            "kind": "project",
-            "path": str(project.path.absolute()),
-            "prompt": claim.job.prompt,
-        },
-        settings=project.described(),
-        options={"tag": claim.job.tag},
-    )
+    source = Runnable.of(project, claim.job.prompt, job)
+    config = attrs.evolve(source, changes=Changes(tag=claim.job.tag)).config
 
     def put(connection: Connection) -> None:
         rows.check(connection, claim)

@@ -93,7 +93,6 @@ class Outcome:
             result.best.changes,
             self.parts,
             warnings=self.warnings,
-            tag=result.tag,
             seed=self.job.config.seed,
             budget=self.job.config.budget,
             examples=len(result.pareto_ids),

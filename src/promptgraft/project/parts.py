@@ -38,6 +38,7 @@ from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
 from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
+from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
@@ -321,9 +322,9 @@ def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provi
         if isinstance(model, str) and model in judges:
             return judges[model]
         near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""
-        known = ", ".join(f"`{name}`" for name in judges) or "none"
         raise ConfigError(
-            f"expected a judge of `models.judges`, found {shown(model)}{near}; there: {known}"
+            f"expected a judge of `models.judges`, found {shown(model)}{near}; "
+            f"there: {listed(judges) or 'none'}"
         )
 
     return judge

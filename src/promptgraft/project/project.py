@@ -349,7 +349,7 @@ class Project:
                 )
 
     def _name(self, name: str | None) -> str:
-        known = ", ".join(f"`{one}`" for one in self.names)
+        known = listed(self.names)
         if name is None and len(self.names) > 1:
             raise ConfigError(f"{self.path} has several prompts; name one of {known}")
         if name is None:

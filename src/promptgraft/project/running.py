@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -12,20 +13,27 @@ from attrs.converters import optional
 
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
+from promptgraft.evals.spending import Role
 from promptgraft.journal.base import Journal
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
+from promptgraft.project.project import Project
 from promptgraft.project.trackers import TrackersConfig
-from promptgraft.runs import RunFolder
+from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
 from promptgraft.runs.documents import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
-from promptgraft.search import OptimizationJob, RunResult
+from promptgraft.search import OptimizationJob, RunPlan, RunResult
+from promptgraft.search.plan import SeenAnswers
+from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
 from promptgraft.serde import Json
 from promptgraft.strict import structure
+
+_MOST_LOOKED_AT = 500
+"""Rollouts of an earlier run that a plan counts the steps of."""
 
 
 def _is_given(_: object, value: object) -> bool:
@@ -101,6 +109,20 @@ class Runnable:
     trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
     changes: Changes = attrs.field(factory=Changes)
 
+    @classmethod
+    def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
+        """Return ``job``, which is one of a prompt or graph of the project."""
+        return cls(
+            job=job,
+            name=name,
+            origin={"kind": "project", "path": str(project.path.absolute()), "prompt": name},
+            settings=project.described(),
+            runs=project.runs_folder,
+            workers=project.workers,
+            to_source=project.config.apply is not None,
+            trackers=project.config.trackers,
+        )
+
     def changed(self, changes: Changes) -> Runnable:
         """Return the same with a changed job."""
         return attrs.evolve(self, job=changes.applied(self.job), changes=changes)
@@ -111,6 +133,10 @@ class Runnable:
         options = attrs.asdict(attrs.evolve(self.changes, timeout=None), filter=_is_given)
         return run_config(self.job, origin=self.origin, settings=self.settings, options=options)
 
+    def plan(self) -> RunPlan:
+        """Return what a run may use; without a call, with what earlier runs say of answers."""
+        return self.job.plan(seen=_seen(self.runs, self.job.name))
+
     def make_folder(self, runs: Path) -> RunFolder:
         """Make a run directory for it in the folder ``runs``.
 
@@ -119,6 +145,23 @@ class Runnable:
         """
         key = self.job.name.rpartition("/")[2]
         return make_run(runs.absolute(), key, self.config, now=SystemClock().now())
+
+
+def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
+    """Return how long answers were in the newest run that has ended, and what nodes were asked."""
+    for run in list_runs(runs):
+        ended = read_run(run.folder).ended if run.state is State.ENDED else None
+        if run.prompt != prompt or ended is None:
+            continue
+        traces = [one.record.steps for one in islice(transcripts(run.folder), _MOST_LOOKED_AT)]
+        nodes = seen_nodes(traces) if any(traces) else {}
+        rows = [row for row in ended.ledger if row.role is Role.TASK and row.usage.output_tokens]
+        model, tokens = "", 0.0
+        if rows:
+            model, tokens = rows[0].model, rows[0].usage.output_tokens / rows[0].calls
+        if rows or nodes:
+            return SeenAnswers(model=model, tokens=tokens, where=f"as in run {run.id}", nodes=nodes)
+    return None
 
 
 @contextlib.contextmanager
@@ -154,16 +197,7 @@ def loaded(
             found.stand_in()
         else:
             found.config.trackers.check()
-        yield Runnable(
-            job=found.job(name),
-            name=name,
-            origin={"kind": "project", "path": str(found.path.absolute()), "prompt": name},
-            settings=found.described(),
-            runs=found.runs_folder,
-            workers=found.workers,
-            to_source=found.config.apply is not None,
-            trackers=found.config.trackers,
-        )
+        yield Runnable.of(found, name, found.job(name))
 
 
 @contextlib.contextmanager
@@ -239,7 +273,11 @@ Run = Callable[[OptimizationJob], RunResult]
 
 
 def keep(
-    folder: RunFolder, job: OptimizationJob, run: Run, *, config: Mapping[str, Json] | None = None
+    folder: RunFolder,
+    job: OptimizationJob,
+    run: Run = run_job,
+    *,
+    config: Mapping[str, Json] | None = None,
 ) -> Outcome:
     """Run a job in its folder; answers that it holds are not paid again.
 
@@ -261,7 +299,7 @@ def keep(
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)
 
 
-def run_dry(job: OptimizationJob, run: Run) -> Outcome:
+def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
     """Run a job on the embedded offline model, which must serve it, and keep nothing."""
     try:
         return attrs.evolve(_run(job.dry(), run), dry=True)

@@ -42,6 +42,7 @@ from promptgraft.search.stopping import StopFile
 from promptgraft.search.targets import check_nodes
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from, known
+from promptgraft.text import listed
 
 _BUDGET = "light"
 
@@ -182,20 +183,13 @@ def targets_of(
         kind: tuple(found[kind][name] for name in names if name in found[kind])
         for kind, names in named.items()
     }
-    return {
-        "target_section_paths": chosen["sections"],
-        "target_tool_examples": chosen["tool_examples"],
-        "target_task_examples": chosen["task_examples"],
-        "targets": Targets(
-            summaries=[
-                tuple(name.split("/")) for name in targets.summaries if name in found["summaries"]
-            ],
-            tools=[name for name in targets.tools if name in found["tools"]],
-            output_fields=[
-                name for name in targets.output_fields if name in found["output_fields"]
-            ],
-        ),
+    flat = {
+        "target_section_paths": chosen.pop("sections"),
+        "target_tool_examples": chosen.pop("tool_examples"),
+        "target_task_examples": chosen.pop("task_examples"),
     }
+    make: Callable[..., Targets] = Targets  # they have been checked
+    return {**flat, "targets": make(**chosen)}
 
 
 def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
@@ -233,8 +227,7 @@ def target_faults(
         names = sorted({name for found in known for name in found[kind]})
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
-                listed = ", ".join(f"`{one}`" for one in names) or "none"
-                near = did_you_mean(name, names) or f"; there: {listed}"
+                near = did_you_mean(name, names) or f"; there: {listed(names) or 'none'}"
                 path = ("optimizer", "targets", kind, index)
                 faults.append(
                     around.file.line(path, f"no prompt has `{name}`, or it may not change{near}")

@@ -192,12 +192,8 @@ _FIRST_TAIL_BYTES = 8_192
 _LONGEST_TAIL_BYTES = 4_194_304
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Scores):
-        return list(value)
-    if isinstance(value, FrozenMap):
-        return dict(value)
-    raise NotImplementedError
+def _plain(value: Scores | FrozenMap[str, Json]) -> object:
+    return list(value) if isinstance(value, Scores) else dict(value)
 
 
 _WRITER = msgspec.json.Encoder(enc_hook=_plain)

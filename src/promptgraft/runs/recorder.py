@@ -225,7 +225,6 @@ class Recorder:
             winner,
             changes,
             warnings=warnings,
-            tag=ended.tag,
             seed=history.seed or 0,
             budget=history.budget or 0,
             examples=len(history.pareto_ids),

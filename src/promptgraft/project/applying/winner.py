@@ -5,7 +5,7 @@ An entry of a winner may apply, be what the source says itself by now, or be sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -26,6 +26,7 @@ from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of
 from promptgraft.serde import shown
 from promptgraft.targets.types import Change, read_changes
+from promptgraft.text import listed
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +149,8 @@ def winners_of(
     of = run.candidates[candidate].entries
     if not names or {*names} != of.keys():
         raise ConfigError(
-            f"run {run.id} is of prompt {_listed(of)}, the source is {_listed(names)}; "
+            f"run {run.id} is of prompt {listed(of) or 'none'}, the source is "
+            f"{listed(names) or 'none'}; "
             "name the project or the job that it was made of"
         )
     tag = addresses[0].tag
@@ -168,10 +170,6 @@ def winners_of(
         )
         for name in names
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def _override(changes: Mapping[str, Change], name: str, *, where: str) -> PromptOverride:
