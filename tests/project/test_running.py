@@ -1,0 +1,91 @@
+"""A run that a program makes, keeps and resumes as commands do."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from promptgraft.project.running import Changes, keep, loaded, loaded_again, run_dry, run_job
+from promptgraft.runs import RunFolder
+from promptgraft.runtime import Cancellation
+from promptgraft.search import StopReason
+from promptgraft.search.events import RolloutCompleted
+
+PROJECT = """
+version: 1
+prompts: {triage: triage.md}
+dataset: {path: tickets.csv, fields: {input: text}}
+metrics: [{name: exact}]
+models:
+  task: {provider: offline}
+optimizer: {minibatch_size: 4}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    cases = (
+        f"b{n},invoice {n} is wrong,billing\nl{n},password {n} is lost,login" for n in range(8)
+    )
+    (tmp_path / "tickets.csv").write_text("\n".join(["id,text,expected", *cases]))
+    (tmp_path / "promptgraft.yaml").write_text(PROJECT)
+    (tmp_path / "triage.md").write_text(
+        "---\nsyntax: dollar\noutput: {choices: [billing, login]}\n---\n"
+        "# Rules\n\nChoose a queue.\n\n# Ticket {#ticket .frozen}\n\n$text\n"
+    )
+    return tmp_path
+
+
+def kept(project: Path, runs: str, budget: int) -> RunFolder:
+    with loaded("triage", str(project)) as found:
+        source = found.changed(Changes(budget=budget))
+        folder = source.make_folder(project / runs)
+        assert keep(folder, source.job).folder == folder
+    return folder
+
+
+def test_a_resumed_run_is_the_one_with_the_larger_budget(project: Path) -> None:
+    folder, whole = kept(project, "runs", 30), kept(project, "others", 60)
+    before = json.loads(folder.config.read_text())
+
+    with loaded_again(folder, Changes(budget=60)) as source:
+        outcome = keep(folder, source.job, config=source.config)
+
+    after = json.loads(folder.config.read_text())
+    assert (before["options"], after["options"]) == ({"budget": 30}, {"budget": 60})
+    assert [before[name] for name in ("id", "created", "origin")] == [
+        after[name] for name in ("id", "created", "origin")
+    ]
+    assert outcome.document()["means"] == json.loads(whole.result.read_text())["means"]
+    assert folder.journal.read_bytes() == whole.journal.read_bytes()
+
+
+def test_changes_of_a_run_are_kept_but_for_its_time(project: Path) -> None:
+    with loaded(None, str(project)) as found:
+        source = found.changed(Changes(tag="canary", seed=3, max_cost="2.50", timeout=60.0))
+        folder = source.make_folder(project / "runs")
+    with loaded_again(folder, Changes(seed=4)) as again:
+        assert again.changes == Changes(tag="canary", seed=4, max_cost="2.50")
+        assert again.job.context.overrides_tag == "canary"
+        assert again.job.config.seed == 4
+        assert str(again.job.config.limits.max_cost) == "2.50"
+
+
+def test_listeners_are_told_of_a_run_and_may_cancel_it(project: Path) -> None:
+    cancellation, told = Cancellation(), list[object]()
+
+    def listen(event: object) -> None:
+        told.append(event)
+        if sum(isinstance(one, RolloutCompleted) for one in told) >= 3:
+            cancellation.set("enough")
+
+    with loaded("triage", str(project)) as found:
+        run = partial(run_job, workers=2, listeners=[listen], cancellation=cancellation)
+        outcome = run_dry(found.job, run)
+
+    assert outcome.result.stop_reason is StopReason.CANCELLED
+    assert (outcome.dry, outcome.folder) == (True, None)
+    assert not list(project.glob("runs/*"))
