@@ -25,23 +25,17 @@ if TYPE_CHECKING:
 EXTRA = 'run `pip install "promptgraft[server]"`'
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
-jobs_option = click.option(
+_jobs_option = functools.partial(
+    click.option,
     "--jobs",
     "url",
     metavar="URL",
-    envvar="PROMPTGRAFT_JOBS",
     help="The database of the jobs, such as `sqlite:///jobs.db`; by default the variable "
     "PROMPTGRAFT_JOBS.",
 )
-
+jobs_option = _jobs_option(envvar="PROMPTGRAFT_JOBS")
 _at_options = options.together(
-    click.option(
-        "--jobs",
-        "url",
-        metavar="URL",
-        help="The database of the jobs, such as `sqlite:///jobs.db`; by default the variable "
-        "PROMPTGRAFT_JOBS.",
-    ),
+    _jobs_option(),
     click.option(
         "--server",
         metavar="URL",

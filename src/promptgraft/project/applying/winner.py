@@ -124,12 +124,6 @@ def _checked(run: RunRecord, candidate: int) -> Chosen:
     )
 
 
-def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winner:
-    """Return a candidate of one prompt as something to hand over; see :func:`winners_of`."""
-    (winner,) = winners_of(run, candidate, [address])
-    return winner
-
-
 def winners_of(
     run: RunRecord, candidate: int, addresses: Sequence[OverrideAddress]
 ) -> tuple[Winner, ...]:
