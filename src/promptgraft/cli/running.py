@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TextIO
@@ -20,13 +16,14 @@ from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
+from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import keep, run_job
 from promptgraft.project.trackers import TrackersConfig
 from promptgraft.runs import RunFolder
-from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult
 from promptgraft.serde import Json
 
@@ -109,62 +106,3 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
     if said := complaint(outcome.result):
         complain(f"{said}{resume}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
-
-
-_REASONS: dict[int, str] = {
-    signal.SIGINT: "interrupted (Ctrl+C)",
-    signal.SIGTERM: "asked to end (SIGTERM)",
-}
-
-
-@contextlib.contextmanager
-def cancelled_by_signals() -> Iterator[Cancellation]:
-    """Give a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
-
-    The second signal ends the process without waiting. What a run was answered is
-    in its journal by then: every answer is written before it is used. Outside the main thread,
-    where Python takes no signals, the cancellation is never set.
-    """
-    cancellation = Cancellation()
-    if threading.current_thread() is not threading.main_thread():
-        yield cancellation
-        return
-
-    def stop(number: int, _: object = None) -> None:
-        cancellation.set(_REASONS[number])
-
-    # Handlers run in the main thread, which may be in a call that does not end; a thread that
-    # reads the numbers of signals does not have to wait for it.
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = {number: signal.signal(number, stop) for number in _REASONS}
-    watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
-    watcher.start()
-    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    try:
-        yield cancellation
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(woken)
-        os.close(writing)
-        watcher.join()
-        os.close(reading)
-
-
-def _watch(reading: int, stop: Callable[[int], None]) -> None:
-    is_second = False
-    while byte := os.read(reading, 1):
-        if byte[0] in _REASONS:
-            if is_second:
-                _end_at_once()
-            stop(byte[0])
-            is_second = True
-
-
-def _end_at_once() -> None:
-    # Not `print`, whose lock a thread may hold for ever; nor where nobody reads.
-    with contextlib.suppress(OSError, ValueError):
-        if select.select([], [2], [], 0)[1]:
-            os.write(2, b"promptgraft: interrupted again, ended at once\n")
-    os._exit(ExitCode.STOPPED_EARLY)

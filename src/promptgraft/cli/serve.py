@@ -26,6 +26,7 @@ from promptgraft.cli.job_options import (
     webhooks_option,
 )
 from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.cli.signals import handled
 from promptgraft.errors import ConfigError
 
 _SECONDS_FOR_WORKERS = 35
@@ -112,12 +113,8 @@ def _ended_in_order() -> Iterator[Callable[[], bool]]:
         found.append(number)
         raise SystemExit(0)
 
-    before = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with handled(end):
         yield lambda: bool(found)
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _check_safe(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 
 from promptgraft.cli import options
@@ -16,6 +14,7 @@ from promptgraft.cli.job_options import (
     webhooks_option,
 )
 from promptgraft.cli.output import echo
+from promptgraft.cli.signals import handled
 
 
 @options.command("worker", "worker --jobs sqlite:///jobs.db", "worker --processes 4 --until-idle")
@@ -51,13 +50,6 @@ def worker_command(
         from promptgraft.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name, calls=calls)
-        before = {
-            number: signal.signal(number, lambda *_: worker.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        echo(f"worker for {', '.join(named)}", error=True)
-        try:
+        with handled(lambda *_: worker.stop()):
+            echo(f"worker for {', '.join(named)}", error=True)
             worker.run(until_idle=until_idle)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
