@@ -150,12 +150,13 @@ class Runnable:
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
     """Return how long answers were in the newest run that has ended, and what nodes were asked."""
     for run in list_runs(runs):
-        ended = read_run(run.folder).ended if run.state is State.ENDED else None
-        if run.prompt != prompt or ended is None:
+        if run.state is not State.ENDED or run.prompt != prompt:
             continue
-        traces = [one.record.steps for one in islice(transcripts(run.folder), _MOST_LOOKED_AT)]
+        record = read_run(run.folder)
+        ledger = record.ended.ledger if record.ended else ()
+        traces = [one.record.steps for one in islice(transcripts(record), _MOST_LOOKED_AT)]
         nodes = seen_nodes(traces) if any(traces) else {}
-        rows = [row for row in ended.ledger if row.role is Role.TASK and row.usage.output_tokens]
+        rows = [row for row in ledger if row.role is Role.TASK and row.usage.output_tokens]
         model, tokens = "", 0.0
         if rows:
             model, tokens = rows[0].model, rows[0].usage.output_tokens / rows[0].calls
