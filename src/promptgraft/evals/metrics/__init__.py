@@ -6,6 +6,7 @@ from promptgraft.evals.metrics.base import (
     UnusableAnswerError,
     judge_case,
 )
+from promptgraft.evals.metrics.by_case import ByCase
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JsonSchema
@@ -29,6 +30,7 @@ __all__ = [
     "AllOf",
     "Assertion",
     "BaseMetric",
+    "ByCase",
     "Check",
     "Classification",
     "Contains",
@@ -63,6 +65,7 @@ __all__ = [
 # By the names that metric files use, for `metrics.exact(ignore_case=True)`.
 all_of = AllOf
 assertion = Assertion
+by_case = ByCase
 check = Check
 classification = Classification
 contains = Contains

@@ -12,6 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.by_case import ByCase
 from promptgraft.evals.metrics.dialects import DIALECTS
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JSON_SCHEMA
@@ -22,7 +23,7 @@ from promptgraft.evals.metrics.values import Classification, Cost, Latency, Numb
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import COUNT, OBJECT, TEXT
+from promptgraft.strict.checks import COUNT, OBJECT, TEXT, Kind
 from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
@@ -69,7 +70,12 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """Every name that is known, in order."""
         return tuple(
-            sorted({*self.added, *_KINDS, *_CLASSES, *entry_points(group=ENTRY_POINTS).names})
+            sorted(
+                {
+                    *(*self.added, *_KINDS, *_CLASSES, ByCase.kind),
+                    *entry_points(group=ENTRY_POINTS).names,
+                }
+            )
         )
 
     def find(self, name: str) -> MetricKind:
@@ -82,6 +88,9 @@ class Registry:
             return self.added[name]
         if name in _KINDS:
             return _KINDS[name]
+        if name == ByCase.kind:
+            metrics = Kind(lambda node: _config(node, self).metrics)
+            return MetricKind(name=name, build=record_of(ByCase, special={"metrics": metrics}).read)
         if name in _CLASSES:
             return _of_class(name, _CLASSES[name])
         for point in entry_points(group=ENTRY_POINTS, name=name):
