@@ -377,5 +377,9 @@ def test_nothing_is_overwritten_and_nothing_is_guessed(console: Console, folder:
 
 def test_machines_are_told_the_files(console: Console, folder: Path) -> None:
     document = json.loads(console("import", "optimizer.json", *SETS, "--json").out)
-    assert [Path(name).name for name in document["files"]] == ["promptgraft.yaml", "metrics.json"]
+    assert [Path(name).name for name in document["files"]] == [
+        "promptgraft.yaml",
+        "metrics.json",
+        "promptgraft.schema.json",
+    ]
     assert document["notes"] == []

@@ -1,4 +1,4 @@
-"""``promptgraft import``: a project out of the configuration of another optimizer."""
+"""``promptgraft import``: a project out of what another tool has."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 
+from promptgraft.cli.choosing import shipped
 from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.errors import ConfigError
 from promptgraft.files import write_atomically
-from promptgraft.project.files import FILE_NAME
-from promptgraft.project.importing import Imported, import_optimizer
-from promptgraft.serde import Json
+from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
+from promptgraft.project.imported import ImportedProject
+from promptgraft.project.importing import import_optimizer
+from promptgraft.project.inspect_data import FIELDS, import_inspect
+from promptgraft.project.promptfoo import import_promptfoo
+from promptgraft.serde import Json, MismatchError
+from promptgraft.strict.nodes import read_source
+from promptgraft.yaml_text import plain_scalar
 
 METRICS_FILE = "metrics.json"
 _TEXTS = "agent"
@@ -28,13 +35,13 @@ _HEAD = "# Imported from {name}; `promptgraft check` says what is wrong, without
 
 @command(
     "import",
+    "import promptfooconfig.yaml",
+    "import samples.jsonl --field input=question",
     "import o.json --train a --validation b",
 )
-@click.argument("config", metavar="CONFIG")
-@click.option("--train", required=True, metavar="FILE", help="The cases that are learned from.")
-@click.option(
-    "--validation", required=True, metavar="FILE", help="The cases that candidates are compared on."
-)
+@click.argument("config", metavar="FILE")
+@click.option("--train", metavar="FILE", help="The cases that are learned from.")
+@click.option("--validation", metavar="FILE", help="The cases that candidates are compared on.")
 @click.option("--test", metavar="FILE", help="The cases that no part of the search sees.")
 @click.option(
     "--agent",
@@ -51,31 +58,105 @@ _HEAD = "# Imported from {name}; `promptgraft check` says what is wrong, without
 @click.option(
     "--callbacks", metavar="file.py:NAME", help="What reads and writes further texts of the agent."
 )
+@click.option(
+    "--field",
+    "fields",
+    metavar="NAME=COLUMN",
+    multiple=True,
+    help="The column of a field of inspect_ai that has another name, once for each.",
+)
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Let the embedded offline model take the place of the providers of promptfoo.",
+)
 @json_option
-def import_command(
-    config: str,
-    *,
-    train: str,
-    validation: str,
-    test: str | None,
-    agent: str | None,
-    prompts: tuple[str, ...],
-    callbacks: str | None,
-    as_json: bool,
-) -> None:
-    """Make a project out of another optimizer's configuration.
+def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions]) -> None:
+    """Make a project out of what another tool has.
 
-    CONFIG is its `optimizer.json`. Writes `promptgraft.yaml` and a metric file beside it; data,
-    prompts and agent stay where they are. What is not kept, or not the same here, is said in a
-    line each.
+    FILE is a configuration of promptfoo, a data set of inspect_ai (JSON, JSONL or CSV), or an
+    `optimizer.json` of trpc-agent, which needs --train and --validation. Writes
+    `promptgraft.yaml`, and the files that it names, beside FILE, which stays as it is. What is
+    not kept, or not the same here, is said in a line each.
     """
     path = Path(config)
-    folder = path.parent
-    written = [folder / FILE_NAME, folder / METRICS_FILE]
+    tool = _tool(path)
+    for name, value in given.items():
+        if value and name not in _OPTIONS[tool]:
+            option = name.removesuffix("s") if name in ("prompts", "fields") else name
+            raise click.UsageError(f"--{option} is not for {_TOOLS[tool]}; leave it out")
+    if tool == "promptfoo":
+        imported = import_promptfoo(path, offline=given["offline"])
+    elif tool == "inspect_ai":
+        imported = import_inspect(path, dict(_fields(given["fields"])))
+    else:
+        imported = _optimizer(path, given)
+    schema = shipped("project/project.schema.json").read_text("utf-8")
+    document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
+    files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
+    written = [path.parent / name for name in files]
     if there := [name for name in written if os.path.lexists(name)]:
         raise ConfigError(f"{there[0]} is there already; nothing was written; move it away first")
+    for file, text in zip(written, files.values(), strict=True):
+        file.parent.mkdir(exist_ok=True)
+        write_atomically(file, text.encode())
+    _print(imported.notes, written, as_json=as_json)
+
+
+class _ToolOptions(TypedDict):
+    """The options that belong to one tool."""
+
+    train: str | None
+    validation: str | None
+    test: str | None
+    agent: str | None
+    prompts: tuple[str, ...]
+    callbacks: str | None
+    fields: tuple[str, ...]
+    offline: bool
+
+
+_TOOLS = {
+    "promptfoo": "a configuration of promptfoo",
+    "inspect_ai": "a data set of inspect_ai",
+    "optimizer": "an `optimizer.json`",
+}
+_OPTIONS = {
+    "promptfoo": ("offline",),
+    "inspect_ai": ("fields",),
+    "optimizer": ("train", "validation", "test", "agent", "prompts", "callbacks"),
+}
+
+
+def _tool(path: Path) -> str:
+    """Return the tool that a file belongs to."""
+    if path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson"):
+        return "inspect_ai"
+    value = read_source(path).document.value
+    if isinstance(value, list):
+        return "inspect_ai"
+    is_promptfoo = isinstance(value, dict) and {"prompts", "providers", "tests"} & value.keys()
+    return "promptfoo" if is_promptfoo else "optimizer"
+
+
+def _fields(given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for one in given:
+        name, sign, column = one.partition("=")
+        if not sign or name not in FIELDS:
+            what = f"expected NAME=COLUMN with one of {', '.join(FIELDS)}, found {one!r}"
+            raise click.BadParameter(what, param_hint="--field")
+        yield name, column
+
+
+def _optimizer(path: Path, given: _ToolOptions) -> ImportedProject:
+    """Return the configuration of an optimizer as a project, with the agent of the command line."""
+    folder = path.parent
+    sets = {name: given[name] for name in ("train", "validation", "test")}
+    for name in ("train", "validation"):
+        if not sets[name]:
+            raise click.UsageError(f"--{name} is missing")
     imported = import_optimizer(path)
-    sets = {"train": train, "validation": validation, **({"test": test} if test else {})}
+    prompts, callbacks = given["prompts"], given["callbacks"]
     texts: dict[str, Json] = {}
     if prompts or not callbacks:
         texts["files"] = dict(_given(prompts, folder) if prompts else _nearby(folder))
@@ -84,32 +165,47 @@ def import_command(
     document: dict[str, Json] = {
         "version": 1,
         "prompts": {_TEXTS: texts},
-        **_agent(agent or _function(folder), folder),
-        "splits": {"files": {name: _inside(Path(file), folder) for name, file in sets.items()}},
+        **_agent(given["agent"] or _function(folder), folder),
+        "splits": {
+            "files": {name: _inside(Path(file), folder) for name, file in sets.items() if file}
+        },
         "metrics": METRICS_FILE,
         "models": imported.models,
         "optimizer": imported.optimizer,
         "workers": imported.workers,
     }
-    write_atomically(written[1], f"{json.dumps(imported.evaluate, indent=2)}\n".encode())
-    write_atomically(written[0], f"{_HEAD.format(name=path.name)}{_yaml(document)}".encode())
-    _print(imported, written, as_json=as_json)
+    metrics = f"{json.dumps(imported.evaluate, indent=2)}\n"
+    return ImportedProject(document=document, files={METRICS_FILE: metrics}, notes=imported.notes)
 
 
-def _yaml(document: dict[str, Json]) -> str:
+def _yaml(document: Mapping[str, Json]) -> str:
     import yaml
 
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+    class Dumper(yaml.SafeDumper):
+        """Quotes what a strict reader takes for something else than this text, or refuses."""
+
+        def ignore_aliases(self, _: object) -> bool:
+            return True
+
+        def represent_str(self, data: str) -> yaml.ScalarNode:
+            try:
+                plain = plain_scalar(data) == data
+            except MismatchError:
+                plain = False
+            return self.represent_scalar("tag:yaml.org,2002:str", data, None if plain else '"')
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    return yaml.dump(dict(document), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _print(imported: Imported, written: list[Path], *, as_json: bool) -> None:
+def _print(notes: Sequence[str], written: list[Path], *, as_json: bool) -> None:
     if as_json:
         files: list[Json] = [str(path.absolute()) for path in written]
-        print_json({"files": files, "notes": list(imported.notes)})
+        print_json({"files": files, "notes": list(notes)})
         return
     screen = Screen()
-    screen.line(f"wrote {' and '.join(str(relative(path)) for path in written)}")
-    for note in imported.notes:
+    screen.line(f"wrote {', '.join(str(relative(path)) for path in written)}")
+    for note in notes:
         screen.line(f"note: {note}")
     screen.line("next:")
     folder = written[0].parent

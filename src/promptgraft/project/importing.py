@@ -16,6 +16,7 @@ from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
 from promptgraft.project.format_sections import NO_KEY, ModelConfig
+from promptgraft.project.imported import with_lines
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
 from promptgraft.search.frontier import FrontierType
@@ -24,9 +25,8 @@ from promptgraft.secret import REFERENCE as SECRET
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
 from promptgraft.strict.kinds import known_members, record_of, snake_case
-from promptgraft.strict.nodes import Node, Source, read_source
+from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed
-from promptgraft.yaml_text import YamlDocument, read_yaml
 
 _MINIBATCH = 3
 _PARENTS: Mapping[str, dict[str, Json]] = {
@@ -42,7 +42,7 @@ _SEARCH = ("eval_case_parallelism", "stop", "algorithm")
 _STOP = ("required_metrics",)
 _WORKERS = 4
 _SIMULATOR = "left out: a user who is played is `models.user` of a project"
-_GENERATION = {
+GENERATION = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
     "temperature": "temperature",
@@ -136,18 +136,7 @@ def import_optimizer(path: Path) -> Imported:
     Raises:
         DataFormatError: with every fault of the file, one line each.
     """
-    return _Reader(_with_lines(path)).read()
-
-
-def _with_lines(path: Path) -> Source:
-    """Return a JSON file with the line of each value."""
-    source = read_source(path)
-    # What JSON says is YAML too, but for tabs, which no text in JSON holds.
-    lines = read_yaml(path.read_text("utf-8-sig").replace("\t", " "), lambda *_: None)
-    if lines is not None:
-        value = source.document.value
-        source.document = YamlDocument(value, lines.lines, lines.key_lines)
-    return source
+    return _Reader(with_lines(path)).read()
 
 
 class _Reader:
@@ -280,7 +269,7 @@ class _Reader:
             found["api_key"] = given.api_key or NO_KEY
         body = dict(given.extra_fields)
         for key, value in given.generation_config.items():
-            if (ours := _GENERATION.get(snake_case(key))) is not None:
+            if (ours := GENERATION.get(snake_case(key))) is not None:
                 found[ours] = value
             else:
                 body[key] = value

@@ -1,0 +1,156 @@
+"""What importers of other tools' files have in common: notes, prompts as files, a small project."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+from promptgraft.errors import DataFormatError, PromptgraftError
+from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.rows import Row, csv_rows, jsonl_rows
+from promptgraft.project.markdown.outline import escaped
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.serde import Json, canonical_json
+from promptgraft.strict.nodes import Node, Source, read_source
+from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
+
+CASES_FILE = "cases.jsonl"
+Messages: TypeAlias = list[tuple[str, str]]
+"""A prompt as messages, each a role and a Jinja template."""
+_ROWS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
+_FEW = 10
+
+
+@attrs.frozen(kw_only=True)
+class ImportedProject:
+    """A project made of files of another tool.
+
+    Attributes:
+        document: the project file.
+        files: what it names, by path beside it.
+        notes: what is not kept, or not the same here, a line each.
+    """
+
+    document: Mapping[str, Json]
+    files: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@attrs.define
+class Notes:
+    """What an import leaves out; the same of many places is one line."""
+
+    _places: dict[str, dict[str, None]] = attrs.field(factory=dict)
+
+    def add(self, node: Node, text: str) -> None:
+        self._places.setdefault(text, {})[node.source.line(node.path, text)] = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(
+            f"{first}; the same in {len(more):,} more" if more else first
+            for first, *more in self._places.values()
+        )
+
+
+def with_lines(path: Path) -> Source:
+    """Return a JSON or YAML file with the line of each value."""
+    source = read_source(path)
+    if not source.document.lines:
+        # What JSON says is YAML too, but for tabs, which no text in JSON holds.
+        lines = read_yaml(path.read_text("utf-8-sig").replace("\t", " "), lambda *_: None)
+        if lines is not None:
+            source.document = YamlDocument(source.document.value, lines.lines, lines.key_lines)
+    return source
+
+
+def rows_of(path: Path) -> Source:
+    """Return the rows of a CSV, JSONL, JSON or YAML file as a list.
+
+    Raises:
+        DataFormatError: it cannot be read.
+    """
+    read = _ROWS.get(path.suffix.lower())
+    if read is None:
+        return with_lines(path)
+    faults = CaseFaults(str(path))
+    try:
+        rows: list[Row] = list(read(path, faults))
+    except OSError as error:
+        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+    if faults:
+        raise DataFormatError.of(faults.lines)
+    lines: dict[YamlPath, int] = {(at,): row.line for at, row in enumerate(rows)}
+    return Source(str(path), YamlDocument([row.value for row in rows], lines, {}))
+
+
+def name_of(
+    text: str, taken: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
+) -> str:
+    """Return a name as keys of a project have it, other than those that are taken."""
+    name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}{joint}{number}"
+    return found
+
+
+def template(text: str) -> PromptTemplate[object]:
+    """Return a Jinja template as a prompt of one section.
+
+    Raises:
+        PromptDefinitionError: it is none.
+    """
+    section = MarkdownSection(title="", key="text", template=text, syntax="jinja")
+    return PromptTemplate[object](ns="imported", key="text", sections=(section,))
+
+
+def placeholders(text: str) -> tuple[str, ...]:
+    """Return the names that a Jinja template reads; raises as :func:`template`."""
+    return tuple(name for _, one in template(text).walked for name in one.source.reads)
+
+
+def filled(text: str, values: Mapping[str, Json]) -> str | None:
+    """Return a text with values in its placeholders; None where that cannot be."""
+    try:
+        return Prompt(template(text)).bind(dict(values)).render().text if "{" in text else text
+    except PromptgraftError:
+        return None
+
+
+def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
+    """Return the Markdown file of a prompt.
+
+    Of several messages, those with placeholders are frozen: they are what is asked.
+    """
+    told = json.dumps(list(choices), ensure_ascii=False)
+    output = f"output:\n  choices: {told}\n" if choices else ""
+    head = f"---\nns: imported\nkey: {key}\nsyntax: jinja\n{output}---\n"
+    if len(messages) == 1:
+        return f"{head}{escaped(messages[0][1])}\n"
+    parts, keys = [], list[str]()
+    for role, text in messages:
+        keys.append(name_of(role, keys))
+        frozen = " .frozen" if placeholders(text) else ""
+        parts.append(f"# {{#{keys[-1]}{frozen}}}\n\n{escaped(text)}\n")
+    return head + "\n".join(parts)
+
+
+def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:
+    """Return cases as a JSONL file."""
+    return "".join(f"{json.dumps(case, ensure_ascii=False)}\n" for case in cases)
+
+
+def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple[str, Json]]:
+    """Yield `splits` where the cases are too few for the default."""
+    questions = {canonical_json(case["input"]).casefold() for case in cases}
+    if len(questions) < 2:
+        node.fault(f"expected at least two cases that ask something else, found {len(questions)}")
+    if len(questions) < _FEW:
+        yield "splits", {"ratio": {"train": 0.5, "validation": 0.5}}

@@ -1,0 +1,149 @@
+"""A data set of inspect_ai as a project."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from promptgraft.project.imported import (
+    CASES_FILE,
+    ImportedProject,
+    Notes,
+    lines_of,
+    prompt_file,
+    rows_of,
+    splits_of,
+)
+from promptgraft.project.promptfoo_models import OFFLINE
+from promptgraft.serde import Json
+from promptgraft.strict.nodes import Node
+
+FIELDS = ("input", "target", "choices", "id", "metadata")
+_FILE = "prompts/question.md"
+_LETTER = "Answer the question with the letter of the right choice, and nothing else."
+
+
+def import_inspect(path: Path, fields: Mapping[str, str]) -> ImportedProject:
+    """Return a data set of inspect_ai, in CSV, JSON or JSONL, with a prompt to begin from.
+
+    Targets are looked for in the answer as ``includes()`` does; of choices, the letter counts.
+
+    Args:
+        path: the file.
+        fields: the columns of fields that have other names, by field.
+
+    Raises:
+        DataFormatError: with every fault, one line each.
+    """
+    source, notes = rows_of(path), Notes()
+    root = source.root
+    if not isinstance(root.value, list):
+        root.expected("a list of samples")
+    cases = list(_cases(root, fields, notes))
+    splits = dict(splits_of(cases, root)) if not source.faults else {}
+    source.raise_all()
+    most = max(len(_choices(row, fields)) for row in root.items())
+    metric: dict[str, Json] = {"any_of": True, "ignore_case": True}
+    prompt = [("system", "Answer the question."), ("user", "{{ question }}")]
+    choices: Sequence[str] = ()
+    if most:
+        letters = string.ascii_uppercase[:most]
+        several = any(isinstance(case["expected"], list) for case in cases)
+        choices = () if several else letters
+        metric = {"labels": list(letters), "within_text": True, "several": several}
+        prompt = [("system", _LETTER), ("user", "{{ question }}\n\n{{ choices }}")]
+    kind = "classification" if most else "contains"
+    return ImportedProject(
+        document={
+            "version": 1,
+            "prompts": {"question": _FILE},
+            "dataset": {"path": CASES_FILE},
+            **splits,
+            "metrics": [{"name": "target", "kind": kind, **metric}],
+            "models": {"task": OFFLINE},
+        },
+        files={CASES_FILE: lines_of(cases), _FILE: prompt_file("question", prompt, choices)},
+        notes=notes.lines,
+    )
+
+
+def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict[str, Json]]:
+    names = {fields.get(name, name): name for name in FIELDS}
+    chooses = any(_choices(row, fields) for row in root.items())
+    for number, row in enumerate(root.items(), start=1):
+        sample: dict[str, Node] = {}
+        for key, member in row.members().items():
+            if member.value == "":
+                continue
+            if key in names:
+                sample[names[key]] = member
+            elif key == "description":
+                sample[key] = member
+            else:
+                notes.add(
+                    member, f"`{key}` is left out: no prompt needs it; agents say it themselves"
+                )
+        if "input" not in sample:
+            row.fault(f"expected an `{fields.get('input', 'input')}`, found none")
+        elif "target" not in sample:
+            notes.add(row, "a sample without a target is left out")
+        else:
+            asked: dict[str, Json] = {"question": _question(sample["input"], notes)}
+            lettered = zip(string.ascii_uppercase, _choices(row, fields), strict=False)
+            if chooses:
+                asked["choices"] = "\n".join(f"{letter}) {choice}" for letter, choice in lettered)
+            further: dict[str, Json] = {
+                key: _data(sample[key]) for key in ("metadata", "description") if key in sample
+            }
+            target = sample["target"].value
+            yield {
+                "id": str(sample["id"].value) if "id" in sample else str(number),
+                "input": asked,
+                "expected": list(map(str, target)) if isinstance(target, list) else str(target),
+                **({"fields": further} if further else {}),
+            }
+
+
+def _data(node: Node) -> Json:
+    """Return metadata, which tables hold as JSON."""
+    if not isinstance(node.value, str) or node.path[-1] == "description":
+        return node.value
+    try:
+        value: Json = json.loads(node.value)
+    except ValueError:
+        node.expected("an object in JSON")
+        return None
+    return value
+
+
+def _question(node: Node, notes: Notes) -> str:
+    """Return what is asked: a text, or the messages of a conversation as one."""
+    if not isinstance(node.value, list):
+        return str(node.value)
+    told = []
+    for message in node.items():
+        content = message.member("content")
+        parts = content.items() or [Node({"text": content.value}, content.path, content.source)]
+        texts = [part.member("text").value for part in parts]
+        told.append(
+            (message.member("role").value, [text for text in texts if isinstance(text, str)])
+        )
+        if len(told[-1][1]) < len(texts):
+            notes.add(message, "a part of a message that is no text is left out")
+    if len(told) == 1:
+        return "\n".join(told[0][1])
+    notes.add(node, "several messages are asked as one text")
+    said = ((role, "\n".join(texts)) for role, texts in told)
+    return "\n\n".join(f"{role}: {text}" for role, text in said)
+
+
+def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:
+    """Return the choices of a sample, which tables hold as one text."""
+    value = row.member(fields.get("choices", "choices")).value
+    if isinstance(value, str):
+        given: Sequence[Json] = value.split("," if "," in value else None)
+    else:
+        given = value if isinstance(value, list) else []
+    return [str(one).strip() for one in given if str(one).strip()]

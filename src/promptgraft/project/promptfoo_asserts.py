@@ -1,0 +1,379 @@
+"""Assertions of promptfoo, as metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.patterns import hold_pattern
+from promptgraft.project.imported import Notes, filled, name_of
+from promptgraft.serde import Json, canonical_json, map_texts, shown
+from promptgraft.strict.nodes import Node
+from promptgraft.yaml_text import plain_scalar
+
+_SHORT = re.compile(r"(not-)?([a-z][a-z0-9-]*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
+_LEGACY = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
+_READ = frozenset(("type", "value", "threshold", "weight", "metric", "assert", "provider"))
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What one assertion asks of an answer, as a metric.
+
+    Attributes:
+        kind: the kind of the metric.
+        options: its options.
+        reference: what it compares with, in place of ``expected``; None where options say all.
+        name: what it is to be called.
+        weight: how much it counts.
+        inverted: whether it must not hold.
+    """
+
+    kind: str
+    options: Mapping[str, Json]
+    reference: Json = None
+    name: str = ""
+    weight: float = 1.0
+    inverted: bool = False
+
+    @property
+    def key(self) -> str:
+        """What is the same for assertions that are one metric."""
+        return canonical_json(
+            [self.kind, dict(self.options), self.weight, self.inverted, self.name]
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Test:
+    """One test with everything that it inherits; ``values`` are its variables."""
+
+    node: Node
+    values: Mapping[str, Json]
+    asked: Sequence[Asked]
+    fields: Mapping[str, Json]
+    recorded: str | None
+    threshold: Json
+
+
+def row_as_test(row: Node) -> Node:
+    """Return the test that a row of a table stands for."""
+    asserts: list[dict[str, Json]] = []
+    values: dict[str, Json] = {}
+    test: dict[str, Json] = {}
+    for key, cell in row.members().items():
+        name, text = key.removeprefix("__"), str(cell.value)
+        if name == key:
+            values[key] = text
+        elif key.startswith("__expected") and text.strip():
+            asserts.append(_of_text(text))
+        elif text:
+            test[name] = float(text) if name == "threshold" else text
+    metric = {"metric": test.pop("metric")} if "metric" in test else {}
+    told: list[Json] = [{**one, **metric} for one in asserts]
+    return Node({**test, "vars": values, "assert": told}, row.path, row.source)
+
+
+def _of_text(text: str) -> dict[str, Json]:
+    """Return the assertion that a cell stands for, such as ``contains: a``."""
+    found = _SHORT.fullmatch(text.strip())
+    kind = "" if found is None else _LEGACY.get(found[2], found[2])
+    if found is None or kind not in {**_KINDS, **_NONE}:
+        return {"type": "equals", "value": text}
+    value: Json = found[4]
+    if found[4] is not None and kind.endswith(("-all", "-any")):
+        value = [one.strip() for one in found[4].split(",")]
+    entry: dict[str, Json] = {"type": f"{found[1] or ''}{kind}", "value": value}
+    threshold = found[3] or (found[4] if kind in ("cost", "latency") else None)
+    return entry if threshold is None else {**entry, "threshold": plain_scalar(threshold.strip())}
+
+
+def read_assert(
+    node: Node, values: Mapping[str, Json], notes: Notes, *, judge: Callable[[Node], str]
+) -> Iterator[Asked]:
+    """Yield what an assertion asks of the answer to a test with these variables.
+
+    ``judge`` returns the name of the model that a provider stands for.
+    """
+    members = node.members()
+    for key, member in members.items():
+        if key not in _READ:
+            notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
+    told = str(node.member("type").value)
+    kind = told.removeprefix("not-")
+    if kind == "assert-set":
+        if "threshold" in members:
+            notes.add(node, "the `threshold` of an `assert-set` is left out: all of it has to hold")
+        for one in node.member("assert").items():
+            yield from read_assert(one, values, notes, judge=judge)
+        return
+    value = _value(node.member("value"), values, notes)
+    threshold = node.member("threshold").value
+    make = _KINDS.get(kind)
+    made = (
+        None
+        if make is None
+        else make(_Given(value, threshold, partial(judge, node.member("provider"))))
+    )
+    if made is None:
+        why = _NONE.get(kind, "no metric does the same")
+        notes.add(node.member("type"), f"`{told}` is left out: {why}")
+        return
+    weight = node.member("weight").value
+    if weight == 0:
+        notes.add(node.member("weight"), "an assertion of weight 0 is left out: it decides nothing")
+        return
+    yield attrs.evolve(
+        made,
+        name=name_of(str(node.member("metric").value or told), joint="_"),
+        weight=float(weight) if isinstance(weight, (int, float)) else 1.0,
+        inverted=told != kind,
+    )
+
+
+def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
+    """Return the value of an assertion with the variables of its test."""
+
+    def change(text: str) -> str:
+        found = filled(text, values) if "{{" in text or "{%" in text else text
+        if found is None:
+            notes.add(node, f"{shown(text)} cannot be rendered by Jinja, and is kept as it is")
+        return text if found is None else found
+
+    value = node.value
+    if (
+        isinstance(value, str)
+        and value.startswith("file://")
+        and value.endswith((".txt", ".json", ".yaml", ".yml"))
+    ):
+        file = Node(value.removeprefix("file://"), node.path, node.source).file()
+        value = None if file is None else file.read_text("utf-8")
+    return map_texts(value, change)
+
+
+@attrs.frozen
+class _Given:
+    value: Json
+    threshold: Json
+    judge: Callable[[], str]
+
+    @property
+    def texts(self) -> list[str]:
+        """The value as a list of texts."""
+        given = self.value.split(",") if isinstance(self.value, str) else self.value
+        return [str(one).strip() for one in given] if isinstance(given, list) else []
+
+
+def _compared(kind: str, given: _Given, **options: Json) -> Asked | None:
+    value = given.value
+    if isinstance(value, bool) or value is None or isinstance(value, (dict, list)):
+        return None
+    return Asked(kind=kind, options=options, reference=str(value)) if str(value) else None
+
+
+def _equals(given: _Given) -> Asked | None:
+    if given.value == "":
+        return Asked(kind="length", options={"max": 0})
+    if isinstance(given.value, (dict, list, bool)):
+        return Asked(kind="json_match", options={}, reference=given.value)
+    return _compared("exact", given)
+
+
+def _of_several(given: _Given, **options: Json) -> Asked | None:
+    texts: list[Json] = [text for text in given.texts if text]
+    return Asked(kind="contains", options=options, reference=texts) if texts else None
+
+
+def _pattern(given: _Given) -> Asked | None:
+    try:
+        hold_pattern(str(given.value))
+    except ConfigError:
+        return None
+    return _compared("regex", given)
+
+
+def _begins(given: _Given) -> Asked | None:
+    return _compared("regex", _Given(rf"\A{re.escape(str(given.value))}", None, given.judge))
+
+
+def _schema(given: _Given, *, fenced: bool) -> Asked | None:
+    value = given.value
+    try:
+        schema = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+    except ValueError:
+        return None
+    if not isinstance(schema, dict):
+        return None
+    return Asked(
+        kind="json_schema", options={"schema": schema, **({"fenced": True} if fenced else {})}
+    )
+
+
+def _limit(kind: str, share: float, given: _Given) -> Asked | None:
+    if not isinstance(given.threshold, (int, float)):
+        return None
+    return Asked(kind=kind, options={"limit": given.threshold * share})
+
+
+def _words(given: _Given) -> Asked | None:
+    value = plain_scalar(given.value) if isinstance(given.value, str) else given.value
+    limits = {"min": value, "max": value} if isinstance(value, int) else value
+    if not isinstance(limits, dict) or not limits.keys() <= {"min", "max"}:
+        return None
+    return Asked(kind="length", options={"unit": "words", **limits})
+
+
+def _rouge(given: _Given) -> Asked | None:
+    threshold = 0.75 if given.threshold is None else given.threshold
+    return _compared("rouge", given, variant="rouge1", threshold=threshold)
+
+
+def _rubrics(given: _Given, *, text: str = "{}", least: float = 1.0) -> Asked | None:
+    asked = given.value if isinstance(given.value, list) else [given.value]
+    told = [one if isinstance(one, str) else json.dumps(one) for one in asked if one]
+    rubrics: list[Json] = [
+        {"id": f"r{number}", "text": text.format(one)} for number, one in enumerate(told, start=1)
+    ]
+    if not rubrics:
+        return None
+    threshold = least if given.threshold is None else given.threshold
+    return Asked(
+        kind="llm_rubric_response",
+        options={"judges": [given.judge()], "rubrics": rubrics, "threshold": threshold},
+    )
+
+
+_facts = partial(
+    _rubrics, text="The answer says the same facts as this one, and none against it: {}"
+)
+_KINDS: Mapping[str, Callable[[_Given], Asked | None]] = {
+    "equals": _equals,
+    "contains": partial(_compared, "contains"),
+    "icontains": partial(_compared, "contains", ignore_case=True),
+    "contains-all": _of_several,
+    "contains-any": partial(_of_several, any_of=True),
+    "icontains-all": partial(_of_several, ignore_case=True),
+    "icontains-any": partial(_of_several, ignore_case=True, any_of=True),
+    "regex": _pattern,
+    "starts-with": _begins,
+    "is-json": partial(_schema, fenced=False),
+    "contains-json": partial(_schema, fenced=True),
+    "cost": partial(_limit, "cost", 1),
+    "latency": partial(_limit, "latency", 0.001),
+    "word-count": _words,
+    "rouge-n": _rouge,
+    "llm-rubric": _rubrics,
+    "model-graded-closedqa": _rubrics,
+    "g-eval": partial(_rubrics, least=0.7),
+    "factuality": _facts,
+    "model-graded-factuality": _facts,
+}
+_NONE: Mapping[str, str] = {
+    "javascript": "write an `assert` expression or a Python function in its place",
+    "python": "a function here takes the case and the answer; write it as a `python` metric",
+    "levenshtein": "its threshold counts characters; `edit_similarity` takes a share",
+    "similar": "there are no embeddings here; ask a judge",
+    "select-best": "candidates are compared by their scores",
+    "max-score": "candidates are compared by their scores",
+    "human": "an answer is judged while the search runs",
+}
+
+
+def judged(
+    tests: Sequence[Test], reads: Sequence[str], text: str, *, place: Node, notes: Notes
+) -> tuple[list[dict[str, Json]], dict[str, Json]]:
+    """Return tests as cases, and what a project file says of judging them.
+
+    The cases have the variables that prompts read; ``text`` is that of all prompts.
+    """
+    for test in tests:
+        if not test.asked:
+            notes.add(test.node, "a test without an assertion is left out")
+    kept = [test for test in tests if test.asked]
+    if not kept:
+        place.fault("expected a test with an assertion that can be imported, found none")
+    names: dict[tuple[str, int], str] = {}
+    chosen = [_named(test.asked, names) for test in kept]
+    metrics = {name: one for found in chosen for name, one in found.items()}
+    compared = [name for name, one in metrics.items() if one.reference is not None]
+    differ = any(list(found) != list(chosen[0]) for found in chosen)
+    cases = list[dict[str, Json]]()
+    for number, (test, found) in enumerate(zip(kept, chosen, strict=True), start=1):
+        references = {name: found[name].reference for name in found if name in compared}
+        asserts: list[Json] = list(found)
+        fields = {**test.fields, **({"asserts": asserts} if differ else {})}
+        case: dict[str, Json] = {
+            "id": f"test-{number}",
+            "input": {name: _bound(name, test.values.get(name), text) for name in reads},
+            "expected": references
+            if len(compared) > 1
+            else references.get(compared[0])
+            if references
+            else None,
+            "recorded": test.recorded,
+            "fields": fields or None,
+        }
+        cases.append({key: value for key, value in case.items() if value is not None})
+    thresholds = {test.threshold for test in kept}
+    if len(thresholds) > 1:
+        notes.add(kept[0].node, "a `threshold` that not all tests have is left out")
+    threshold = thresholds.pop() if len(thresholds) == 1 else None
+    return cases, _judging(metrics, threshold, differ=differ, paths=len(compared) > 1)
+
+
+def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
+    """Return assertions by the names of their metrics; equal ones of two tests have one name."""
+    found: dict[str, Asked] = {}
+    for one in asked:
+        slot = (one.key, sum(one.key == other.key for other in found.values()))
+        if slot not in names:
+            names[slot] = name_of(one.name, list(names.values()), joint="_")
+        found[names[slot]] = one
+    return found
+
+
+def _judging(
+    metrics: Mapping[str, Asked], threshold: Json, *, differ: bool, paths: bool
+) -> dict[str, Json]:
+    entries: list[Json] = []
+    for name, one in metrics.items():
+        path = {"expected_path": name} if paths and one.reference is not None else {}
+        entries.append({"name": name, "kind": one.kind, **one.options, **path})
+    weights: dict[str, Json] = {name: one.weight for name, one in metrics.items()}
+    weighted: dict[str, Json] = (
+        {"weights": weights} if any(one.weight != 1 for one in metrics.values()) else {}
+    )
+    inverted: list[Json] = [name for name, one in metrics.items() if one.inverted]
+    if not (differ or inverted) and threshold is None:
+        return {"metrics": entries, **({"aggregation": weighted} if weighted else {})}
+    own: dict[str, Json] = {**weighted, "inverted": inverted or None, "threshold": threshold}
+    further = {key: value for key, value in own.items() if value is not None}
+    return {"metrics": [{"name": "asserts", "kind": "by_case", **further, "metrics": entries}]}
+
+
+def _bound(name: str, value: Json, text: str) -> Json:
+    """Return a variable as a placeholder takes it: nothing as an empty text, data as JSON.
+
+    Data that a prompt looks into stays data.
+    """
+    looked_into = re.search(rf"\b{name}\s*[.\[|]|\bin\s+{name}\b", text)
+    if isinstance(value, (dict, list)) and not looked_into:
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+def choices_of(tests: Sequence[Test]) -> list[str]:
+    """Return what all tests together expect as the whole answer, where that is one of a few."""
+    labels = [
+        {str(one.reference) for one in test.asked if one.kind == "exact" and not one.inverted}
+        for test in tests
+        if test.asked
+    ]
+    found = sorted(set().union(*labels))
+    is_choice = all(len(one) == 1 for one in labels) and 1 < len(found) <= len(labels) / 2
+    return found if is_choice else []

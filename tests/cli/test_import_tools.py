@@ -1,0 +1,344 @@
+"""``promptgraft import`` of what promptfoo and inspect_ai have."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli.console import Console
+from promptgraft.evals.metrics import judge_case
+from promptgraft.evals.types import Answer, Case
+from promptgraft.project import Project, load_project
+from promptgraft.project.inspect_data import import_inspect
+from promptgraft.project.promptfoo import import_promptfoo
+
+NOTES = Path(__file__).with_name("import_notes.txt")
+CONFIG = """\
+description: Sorts messages
+prompts:
+  - file://prompt.txt
+  - id: file://chat.json
+    label: Chat
+  - file://prompt.py
+providers:
+  - id: openai:chat:gpt-5-mini
+    config: {temperature: 0, max_tokens: 50, apiKey: sk-0123456789abcdef, user: me}
+  - anthropic:messages:claude-sonnet-4-5
+defaultTest: file://default.yaml
+tests:
+  - description: praise
+    vars: {message: The bread was lovely.}
+    assert:
+      - {type: equals, value: praise, weight: 2}
+      - {type: javascript, value: output.length < 10}
+  - vars: {message: [When do you open?, Do you sell rye?]}
+    assert:
+      - type: assert-set
+        assert: [{type: equals, value: "{{ label }}"}, {type: regex, value: "^q"}]
+  - file://tests/*.csv
+scenarios:
+  - config: [{vars: {message: Burnt rolls.}}, {vars: {message: Cold rolls.}}]
+    tests: [{vars: {label: complaint}, assert: [{type: equals, value: "{{ label }}"}]}]
+evaluateOptions: {maxConcurrency: 2, repeat: 3, delay: 5}
+outputPath: out.json
+"""
+FILES = {
+    "promptfooconfig.yaml": CONFIG,
+    "prompt.txt": "Name the kind of the message.\n\n# Message\n{{ message }}\n",
+    "prompt.py": "print()",
+    "chat.json": json.dumps(
+        [
+            {"role": "system", "content": "Name the kind."},
+            {"role": "user", "content": [{"type": "text", "text": "{{message}}"}]},
+        ]
+    ),
+    "default.yaml": "vars: {label: question}\nassert: [{type: not-contains, value: sorry}]\n",
+    "tests/a.csv": (
+        "message,__expected,__expected2,__description,__strange\n"
+        'My cake was burnt.,complaint,"contains-any: com, x",burnt,y\n'
+        "A warm place.,icontains:PRAISE,latency: 3000,,\n"
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, "utf-8")
+
+
+def cases_of(project: Project) -> dict[str, Case]:
+    parts = project.splits.parts().values()
+    return {case.id: case for part in parts for case in part}
+
+
+def test_a_configuration_of_promptfoo_is_a_project_that_runs(console: Console) -> None:
+    write(FILES)
+    ended = console("import", "promptfooconfig.yaml", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    told = json.loads(ended.out)
+    names = [str(Path(name).relative_to(Path.cwd())) for name in told["files"]]
+    assert names == [
+        *("promptgraft.yaml", "cases.jsonl", "prompts/prompt.md", "prompts/chat.md"),
+        "promptgraft.schema.json",
+    ]
+    assert "sk-0123" not in "".join(Path(name).read_text("utf-8") for name in names)
+
+    project = load_project("promptgraft.yaml")
+    assert project.names == ("prompt", "chat")
+    assert project.config.workers == 2
+    task = project.config.models.task
+    assert task is not None
+    assert (task.provider, task.options["model"], task.options["max_output_tokens"]) == (
+        *("openai", "gpt-5-mini"),
+        50,
+    )
+    cases = cases_of(project)
+    assert [cases[f"test-{n}"].input for n in range(1, 8)] == [
+        {"message": text}
+        for text in (
+            *("The bread was lovely.", "When do you open?", "Do you sell rye?"),
+            *("My cake was burnt.", "A warm place.", "Burnt rolls.", "Cold rolls."),
+        )
+    ]
+    assert cases["test-1"].fields["description"] == "praise"
+    assert cases["test-7"].expected == {"not_contains": "sorry", "equals_2": "complaint"}
+    rendered = project.prompt("prompt").prompt.bind({"message": "Hello"}).render().text
+    assert rendered == "Name the kind of the message.\n\n# Message\nHello"
+
+
+def test_every_key_is_mapped_or_has_a_line(console: Console) -> None:
+    write(FILES)
+    notes = json.loads(console("import", "promptfooconfig.yaml", "--json").out)["notes"]
+    assert notes == NOTES.read_text("utf-8").splitlines()
+
+
+MAPPED = """
+contains contains-all contains-any contains-json cost equals factuality g-eval icontains
+icontains-all icontains-any is-json latency llm-rubric model-graded-closedqa
+model-graded-factuality regex rouge-n starts-with word-count
+"""
+UNMAPPED = """
+answer-relevance bleu classifier contains-html contains-sql contains-xml context-faithfulness
+context-recall context-relevance conversation-relevance finish-reason gleu guardrails human is-html
+is-refusal is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call
+is-xml javascript levenshtein max-score meteor moderation perplexity perplexity-score pi python ruby
+search-rubric select-best similar similar:cosine similar:dot similar:euclidean skill-used
+tool-call-f1 trace-error-spans trace-span-count trace-span-duration trajectory:goal-success
+trajectory:step-count trajectory:tool-args-match trajectory:tool-sequence trajectory:tool-used
+webhook
+"""
+
+
+def test_every_kind_of_assertion_is_a_metric_or_has_a_line(console: Console) -> None:
+    values: Mapping[str, Any] = {
+        "is-json": {"type": "object"},
+        "contains-json": "",
+        "word-count": 3,
+    }
+    tests = [
+        {
+            "vars": {"q": kind},
+            "assert": [
+                {"type": "contains", "value": "z"},
+                {"type": kind, "value": values.get(kind, "a"), "threshold": 0.5},
+            ],
+        }
+        for kind in (*MAPPED.split(), *UNMAPPED.split())
+    ]
+    write({"p.json": json.dumps({"prompts": ["{{q}}"], "tests": tests})})
+    notes = json.loads(console("import", "p.json", "--json").out)["notes"]
+    left_out = [note for kind in UNMAPPED.split() for note in notes if f"`{kind}` is left" in note]
+    assert notes == left_out
+    assert len(notes) == len(UNMAPPED.split())
+    cases = cases_of(load_project("promptgraft.yaml"))
+    for number, kind in enumerate(MAPPED.split(), start=1):
+        asserts = cases[f"test-{number}"].fields["asserts"]
+        assert isinstance(asserts, list)
+        assert asserts[-1] in (kind.replace("-", "_"), f"{kind}_2")
+
+
+HOLDS: Mapping[str, Any] = {
+    "equals": lambda answer, value: answer == value,
+    "contains": lambda answer, value: value in answer,
+    "icontains": lambda answer, value: value.lower() in answer.lower(),
+    "starts-with": lambda answer, value: answer.startswith(value),
+    "contains-all": lambda answer, value: all(one in answer for one in value),
+    "contains-any": lambda answer, value: any(one in answer for one in value),
+}
+WORDS = st.sampled_from(["a", "b", "c", "ab", "A", "bc"])
+
+
+@st.composite
+def assertions(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(sorted(HOLDS)))
+    several = kind.endswith(("-all", "-any"))
+    value = draw(st.lists(WORDS, min_size=1, max_size=3, unique=True) if several else WORDS)
+    weight = draw(st.sampled_from([1, 1, 2]))
+    prefix = draw(st.sampled_from(["", "", "not-"]))
+    return {"type": f"{prefix}{kind}", "value": value, "weight": weight}
+
+
+@settings(max_examples=15)
+@given(
+    default=st.lists(assertions(), max_size=1),
+    tests=st.lists(st.lists(assertions(), min_size=1, max_size=3), min_size=2, max_size=4),
+    answer=st.text("abcA", max_size=4),
+)
+def test_a_test_passes_here_where_it_passes_in_promptfoo(
+    tmp_path_factory: pytest.TempPathFactory,
+    default: list[dict[str, Any]],
+    tests: list[list[dict[str, Any]]],
+    answer: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("promptfoo")
+    document = {
+        "prompts": ["Say {{q}}"],
+        "defaultTest": {"assert": default},
+        "tests": [{"vars": {"q": f"q{n}"}, "assert": one} for n, one in enumerate(tests)],
+    }
+    (folder / "p.yaml").write_text(yaml.safe_dump(document))
+    imported = import_promptfoo(folder / "p.yaml")
+    assert imported.notes == ()
+    for name, text in imported.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "promptgraft.yaml").write_text(json.dumps(dict(imported.document)))
+    project = load_project(folder / "promptgraft.yaml")
+    cases = cases_of(project)
+    for number, own in enumerate(tests, start=1):
+        verdicts = judge_case(project.metrics, cases[f"test-{number}"], Answer(text=answer))
+        asked = [*default, *own]
+        held = [
+            HOLDS[one["type"].removeprefix("not-")](answer, one["value"])
+            is not one["type"].startswith("not-")
+            for one in asked
+        ]
+        assert all(verdict.passed for verdict in verdicts) == all(held)
+
+
+ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, value: b}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"c.yaml": "prompts: []\ntests: []\n"}, "c.yaml:1: prompts: expected at least one prompt"),
+        (
+            {"c.yaml": "prompts: [file://no.txt]\ntests: []\n"},
+            "expected a file, found none at 'no.txt'",
+        ),
+        ({"c.yaml": "prompts: ['{{ q']\ntests: []\n"}, "templates here are those of Jinja"),
+        ({"c.yaml": "prompts: [hello]\ntests: []\n"}, "expected a prompt with a placeholder"),
+        ({"c.yaml": "prompts: ['{{q}}']\ntests: [3]\n"}, "tests[0]: expected a test, or a file"),
+        (
+            {"c.yaml": "prompts: ['{{q}}']\ntests: t.csv\n"},
+            "expected a file, found none at 't.csv'",
+        ),
+        (
+            {"c.yaml": ONE},
+            "expected at least two cases that ask something else, found 1",
+        ),
+        ({"c.yaml": "prompts: &a ['{{q}}']\ntests: *a\n"}, "expected data without aliases"),
+        ({"c.csv": "q,target\na,b\n"}, "c.csv:2: [0]: expected an `input`, found none"),
+        ({"c.json": '[{"input": "a", "target": "b"}]'}, "expected at least two cases"),
+        ({"c.jsonl": "{\n"}, "c.jsonl:1: not JSON"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line(
+    console: Console, files: dict[str, str], said: str
+) -> None:
+    write(files)
+    ended = console("import", next(iter(files)))
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == sorted(files)
+
+
+def test_an_option_of_another_tool_is_refused(console: Console) -> None:
+    write({"c.csv": "input,target\na,b\n"})
+    said = "import: --offline is not for a data set of inspect_ai; leave it out"
+    assert said in console("import", "c.csv", "--offline").err
+    assert "expected NAME=COLUMN" in console("import", "c.csv", "--field", "inpt=q").err
+
+
+def test_a_data_set_of_inspect_ai_is_a_project_that_runs(console: Console) -> None:
+    rows = [
+        {"question": f"Which is {n}?", "target": "AB"[n % 2], "choices": ["one", "two"], "id": n}
+        for n in range(12)
+    ]
+    write({"s.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)})
+    assert console("import", "s.jsonl", "--field", "input=question").code == 0
+    assert console("check").code == 0
+    ended = console("eval", "--split", "all")
+    assert (ended.code, ended.err) == (0, "")
+    assert "12 cases of all" in ended.out
+
+
+needs_inspect = pytest.mark.skipif(
+    importlib.util.find_spec("inspect_ai") is None, reason="inspect_ai is not installed"
+)
+WORD = st.text("abc", min_size=1, max_size=5)
+SAMPLES = st.lists(
+    st.fixed_dictionaries(
+        {"input": WORD, "target": WORD | st.lists(WORD, min_size=1, max_size=2)},
+        optional={
+            "choices": st.lists(WORD, min_size=2, max_size=3),
+            "metadata": st.dictionaries(WORD, st.integers() | WORD, max_size=2),
+        },
+    ),
+    min_size=2,
+    max_size=5,
+    unique_by=lambda sample: str(sample["input"]),
+)
+
+
+@needs_inspect
+@settings(max_examples=20)
+@given(samples=SAMPLES, ending=st.sampled_from(["json", "jsonl", "csv"]))
+def test_samples_are_those_that_inspect_ai_reads(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, samples: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.mktemp("inspect") / f"s.{ending}"
+    numbered = [{"id": f"n{n}", **sample} for n, sample in enumerate(samples)]
+    path.write_text(written(numbered, ending), "utf-8")
+    data = importlib.import_module("inspect_ai.dataset")
+    theirs = (data.csv_dataset if ending == "csv" else data.json_dataset)(str(path))
+    ours = list(map(json.loads, import_inspect(path, {}).files["cases.jsonl"].splitlines()))
+    assert len(ours) == len(theirs)
+    for case, sample in zip(ours, theirs, strict=True):
+        assert case["id"] == str(sample.id)
+        assert case["input"]["question"] == sample.input
+        assert case["expected"] == sample.target
+        assert case.get("fields", {}).get("metadata", {}) == (sample.metadata or {})
+        lettered = [f"{'ABC'[n]}) {one}" for n, one in enumerate(sample.choices or ())]
+        assert case["input"].get("choices", "") == "\n".join(lettered)
+
+
+def written(samples: list[dict[str, Any]], ending: str) -> str:
+    if ending == "json":
+        return json.dumps(samples)
+    if ending == "jsonl":
+        return "".join(f"{json.dumps(sample)}\n" for sample in samples)
+    rows = ["id,input,target,choices,metadata"]
+    for sample in samples:
+        target, metadata = sample["target"], json.dumps(sample.get("metadata", {}))
+        cells = [sample["id"], sample["input"], target if isinstance(target, str) else target[0]]
+        cells += [",".join(sample.get("choices", ())), metadata]
+        rows.append(",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in cells))
+    return "\n".join(rows)
