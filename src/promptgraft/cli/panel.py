@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -40,6 +40,14 @@ _SECONDS_BETWEEN_FRAMES = 0.1
 SECONDS_BETWEEN_TICKS = 0.5
 
 
+class Drawn(TypedDict, total=False):
+    """Where and when a panel is drawn."""
+
+    console: Console | None
+    clock: Clock | None
+    tick: float | None
+
+
 class LivePanel(ABC):
     """Rows in a frame on standard error, redrawn at most ten times a second, and gone at the end.
 
@@ -47,7 +55,12 @@ class LivePanel(ABC):
     """
 
     def __init__(
-        self, title: str, *, console: Console | None, clock: Clock | None, tick: float | None
+        self,
+        title: str,
+        *,
+        console: Console | None = None,
+        clock: Clock | None = None,
+        tick: float | None = SECONDS_BETWEEN_TICKS,
     ) -> None:
         self._title = title
         self._clock = clock or SystemClock()
@@ -142,16 +155,9 @@ _BARS = 24
 class PanelProgress(LivePanel, Progress):
     """Shows a run in a panel of fixed height; it leaves only the warnings of the plan behind."""
 
-    def __init__(
-        self,
-        title: str,
-        *,
-        console: Console | None = None,
-        clock: Clock | None = None,
-        tick: float | None = SECONDS_BETWEEN_TICKS,
-    ) -> None:
-        Progress.__init__(self, clock, every=0)
-        LivePanel.__init__(self, title, console=console, clock=clock, tick=tick)
+    def __init__(self, title: str, **drawn: Unpack[Drawn]) -> None:
+        Progress.__init__(self, drawn.get("clock"), every=0)
+        LivePanel.__init__(self, title, **drawn)
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
 
     def on_line(self, line: Event) -> None:
@@ -239,16 +245,8 @@ def _roughly(seconds: float) -> str:
 class EvalPanel(LivePanel, EvalProgress):
     """Shows an evaluation of ``total`` answers in a panel, which leaves nothing behind."""
 
-    def __init__(
-        self,
-        title: str,
-        total: int,
-        *,
-        console: Console | None = None,
-        clock: Clock | None = None,
-        tick: float | None = SECONDS_BETWEEN_TICKS,
-    ) -> None:
-        LivePanel.__init__(self, title, console=console, clock=clock, tick=tick)
+    def __init__(self, title: str, total: int, **drawn: Unpack[Drawn]) -> None:
+        LivePanel.__init__(self, title, **drawn)
         self._began = self._clock.monotonic()
         self._total = total
         self._done = self._in_flight = self._tokens = 0

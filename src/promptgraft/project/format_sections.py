@@ -252,13 +252,7 @@ DEFINITIONS: Schema = {
 }
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
-    special={
-        "task": MODEL,
-        "reflection": MODEL,
-        "judges": named(MODEL),
-        "user": MODEL,
-        "teacher": MODEL,
-    },
+    special={**dict.fromkeys(abouts_of(ModelsConfig), MODEL), "judges": named(MODEL)},
     about="Who answers, who reflects, who judges.",
 )
 
