@@ -42,9 +42,10 @@ def test_commands_options_and_choices_are_completed(words: list[str], completed:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_reads_its_script(console: Console) -> None:
-    script = console("completion", "bash").out
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+def test_bash_completes_after_it_has_read_its_script(console: Console) -> None:
+    script = console("completion", "bash").out + "complete -p promptgraft"
+    ended = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    assert ended.stdout.endswith(" promptgraft\n")
 
 
 def published(name: str) -> Any:

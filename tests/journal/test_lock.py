@@ -146,8 +146,9 @@ def test_a_journal_may_be_closed_by_another_thread(path: Path) -> None:
     closer.start()
     closer.join()
 
-    with FileJournal(path):
-        pass
+    with FileJournal(path) as again:
+        again.begin({"seed": 7})
+        assert len(again) == 0
 
 
 def test_a_lock_file_that_cannot_be_made_is_a_clear_error(path: Path) -> None:

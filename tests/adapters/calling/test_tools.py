@@ -149,4 +149,6 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(st.text() | JSON.map(canonical_json))
 def test_whatever_a_model_writes_is_answered(arguments: str) -> None:
-    answered(arguments, lambda query: query.text)
+    answer, event = answered(arguments, lambda query: query.text)
+    assert answer.content == (event.error or event.result)
+    assert (event.error == "") == isinstance(event.params, Query)
