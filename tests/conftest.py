@@ -96,14 +96,21 @@ def no_plugins_of_others() -> None:
     os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p no:{name}" for name in others)
 
 
+_looked_at: set[str] = set()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forget modules of temporary projects, which another test may have under the same names."""
+    """Forget modules of temporary projects, which another test may have under the same names.
+
+    There are 10,000 modules, so it looks at those that are new.
+    """
     yield
     home = str(tmp_path_factory.getbasetemp())
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(home):
+    for name in sys.modules.keys() - _looked_at:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(home):
             del sys.modules[name]
+    _looked_at.update(sys.modules)
 
 
 class _LocalOnly:
