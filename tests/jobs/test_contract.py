@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -14,7 +15,13 @@ import pytest
 from database.database_servers import KINDS
 from jobs.job_world import kept_lines, outcome, work_off, write_project
 from promptgraft.database import Database
-from promptgraft.errors import ConfigError, DataFormatError, DeadlineExceededError
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    DeadlineExceededError,
+    OverrideConflictError,
+    RevisionNotFoundError,
+)
 from promptgraft.jobs import (
     Job,
     JobChanges,
@@ -30,6 +37,7 @@ from promptgraft.jobs import (
     Worker,
 )
 from promptgraft.jobs.rows import Claim
+from promptgraft.project.python_source import beside
 from promptgraft.server import Scope, TokenStore
 from server.serving import Client, served
 
@@ -72,7 +80,9 @@ def jobs(way: str, manager: JobManager, request: pytest.FixtureRequest) -> Itera
         yield manager
         return
     client: Client = request.getfixturevalue("server")
-    token = TokenStore(manager.database).create("contract", [Scope.READ, Scope.SUBMIT])
+    token = TokenStore(manager.database).create(
+        "contract", [Scope.READ, Scope.SUBMIT, Scope.PROMOTE]
+    )
     with closing(JobClient(client.url, token=token)) as made:
         yield made
 
@@ -398,6 +408,39 @@ def test_what_a_state_does_not_allow_is_named(
         with pytest.raises(JobConflictError) as refused:
             asks[what](job.id)
         assert str(refused.value) == f"job {job.id} is {state}, which allows {allowed}; not {what}"
+
+
+# Winners
+
+
+def test_a_winner_is_promoted_if_the_tag_is_where_it_should_be(
+    jobs: Jobs, manager: JobManager
+) -> None:
+    night, prod = (f"t{uuid.uuid4().hex}" for _ in range(2))
+    project, name = manager.projects["support"], "support/triage"
+    with beside(project.folder):
+        prompt, store = project.prompt("triage").prompt, project.store()
+    with pytest.raises(RevisionNotFoundError, match="holds nothing"):
+        jobs.promote("support", "triage", night, to=prod)
+    store.set_section_override(prompt, path=("rules",), body="Be kind.", tag=night)
+    with pytest.raises(OverrideConflictError, match="expected revision 0000, found none"):
+        jobs.promote("support", "triage", night, to=prod, expected={name: "0000"})
+    with pytest.raises(REFUSED, match=r"no prompt `support/triag`.*did you mean"):
+        jobs.promote("support", "triage", night, to=prod, expected={"support/triag": ""})
+    assert store.current(ns="support", prompt_key="triage", tag=prod) is None
+    first = jobs.promote("support", "triage", night, to=prod, expected={name: ""})
+    present = store.current(ns="support", prompt_key="triage", tag=prod)
+    assert present is not None
+    assert first == {name: present.id}
+    store.set_section_override(prompt, path=("rules",), body="Be brief.", tag=night)
+    said = f"expected revision none, found {first[name][:12]}"
+    with pytest.raises(OverrideConflictError, match=said):
+        jobs.promote("support", "triage", night, to=prod, expected={name: ""})
+    second = jobs.promote("support", "triage", night, to=prod, expected={name: first[name][:8]})
+    assert second != first
+    for names in (("no", "triage"), ("support", "no"), ("support", "a/b")):
+        with pytest.raises(REFUSED):
+            jobs.promote(*names, night, to=prod)
 
 
 # Faults

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from jobs.job_world import work_off, write_project
+from jobs.job_world import FILE, work_off, write_project
 from promptgraft.cli.main import run
 from promptgraft.jobs import JobManager
 from server.serving import served
@@ -70,6 +70,24 @@ def test_from_submitting_to_a_run_directory(capsys: pytest.CaptureFixture[str]) 
     )
     assert said(capsys, "jobs", "prune", job, forked["id"]).count("removed job") == 2
     assert said(capsys, "jobs", "list").startswith("0 jobs")
+
+
+def test_a_winner_is_promoted_from_the_shell(
+    in_a_project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    (in_a_project / "promptgraft.yaml").write_text(kept)
+    submitted(capsys, "--tag", "night")
+    worked_off()
+    promote = ("jobs", "promote", "triage", "night", "--to", "prod")
+    told = said(capsys, *promote, "--expected", "support/triage=77b0", code=2)
+    assert "tag `prod` of `support/triage`: expected revision 77b0, found none" in told
+    told = said(capsys, *promote, "--expected", "77b0", code=2)
+    assert told == "promptgraft: --expected: expected NS/KEY=REV, found '77b0'\n"
+    told = said(capsys, *promote, "--expected", "support/triage=", "--json")
+    (revision,) = json.loads(told)["revisions"].values()
+    assert f"points at {revision[:12]}" in said(capsys, *promote)
+    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "prod")
 
 
 def test_values_that_are_nothing_are_values(capsys: pytest.CaptureFixture[str]) -> None:

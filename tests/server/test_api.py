@@ -194,9 +194,12 @@ def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) 
     assert client.get(f"{tags}/prod").detail == "tag `prod` of `support/triage` holds nothing"
     moved = client.post(f"{tags}/night/promote", {"to": "prod"})
     assert [one["number"] for one in moved.rows("prompts")] == [1]
-    wrong = client.post(f"{tags}/night/promote", {"to": "prod", "expected": "0000"})
+    wrong = client.post(
+        f"{tags}/night/promote", {"to": "prod", "expected": {"support/triage": "0000"}}
+    )
     assert wrong.status == 409
-    assert wrong.detail.startswith("expected revision 0000, found ")
+    said = "tag `prod` of `support/triage`: expected revision 0000, found "
+    assert wrong.detail.startswith(said)
     history = client.get(f"{tags}/prod/history").rows("revisions")
     assert [one["note"] for one in history] == ["promoted from night by tests"]
     assert client.post(f"{tags}/prod/rollback", {}).rows("prompts") == []

@@ -134,9 +134,14 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     assert "<!doctype html>" in client.get(f"/jobs/{job}/report").text.lower()
     holds = client.get(f"{where}/tags/night").rows("prompts")
     assert {str(one["prompt"]) for one in holds} <= set(PROMPTS)
-    refused = client.post(f"{where}/tags/night/promote", {"to": "prod", "expected": "abcd"})
-    assert refused.status in (409, 422)
-    moved = client.post(f"{where}/tags/night/promote", {"to": "prod"})
+    names = [str(one["prompt"]) for one in holds]
+    for last in ("abcd", ""):
+        # Only one of several points at something else: none is moved.
+        body = {"to": "prod", "expected": {**dict.fromkeys(names, ""), names[-1]: last}}
+        moved = client.post(f"{where}/tags/night/promote", body)
+        assert moved.status == (409 if last else 200), moved.text
+        tags = client.get(f"{where}/tags").rows("tags")
+        assert len(tags) == (1 if last else 2)
     assert [one["prompt"] for one in moved.rows("prompts")] == [one["prompt"] for one in holds]
     assert [one["tag"] for one in client.get(f"{where}/tags").rows("tags")] == ["night", "prod"]
     told = client.get(f"/jobs/{job}/events").rows("events")[-1]

@@ -180,7 +180,9 @@ def _print_job(job: Job) -> None:
     wish = f", asked to {job.wish}" if job.wish else ""
     screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
     moment = datetime.fromtimestamp(job.created, UTC)
-    changes = ", ".join(f"{name}={value}" for name, value in _changes(job).items())
+    from promptgraft.jobs.preparing import written_changes
+
+    changes = ", ".join(f"{name}={one}" for name, one in written_changes(job.changes).items())
     rows = [
         ("prompt", f"{job.project}/{job.prompt}, tag {job.tag}"),
         ("asked for", changes),
@@ -195,12 +197,6 @@ def _print_job(job: Job) -> None:
         ("forked from", job.origin or ""),
     ]
     screen.fields([(name, value) for name, value in rows if value])
-
-
-def _changes(job: Job) -> dict[str, Json]:
-    from promptgraft.jobs.preparing import written_changes
-
-    return written_changes(job.changes)
 
 
 @jobs_command.command("events", epilog=options.examples("jobs events 3f2a --after 40"))
@@ -236,34 +232,22 @@ def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool
     return ExitCode.WRONG_USE if found.state == "failed" else ExitCode.STOPPED_EARLY
 
 
-@jobs_command.command("pause", epilog=options.examples("jobs pause 3f2a"))
-@job_argument
-@place_options
-@options.json_option
-def pause_command(job: str, *, place: Place, as_json: bool) -> None:
-    """Pause a running job after its step."""
-    with place.opened() as jobs:
-        _print_state(jobs.pause(job), as_json=as_json)
+def _asking(what: str, about: str) -> None:
+    """Add a command that asks one thing of a job."""
+
+    @jobs_command.command(what, help=about, epilog=options.examples(f"jobs {what} 3f2a"))
+    @job_argument
+    @place_options
+    @options.json_option
+    def ask_command(job: str, *, place: Place, as_json: bool) -> None:
+        with place.opened() as jobs:
+            asked = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
+            _print_state(asked(job), as_json=as_json)
 
 
-@jobs_command.command("resume", epilog=options.examples("jobs resume 3f2a"))
-@job_argument
-@place_options
-@options.json_option
-def resume_command(job: str, *, place: Place, as_json: bool) -> None:
-    """Let a paused job continue."""
-    with place.opened() as jobs:
-        _print_state(jobs.resume(job), as_json=as_json)
-
-
-@jobs_command.command("cancel", epilog=options.examples("jobs cancel 3f2a"))
-@job_argument
-@place_options
-@options.json_option
-def cancel_command(job: str, *, place: Place, as_json: bool) -> None:
-    """End a job for good; what is in flight is dropped."""
-    with place.opened() as jobs:
-        _print_state(jobs.cancel(job), as_json=as_json)
+_asking("pause", "Pause a running job after its step.")
+_asking("resume", "Let a paused job continue.")
+_asking("cancel", "End a job for good; what is in flight is dropped.")
 
 
 def _print_state(job: Job, *, as_json: bool) -> None:
@@ -314,6 +298,55 @@ def result_command(job: str, *, place: Place) -> None:
     print_json(result)
 
 
+@jobs_command.command(
+    "promote",
+    epilog=options.examples(
+        "jobs promote triage night --to prod",
+        "jobs promote triage night --to prod --expected support/triage=3f2a",
+    ),
+)
+@click.argument("prompt")
+@click.argument("tag", type=options.tag)
+@click.option("--to", type=options.tag, required=True, help="The tag that gets what TAG holds.")
+@click.option(
+    "--expected",
+    metavar="NS/KEY=REV",
+    multiple=True,
+    help="The revision of a prompt that the tag must point at now; empty for none. May be given "
+    "several times, once for each prompt of a graph.",
+)
+@projects_option
+@place_options
+@options.json_option
+def promote_command(
+    prompt: str,
+    tag: str,
+    *,
+    to: str,
+    expected: tuple[str, ...],
+    projects: tuple[str, ...],
+    place: Place,
+    as_json: bool,
+) -> None:
+    """Let another tag hold the winner that TAG holds; stale parts are refused.
+
+    Of a graph all prompts are promoted, or none.
+    """
+    wanted = {}
+    for one in expected:
+        name, sign, wanted[name] = one.partition("=")
+        if not sign:
+            raise ConfigError(f"--expected: expected NS/KEY=REV, found {one!r}")
+    project = place.project(projects)
+    with place.opened(projects) as jobs:
+        now = jobs.promote(project, prompt, tag, to=to, expected=wanted)
+    if as_json:
+        print_json({"tag": to, "revisions": dict(now)})
+        return
+    for name, revision in now.items():
+        echo(f"tag {to} of {name} points at {revision[:12]}")
+
+
 @jobs_command.command("export", epilog=options.examples("jobs export 3f2a --runs runs"))
 @job_argument
 @options.runs_option
@@ -356,12 +389,6 @@ def schema_command(*, url: str | None) -> None:
 
 def job_json(job: Job) -> dict[str, Json]:
     """Return a job as plain data."""
-    plain = attrs.asdict(job, recurse=False)
-    plain.pop("number")
-    return {
-        **plain,
-        "state": str(job.state),
-        "wish": str(job.wish),
-        "changes": _changes(job),
-        "status": attrs.asdict(job.status),
-    }
+    from promptgraft.jobs import preparing
+
+    return preparing.job_json(job)

@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import attrs
 
@@ -17,15 +18,15 @@ from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.jobs.interface import MOST_EVENTS, Changes, Jobs
 from promptgraft.jobs.mirror import folder_of
 from promptgraft.jobs.preparing import check_idempotency_key, plain, read_changes, written_changes
+from promptgraft.jobs.promoting import Expected
 from promptgraft.jobs.types import (
     ALL_JOBS,
-    PROBLEM_JOBS_FULL,
+    PROBLEM_TYPES,
     Attempt,
     Job,
     JobConflictError,
     JobFilter,
     JobNotFoundError,
-    JobsFullError,
     Submitted,
 )
 from promptgraft.runs.event_file import decoded, encoded_json
@@ -164,6 +165,26 @@ class JobClient(Jobs):
             ) from None
         return folder / name
 
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> Mapping[str, str]:
+        at = [quote(one, safe="") for one in (project, prompt, tag)]
+        path = "/projects/{}/prompts/{}/tags/{}/promote".format(*at)
+        body: dict[str, Json] = {"to": to}
+        if expected is not None:
+            body["expected"] = dict(expected)
+        try:
+            found = self._ask("POST", path, json=body).json()["prompts"]
+        except JobNotFoundError as error:
+            raise ConfigError(str(error)) from None
+        return {one["prompt"]: one["id"] for one in found}
+
     def close(self) -> None:
         self._http.close()
 
@@ -192,10 +213,12 @@ class JobClient(Jobs):
     def _refused(self, answer: httpx.Response) -> Exception:
         try:
             problem = answer.json()
-            said, kind = str(problem["detail"]), problem.get("type")
+            said, kind = str(problem["detail"]), str(problem.get("type"))
             faults = tuple(map(str, problem.get("faults", ())))
         except (ValueError, KeyError, TypeError):
             return StoreError(f"server {self._server}: answered {answer.status_code}, no problem")
+        if kind in PROBLEM_TYPES:
+            return PROBLEM_TYPES[kind](said)
         match answer.status_code:
             case 404:
                 return JobNotFoundError(said)
@@ -203,8 +226,6 @@ class JobClient(Jobs):
                 return JobConflictError(said)
             case 422:
                 return DataFormatError.of((said, *faults))
-            case 429 if kind == PROBLEM_JOBS_FULL:
-                return JobsFullError(said)
             case 503:
                 return DatabaseError(said)
         return StoreError(f"server {self._server}: {said}")

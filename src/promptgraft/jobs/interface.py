@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from promptgraft.errors import DeadlineExceededError
+from promptgraft.jobs.promoting import Expected
 from promptgraft.jobs.types import (
     ALL_JOBS,
     Attempt,
@@ -175,6 +176,36 @@ class Jobs(ABC):
         Raises:
             DataFormatError, JobConflictError: the job was never begun; there is nothing to write.
             OSError: the system refuses.
+        """
+
+    @abstractmethod
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> Mapping[str, str]:
+        """Let another tag hold what one tag of a prompt or graph holds, all of it or nothing.
+
+        Args:
+            project: the name of the project.
+            prompt: the name of the prompt or graph.
+            tag: the tag that holds the winner.
+            to: the tag that gets it.
+            expected: revisions that ``to`` must point at now, by the addresses of the prompts
+                (`namespace/key`): an id, its first 4 digits or more, or empty for none.
+
+        Returns:
+            The revisions that ``to`` points at then, by address.
+
+        Raises:
+            ConfigError, DataFormatError: a name is not one that is there.
+            RevisionNotFoundError: ``tag`` holds nothing.
+            OverrideConflictError: ``to`` points at something else, or the source of a part has
+                changed since.
         """
 
     def wait(self, job: str, *, timeout: float | None = None) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
-from promptgraft.jobs.interface import Changes
+from promptgraft.jobs.interface import LARGEST_PAGE, Changes
 from promptgraft.jobs.preparing import (
     check_idempotency_key,
     merged_changes,
@@ -19,12 +19,14 @@ from promptgraft.jobs.preparing import (
     read_changes,
     submitted_digest,
 )
+from promptgraft.jobs.promoting import Expected, Held, held, promoted
 from promptgraft.jobs.reading import JobReader
 from promptgraft.jobs.rows import encoded_changes
 from promptgraft.jobs.types import (
     Job,
     JobChanges,
     JobConflictError,
+    JobFilter,
     JobsFullError,
     JobState,
     Submitted,
@@ -33,6 +35,7 @@ from promptgraft.jobs.types import (
 )
 from promptgraft.parts.validation import check_key
 from promptgraft.project import Project, load_project
+from promptgraft.project.python_source import beside
 from promptgraft.serde import Json, did_you_mean
 
 T = TypeVar("T")
@@ -188,6 +191,36 @@ class JobManager(JobReader):
                 connection, self._rows.find(connection, job), what, **said
             )
         )
+
+    def promote(
+        self,
+        project: str,
+        prompt: str,
+        tag: str,
+        *,
+        to: str,
+        expected: Expected | None = None,
+    ) -> dict[str, str]:
+        found = self._project(project)
+        with beside(found.folder):
+            of, store = found.prompt(prompt), found.store()
+            rows = held(store, of, tag)
+            by = f" by {self._by}" if self._by else ""
+            promoted(store, rows, to, expected=expected, note=f"promoted from {tag}{by}")
+            now = held(store, of, to)
+        self.note_winner(rows, "promote", project=project, prompt=prompt, tag=to)
+        return {one.name: one.revision.id for one in now}
+
+    def note_winner(
+        self, rows: Sequence[Held], what: str, *, project: str, prompt: str, tag: str
+    ) -> None:
+        """Let the job that made what a tag held say who moved it, if it is among the latest."""
+        runs = {one.revision.provenance.run_id for one in rows}
+        where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
+        for job in self.list(where, limit=LARGEST_PAGE):
+            if (self.result(job.id) or {}).get("run_id") in runs:
+                self.note(job.id, what, tag=tag)
+                return
 
     def _tell(self, connection: Connection, job: Job, what: str, **said: Json) -> None:
         self._rows.tell(connection, job.number, "job_asked", what=what, by=self._by, **said)

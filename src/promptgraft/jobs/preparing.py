@@ -10,7 +10,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.jobs.interface import Changes
-from promptgraft.jobs.types import JOB_CHANGES, JobChanges
+from promptgraft.jobs.types import JOB_CHANGES, Job, JobChanges
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
@@ -71,6 +71,17 @@ def written_changes(changes: JobChanges) -> dict[str, Json]:
         name: str(value) if name == "max_cost" else dict(value) if name == "tuning" else value
         for name, value in fields.items()
         if value != getattr(default, name)
+    }
+
+
+def job_json(job: Job) -> dict[str, Json]:
+    """Return a job as plain data."""
+    return {
+        **attrs.asdict(job, recurse=False),
+        "state": str(job.state),
+        "wish": str(job.wish),
+        "changes": written_changes(job.changes),
+        "status": attrs.asdict(job.status),
     }
 
 

@@ -8,7 +8,12 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.errors import ConfigError, StoreError
+from promptgraft.errors import (
+    ConfigError,
+    OverrideConflictError,
+    RevisionNotFoundError,
+    StoreError,
+)
 from promptgraft.parts.validation import check_tag
 from promptgraft.serde import Json
 from promptgraft.strict.checks import (
@@ -106,8 +111,12 @@ class JobsFullError(JobConflictError):
     """As many jobs wait for workers as may."""
 
 
-PROBLEM_JOBS_FULL = "urn:promptgraft:jobs-full"
-"""The type of the problem document for it: a server answers 429 for other reasons too."""
+PROBLEM_TYPES: Mapping[str, type[StoreError]] = {
+    "urn:promptgraft:jobs-full": JobsFullError,
+    "urn:promptgraft:override-conflict": OverrideConflictError,
+    "urn:promptgraft:revision-not-found": RevisionNotFoundError,
+}
+"""Errors by the types of their problem documents, where the status could mean others."""
 
 
 def _as_dollars(amount: object) -> Decimal | None:

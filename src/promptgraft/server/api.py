@@ -16,8 +16,8 @@ from promptgraft.graphs.describing import (
     PartDescription,
     source_view,
 )
-from promptgraft.jobs import Job, JobFilter, JobState
-from promptgraft.jobs.preparing import planned, written_changes
+from promptgraft.jobs import JobFilter, JobState
+from promptgraft.jobs.preparing import job_json, planned
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.parts.descriptors import section_part
 from promptgraft.project.parts import ProjectPrompt
@@ -229,18 +229,6 @@ def list_events(call: Call) -> Reply:
     events = call.manager.events(call.job.id, after=after, limit=limit)
     lines: list[Json] = [{"number": number, **json.loads(line)} for number, _, line in events]
     return reply({"events": lines, "last": events[-1][0] if events else after})
-
-
-def job_json(job: Job) -> dict[str, Json]:
-    """Return a job as plain data."""
-    plain = attrs.asdict(job, recurse=False)
-    return {
-        **plain,
-        "state": str(job.state),
-        "wish": str(job.wish),
-        "changes": written_changes(job.changes),
-        "status": attrs.asdict(job.status),
-    }
 
 
 _STRING: Mapping[str, Json] = {"type": "string"}

@@ -16,9 +16,9 @@ from promptgraft.errors import PromptgraftError
 from promptgraft.jobs import Job, JobFilter, JobState
 from promptgraft.jobs.interface import LARGEST_PAGE
 from promptgraft.jobs.preparing import planned, read_changes, written_changes
+from promptgraft.jobs.promoting import Held, held, tags_of
 from promptgraft.jobs.types import ALLOWED
 from promptgraft.overrides import Revision, RevisionedStore
-from promptgraft.overrides.resolution import PartDiff
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
@@ -267,7 +267,7 @@ class TagRow:
     project: str
     prompt: str
     tag: str
-    held: Sequence[api_stores.Held]
+    held: Sequence[Held]
     history: Sequence[Revision]
     stale: Sequence[str]
     changes: Sequence[PartChange]
@@ -279,7 +279,7 @@ def show_tags(call: Call) -> Reply:
         _tag_row(call, project, prompt, tag)
         for project in _projects(call)
         for prompt in call.manager.projects[project].names
-        for tag in api_stores.tags_of(*_stored(call, project, prompt))
+        for tag in tags_of(*_stored(call, project, prompt))
     ]
     return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
 
@@ -291,28 +291,27 @@ def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, Pro
 
 def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
     store, found = _stored(call, project, prompt)
-    held = api_stores.held(store, found, tag)
+    rows = held(store, found, tag)
     is_graph = found.graph is not None
-    parts = [(_shown_part(one, part, is_graph), part) for one in held for part in one.parts]
+    parts = [
+        (named_in(one.name, part.part) if is_graph else part.part, part)
+        for one in rows
+        for part in one.parts
+    ]
     before, after = (
         {name: getattr(part, side) or "" for name, part in parts} for side in ("before", "after")
     )
-    only = held[0].address if len(held) == 1 else None
-    history = store.history(ns=only.ns, prompt_key=only.prompt_key, tag=tag) if only else ()
+    only = rows[0].prompt.descriptor if len(rows) == 1 else None
+    history = store.history(ns=only.ns, prompt_key=only.key, tag=tag) if only else ()
     return TagRow(
         project=project,
         prompt=prompt,
         tag=tag,
-        held=held,
+        held=rows,
         history=history[::-1],
         stale=[name for name, part in parts if part.state is not None],
         changes=list(changes_between(before, after)),
     )
-
-
-def _shown_part(one: api_stores.Held, part: PartDiff, is_graph: bool) -> str:
-    address = f"{one.address.ns}/{one.address.prompt_key}"
-    return named_in(address, part.part) if is_graph else part.part
 
 
 def move_tag(call: Call) -> Reply:
@@ -321,7 +320,7 @@ def move_tag(call: Call) -> Reply:
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     one = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
-        api_stores.promote_to(one, form.get("to", ""), form.get("expected"))
+        api_stores.promote_to(one, form.get("to", ""))
     elif form.get("what") == "rollback":
         api_stores.roll_back_to(one, form.get("revision") or None)
     else:

@@ -14,7 +14,7 @@ from promptgraft.errors import (
     RevisionNotFoundError,
 )
 from promptgraft.jobs import JobConflictError, JobNotFoundError, JobsFullError
-from promptgraft.jobs.types import PROBLEM_JOBS_FULL
+from promptgraft.jobs.types import PROBLEM_TYPES
 from promptgraft.serde import Json
 
 TITLES: Mapping[int, str] = {
@@ -75,13 +75,14 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
 def problem_of(error: PromptgraftError) -> Problem:
     """Return what a client is told of an error."""
     said = str(error)
+    kind = next((name for name, one in PROBLEM_TYPES.items() if one is type(error)), "about:blank")
     match error:
         case JobNotFoundError() | RevisionNotFoundError():
-            return Problem(404, said)
+            return Problem(404, said, type=kind)
         case JobsFullError():
-            return Problem(429, said, headers={"Retry-After": "60"}, type=PROBLEM_JOBS_FULL)
+            return Problem(429, said, headers={"Retry-After": "60"}, type=kind)
         case JobConflictError() | OverrideConflictError() | JournalLockedError():
-            return Problem(409, said)
+            return Problem(409, said, type=kind)
         case DatabaseError():
             return Problem(503, said, headers={"Retry-After": "5"})
         case DataFormatError():
