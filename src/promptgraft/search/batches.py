@@ -176,8 +176,9 @@ class RolloutBatch(Batch):
         if in_turns:
             self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
-        places = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
-        self.is_patient = all(one is not None and one.phase not in MINIBATCHES for one in places)
+        if sources.in_batches:
+            found = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
+            self.is_patient = all(one is not None and one.phase not in MINIBATCHES for one in found)
         for one in dict.fromkeys(one for one, _ in self._missing):
             if sources.working is not None:
                 sources.working(one.ask.position, len(one.records), len(one.keys))

@@ -127,7 +127,9 @@ class Calls:
             LimitReachedError: the time is up.
             Exception: what the first call in order has failed with that has failed.
         """
-        executor = self._executor_of(batch)
+        executor = self._executor
+        if batch.is_patient and self._gathering is not None:
+            executor = self._gatherer = self._gatherer or self._gathering()
         if executor is None:
             for number in range(batch.missing):
                 self._deadline.check()
@@ -141,12 +143,6 @@ class Calls:
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
                 self._deadline.check()
-
-    def _executor_of(self, batch: Batch) -> Executor | None:
-        if not batch.is_patient or self._gathering is None:
-            return self._executor
-        self._gatherer = self._gatherer or self._gathering()
-        return self._gatherer
 
     def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
         self._deadline.check()
