@@ -1,6 +1,6 @@
 """The engine: what a search asks, what finds the answers, and what every algorithm shares."""
 
-from promptgraft.search.algorithm import BaseSearch, Kit, Search
+from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -83,7 +83,6 @@ __all__ = [
     "RunResult",
     "RunState",
     "RunStoppedError",
-    "Search",
     "Settings",
     "Standing",
     "Start",

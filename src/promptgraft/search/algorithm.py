@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -46,54 +45,20 @@ class Kit:
     emit: Emit
 
 
-class Search(Protocol):
-    """An algorithm at work on one target."""
-
-    @property
-    def population(self) -> Population:
-        """The candidates so far; the first is the baseline."""
-        ...
-
-    @property
-    def best(self) -> int:
-        """Position of the candidate that wins."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Steps made, the one included that the search ended in."""
-        ...
-
-    @property
-    def accepted(self) -> Sequence[Sequence[Module]]:
-        """What each accepted proposal has changed."""
-        ...
-
-    @property
-    def rejections(self) -> Sequence[MutationRejected]:
-        """Every rejected proposal."""
-        ...
-
-    def run(self) -> Asking[None]:
-        """Search until a reason to stop is raised, or there is nothing more to do."""
-        ...
-
-    def finish(self) -> Asking[None]:
-        """Settle which candidate is the best, with the rollouts that were kept for that."""
-        ...
-
-    def result(self, core: RunResult) -> RunResult:
-        """Return the result of the run: ``core``, or what the search adds to it."""
-        ...
-
-
 class BaseSearch:
-    """A search that evaluates every candidate on the whole validation set.
+    """An algorithm at work on one target; evaluates every candidate on the whole validation set.
 
     Subclasses write :meth:`run`.
 
     Args:
         kit: what the search works with.
+
+    Attributes:
+        kit: as above.
+        population: the candidates so far; the first is the baseline.
+        steps: steps made, the one included that the search ended in.
+        accepted: what each accepted proposal has changed.
+        rejections: every rejected proposal.
     """
 
     def __init__(self, kit: Kit) -> None:
@@ -105,8 +70,33 @@ class BaseSearch:
 
     @property
     def best(self) -> int:
-        """Position of the candidate with the highest mean; 0 is the baseline."""
+        """Position of the candidate that wins: the highest mean; 0 is the baseline."""
         return self.population.pool.best
+
+    def evaluate_baseline(
+        self, places: Sequence[int] | None = None, *, required: Iterable[str] = ()
+    ) -> Asking[Records]:
+        """Evaluate the baseline on the validation set, and take it in as candidate 0.
+
+        Args:
+            places: positions of the examples; None for all.
+            required: objectives that it must have.
+
+        Raises:
+            FeedbackError: it lacks an objective that is required or has a weight.
+        """
+        kit, baseline = self.kit, self.kit.target.baseline()
+        chosen = range(len(kit.validation)) if places is None else places
+        examples = [kit.validation[place] for place in chosen]
+        made: Records = ()
+        try:
+            made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
+            kit.scorer.learn(made)
+            kit.scorer.require(required, made)
+        finally:
+            # A run that stops this early still has a best candidate.
+            self.population.join(baseline, dict(zip(chosen, made, strict=False)), step=0)
+        return made
 
     def validate(self, candidate: Candidate, *, step: int = 0) -> Asking[int]:
         """Evaluate a candidate on the validation set, take it in, and return its position.
@@ -115,13 +105,13 @@ class BaseSearch:
             candidate: the candidate.
             step: number of the step that made it, from 1; 0 for the baseline.
         """
-        position = f"step/{step}/pareto" if step else "baseline"
-        made: Records = yield from Rollouts(
-            position=position, candidate=candidate, examples=self.kit.validation
-        )
         if not step:
-            self.kit.scorer.learn(made)
-        self.accepted += [candidate.modules] if step else []
+            yield from self.evaluate_baseline()
+            return 0
+        made: Records = yield from Rollouts(
+            position=f"step/{step}/pareto", candidate=candidate, examples=self.kit.validation
+        )
+        self.accepted.append(candidate.modules)
         return self.population.join(candidate, dict(enumerate(made)), step=step)
 
     def end_step(self, step: int) -> Asking[None]:
@@ -140,9 +130,9 @@ class BaseSearch:
         yield from self.validate(self.kit.target.baseline())
 
     def finish(self) -> Asking[None]:
-        """Do nothing: the best candidate is known."""
+        """Settle which candidate is the best, with the rollouts kept for that; it is known here."""
         return answered(None)
 
     def result(self, core: RunResult) -> RunResult:
-        """Return ``core``, to which there is nothing to add."""
+        """Return the result of the run: ``core``, or what the search adds to it."""
         return core

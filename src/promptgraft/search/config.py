@@ -14,7 +14,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
-from promptgraft.search.algorithm import Kit, Questions, Search
+from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.context import PersistenceScope
 from promptgraft.search.fresh import again_size
 from promptgraft.search.population import Pool
@@ -161,7 +161,7 @@ class RunConfig(Settings, ABC):
         self._check_budget()
 
     @abstractmethod
-    def search(self, kit: Kit) -> Search:
+    def search(self, kit: Kit) -> BaseSearch:
         """Return the search that these settings ask for."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
-from promptgraft.search.algorithm import Search
+from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.contest import Sides, measure
@@ -54,7 +54,7 @@ class Course:
 
     def __init__(
         self,
-        search: Search,
+        search: BaseSearch,
         *,
         answers: Answers,
         held_out: Sequence[GepaExample],
@@ -148,7 +148,7 @@ _SHORTENING = "shortening"
 
 
 def build_result(
-    search: Search,
+    search: BaseSearch,
     course: Course,
     remarks: Remarks,
     *,

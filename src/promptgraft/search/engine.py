@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
-from promptgraft.search.algorithm import Kit, Questions, Search
+from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
@@ -31,7 +31,7 @@ def assemble(
     ledger: Ledger,
     sources: Sources,
     publish: Emit,
-) -> tuple[Search, Course, Driver]:
+) -> tuple[BaseSearch, Course, Driver]:
     """Return a search, the course of its run, and what runs it.
 
     Args:

@@ -6,7 +6,6 @@ is put together and evaluated on the validation set. As published, a step makes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -16,13 +15,10 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
-from promptgraft.search.algorithm import Kit
-from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
-from promptgraft.search.events import MutationRejected
-from promptgraft.search.result import RunResult
+from promptgraft.search.algorithm import BaseSearch, Kit
+from promptgraft.search.asks import Asking, Checkpoint, Join, Standing
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.types import Module, RolloutRecord
 
 T = TypeVar("T")
 
@@ -32,27 +28,19 @@ Stop = RunStoppedError | BudgetExhaustedError
 _CONFLICT = "it conflicts with another change accepted in this step, or that has it already"
 
 
-class GepaSearch:
+class GepaSearch(BaseSearch):
     """One search, with its settings and its kit.
 
     Attributes:
-        population: the candidates; the first is the baseline.
         racer: what the latest step has come to, until it is evaluated on the validation set.
-        steps: steps that were committed, the one included that the search ended in.
-        accepted: what each accepted proposal has changed.
-        rejections: every rejected proposal.
     """
 
     def __init__(self, config: GepaSettings, kit: Kit) -> None:
+        super().__init__(kit)
         self._config = config
-        self._kit = kit
         self._by = strategies_of(config, kit)
         self._under_way = UnderWay(config, kit.budget, self._by, self)
-        self.population = kit.population
         self.racer: Combined | None = None
-        self.steps = 0
-        self.accepted: list[tuple[Module, ...]] = []
-        self.rejections: list[MutationRejected] = []
         self._proposals = 0
         self._is_broken = False
         self._positions: dict[str, int] = {}
@@ -65,7 +53,10 @@ class GepaSearch:
 
     def run(self) -> Asking[None]:
         """Algorithm 1: make steps until there is a reason to stop, and raise it."""
-        yield from self._evaluate_baseline()
+        self._by.seen.add(self.kit.target.baseline().digest)
+        # Lines 3 to 6.
+        required = self._config.objectives_asked_for
+        yield from self.evaluate_baseline(self._by.validator.baseline, required=required)
         stop: Stop | None = yield from self._reason_to_stop()
         while True:
             if stop is None:
@@ -87,26 +78,6 @@ class GepaSearch:
         """Shorten the best candidate, and settle which is the best."""
         yield from self._by.shortener.finish(self.steps)
         yield from self._by.validator.finish(self.steps)
-
-    def result(self, core: RunResult) -> RunResult:
-        return core
-
-    def _evaluate_baseline(self) -> Asking[None]:
-        """Lines 3 to 6: evaluate the baseline on the validation set, and take it in."""
-        kit, config = self._kit, self._config
-        baseline = kit.target.baseline()
-        self._by.seen.add(baseline.digest)
-        places = self._by.validator.baseline
-        records: Mapping[int, RolloutRecord] = {}
-        try:
-            examples = [kit.validation[place] for place in places]
-            made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
-            kit.scorer.learn(made)
-            kit.scorer.require(config.objectives_asked_for, made)
-            records = dict(zip(places, made, strict=True))
-        finally:
-            # A run that stops this early still has a best candidate.
-            self.population.join(baseline, records, step=0)
 
     def open_step(self, number: int, *, alone: bool) -> Step:
         """Line 7, algorithm 2: select the parent of a step, ``alone`` or while others run."""
@@ -196,7 +167,7 @@ class GepaSearch:
         self.racer = None
         self._positions[racer.candidate.digest] = position
         self.accepted += [proposal.child.modules for proposal in racer.proposals]
-        tell_accepted(self._kit, racer, position)
+        tell_accepted(self.kit, racer, position)
         if self._config.enable_merge:
             yield from self._or_broken(self._by.merger.attempt(self.population.pool, step.number))
 

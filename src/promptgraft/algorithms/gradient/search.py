@@ -78,20 +78,10 @@ class GradientSearch(BaseSearch):
 
     def _begin(self) -> Asking[None]:
         """Evaluate the baseline on the validation set, and what to begin with."""
-        kit, config = self.kit, self._config
-        baseline = kit.target.baseline()
-        made: Records = ()
-        try:
-            made = yield from Rollouts(
-                position="baseline", candidate=baseline, examples=kit.validation
-            )
-            kit.scorer.learn(made)
-            kit.scorer.require(config.objectives_asked_for, made)
-        finally:
-            # A run that stops this early still has a best candidate.
-            self.population.join(baseline, dict(enumerate(made)), step=0)
-        self._seen.add(baseline.digest)
-        self._validated = made
+        kit = self.kit
+        required = self._config.objectives_asked_for
+        self._validated = yield from self.evaluate_baseline(required=required)
+        self._seen.add(kit.target.baseline().digest)
         if self._initial is not None:
             self._validated = yield from Rollouts(
                 position="initial", candidate=self._initial, examples=kit.validation
