@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -23,8 +22,6 @@ _LONGEST = 400
 _PLACE = re.compile(r"^ *--> +(.+):(\d+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^error: (.*?)(?=^error: |\Z)", re.MULTILINE | re.DOTALL)
 _REASON = re.compile(r'reason: "((?:\\.|[^"\\])*)"')
-ValueT = TypeVar("ValueT")
-NameT = TypeVar("NameT")
 
 
 class UnreadableAnswerError(Exception):
@@ -70,14 +67,13 @@ class Compiled:
         """
         from baml_py.errors import BamlError
 
-        enums, classes = _modules()
         try:
             value = self.runtime.parse_llm_response(
                 function,
                 answer,
-                enums,
-                classes,
-                classes,
+                _ENUMS,
+                _CLASSES,
+                _CLASSES,
                 False,
                 self.runtime.create_context_manager(),
                 self.type_builder(types_in_test),
@@ -129,38 +125,27 @@ def _reasons(text: str) -> str:
     return clip(" ".join("; ".join(dict.fromkeys(said)).split()), _LONGEST, around=" ")
 
 
-@functools.cache
-def _modules() -> tuple[types.ModuleType, types.ModuleType]:
-    """Return a module in which every enum is missing, and one in which every class is a record."""
-    from pydantic import BaseModel, ConfigDict
+class _AnyClass(dict[str, object]):
+    """Stands for every class of BAML, plain or generic: its objects are mappings."""
 
-    class Check(BaseModel):
-        name: str
-        expression: str
-        status: str
+    def __class_getitem__(cls, _: object) -> type[_AnyClass]:  # type: ignore[override]
+        return cls
 
-    class Checked(BaseModel, Generic[ValueT, NameT]):
-        value: Any
-        checks: dict[Any, Check]
-
-    class Record(BaseModel):
-        model_config = ConfigDict(extra="allow", protected_namespaces=())
-
-    enums, classes = types.ModuleType("promptgraft_enums"), types.ModuleType("promptgraft_classes")
-    classes.__dict__.update(Check=Check, Checked=Checked, __getattr__=lambda _: Record)
-    return enums, classes
+    @classmethod
+    def model_validate(cls, fields: Mapping[str, object]) -> _AnyClass:
+        return cls(fields)
 
 
-def _plain(value: Any) -> Json:
-    if isinstance(value, dict):
+# Every enum is missing: its values are texts.
+_ENUMS, _CLASSES = ModuleType("promptgraft_enums"), ModuleType("promptgraft_classes")
+_CLASSES.__dict__["__getattr__"] = lambda _: _AnyClass
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
-    if isinstance(value, _modules()[1].Checked):
-        checks = {str(name): one.model_dump() for name, one in value.checks.items()}
-        return {"value": _plain(value.value), "checks": checks}
-    if hasattr(value, "model_extra"):
-        return _plain(value.model_extra)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     return str(value)
