@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import mimetypes
 from collections.abc import Mapping
-from pathlib import Path
 
 from promptgraft.baml.functions import BamlFunction
-from promptgraft.baml.scanner import BamlFile
+from promptgraft.baml.scanner import words_of
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.serde import Json
@@ -46,7 +45,7 @@ class _Arguments:
             return [self.value(one, kind) for one in value]
         if not isinstance(value, dict):
             return value
-        words = _words(kind)
+        words = words_of(kind)
         media = next((one for one in _MEDIA if one in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
             return self._media(value, media)
@@ -88,7 +87,3 @@ class _Arguments:
             raise ConfigError(
                 f"{self._test.origin}: {name} cannot be read: {error.strerror}"
             ) from error
-
-
-def _words(kind: str) -> frozenset[str]:
-    return next(iter(BamlFile(Path(), f"type _ = {kind}").declarations)).words

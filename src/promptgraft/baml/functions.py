@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.baml.parts import Part, parts_of
-from promptgraft.baml.scanner import BamlFile, Declaration
+from promptgraft.baml.scanner import BamlFile, Declaration, words_of
 from promptgraft.baml.tests import BamlTest, tests_in
 from promptgraft.baml.tokens import Kind
 from promptgraft.errors import ConfigError, DataFormatError
@@ -89,8 +89,7 @@ class BamlFunction:
     def _types(self, written: str) -> frozenset[str]:
         """Return the names of the types that a type is made of."""
         types = {name: one for name, one in self._named.items() if one[1].kind in _TYPES}
-        first = BamlFile(Path(), f"type _ = {written}").declarations
-        return _reached([name for one in first for name in one.words if name in types], types)
+        return _reached(words_of(written) & types.keys(), types)
 
     @cached_property
     def tests(self) -> tuple[BamlTest, ...]:

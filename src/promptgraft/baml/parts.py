@@ -48,7 +48,6 @@ class Part:
         title: what it is, for the reflector.
         file: the file that it stands in.
         literal: where it stands, and what it says; an empty range where nothing is said yet.
-        around: what has to be written before and after a text where there is none yet.
         tags: the Jinja expressions and blocks of a prompt, in order.
         owner: the class or enum that it belongs to; empty for a prompt.
         own: the name that an alias stands for, which is the text where there is no alias.
@@ -60,7 +59,6 @@ class Part:
     title: str
     file: Path
     literal: Literal
-    around: tuple[str, str] = ("", "")
     tags: tuple[str, ...] = ()
     owner: str = ""
     own: str = ""
@@ -95,7 +93,7 @@ class Part:
             written = _quoted(text, is_block=self.literal.is_block)
         else:
             written = f'"{text}"'
-        before, after = self.around
+        before, after = self.literal.around
         return f"{before}{written}{after}".replace("\n", line_break)
 
     def _escaped(self, text: str) -> str:
@@ -192,13 +190,10 @@ def _of_type(file: BamlFile, block: Declaration, keys: _Keys) -> Iterator[Part]:
             key=keys.fresh("about", block.name),
             title=f"Description of the class {block.name}",
             file=file.path,
-            literal=_said(block.attributes, "description", at=block.end - 1),
-            around=_unless_said(block.attributes, "description", _new_line(file, block)),
+            literal=_said(block.attributes, "description", block.end - 1, _new_line(file, block)),
         )
-    named = {
-        one.name: _said(one.attributes, "alias", at=one.end).text or one.name
-        for one in block.members
-    }
+    # A name that has an alias is free again.
+    named = {one.name: _of_member(one, "alias").text or one.name for one in block.members}
     for member in block.members:
         if any(one.name == "skip" for one in member.attributes):  # it is in no request
             continue
@@ -209,36 +204,28 @@ def _of_type(file: BamlFile, block: Declaration, keys: _Keys) -> Iterator[Part]:
             key=keys.fresh("about", block.name, member.name),
             title=f"Description of the {what}{kind}",
             file=file.path,
-            literal=_said(member.attributes, "description", at=member.end),
-            around=_unless_said(member.attributes, "description", (" @description(", ")")),
+            literal=_of_member(member, "description"),
         )
         yield Part(
             kind=PartKind.ALIAS if is_class else PartKind.LABEL,
             key=keys.fresh("alias", block.name, member.name),
             title=f"Alias of the {what}: what the answer calls it",
             file=file.path,
-            literal=_said(member.attributes, "alias", at=member.end),
-            around=_unless_said(member.attributes, "alias", (" @alias(", ")")),
+            literal=_of_member(member, "alias"),
             owner=block.name,
             own=member.name,
-            taken=_others(named, member),
+            taken=frozenset(text for name, text in named.items() if name != member.name),
         )
 
 
-def _others(named: dict[str, str], member: Member) -> frozenset[str]:
-    """Return what the other members are called; a name that has an alias is free again."""
-    return frozenset(text for name, text in named.items() if name != member.name)
+def _of_member(member: Member, name: str) -> Literal:
+    return _said(member.attributes, name, member.end, (f" @{name}(", ")"))
 
 
-def _said(attributes: Iterable[Attribute], name: str, *, at: int) -> Literal:
-    found = [one.literal for one in attributes if one.name == name and one.literal]
-    return found[0] if found else Literal(at, at, "")
-
-
-def _unless_said(
-    attributes: Iterable[Attribute], name: str, around: tuple[str, str]
-) -> tuple[str, str]:
-    return ("", "") if any(one.name == name and one.literal for one in attributes) else around
+def _said(attributes: Iterable[Attribute], name: str, at: int, around: tuple[str, str]) -> Literal:
+    """Return what an attribute says, or where it can be written, and what it takes."""
+    found = (one.literal for one in attributes if one.name == name and one.literal)
+    return next(found, Literal(at, at, "", around=around))
 
 
 def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:

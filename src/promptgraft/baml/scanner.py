@@ -381,3 +381,10 @@ def _without(tokens: Sequence[Token], kinds: tuple[Kind, ...]) -> list[Token]:
 
 def _text(tokens: Sequence[Token]) -> str:
     return "".join(" " if one.kind is Kind.COMMENT else one.text for one in tokens).strip()
+
+
+def words_of(written: str) -> frozenset[str]:
+    """Return the words in a type."""
+    return Declaration(
+        kind="type", name="", start=0, end=0, line=1, tokens=tokens_of(written)
+    ).words

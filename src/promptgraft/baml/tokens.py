@@ -88,6 +88,7 @@ class Literal:
         text: what it says.
         is_block: whether it is between ``#"`` and ``"#``.
         layout: what stands before the text of a block, before each of its lines, and after it.
+        around: what has to be written before and after a text where there is none yet.
     """
 
     start: int
@@ -95,6 +96,7 @@ class Literal:
     text: str
     is_block: bool = False
     layout: tuple[str, str, str] = ("", "", "")
+    around: tuple[str, str] = ("", "")
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
