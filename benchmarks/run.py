@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import agents
+import baml_calls
 import calling
 import datasets
 import durable
@@ -42,6 +43,7 @@ def main() -> int:
             startup.TITLE: startup.measure(),
             calling.TITLE: calling.measure(),
             agents.TITLE: agents.measure(),
+            baml_calls.TITLE: baml_calls.measure(),
         }
     for title, figures in groups.items():
         print(f"\n{title}")

@@ -1,7 +1,8 @@
 """A loopback server in a process of its own.
 
-Usage: ``python -m servers anthropic|openai TEXT [BREAK]``: prints its ``base_url``, says TEXT to
-everybody or breaks (a name of ``Break``, in any case), and ends when its standard input does.
+Usage: ``python -m servers anthropic|openai TEXT [BREAK [SECONDS]]``: prints its ``base_url``, says
+TEXT to everybody, after SECONDS, or breaks (a name of ``Break``, in any case), and ends when its
+standard input does.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from servers.loopback import LoopbackServer
 from servers.provider import Provider
 
 
-def main(name: str, text: str, breaks: str = "nowhere") -> None:
+def main(name: str, text: str, breaks: str = "nowhere", seconds: str = "0") -> None:
     """Serve until standard input ends."""
     provider = _provider(name)
-    script = always(Behaviour(breaks=Break[breaks.upper()]))
+    script = always(Behaviour(breaks=Break[breaks.upper()], seconds=float(seconds)))
     with LoopbackServer(provider, brain=says(text), script=script) as server:
         print(server.base_url, flush=True)
         sys.stdin.read()
