@@ -40,12 +40,15 @@ function Judge(answer: string) -> Case {
   prompt #"{{ answer }}"#
 }
 """
+# A name is a variable unless it is in a text, or that of a field, a filter, a test or an argument.
 _NAMES = re.compile(
-    r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_][A-Za-z0-9_]*|\s+|.", re.DOTALL
+    r"""
+    "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'
+    | (?P<other>(?:[.|]|\bis(?:\s+not)?\b)\s*)? \b(?P<name>[A-Za-z_]\w*) (?P<given>\s*=(?!=))?
+    """,
+    re.VERBOSE | re.DOTALL,
 )
 _NEVER = ("unknown filter", "unknown test", "unknown function")
-# Behind these stands the name of a field, a filter or a test, and no variable.
-_NO_VARIABLE_AFTER = (".", "|", "is")
 
 
 @attrs.frozen(kw_only=True)
@@ -168,19 +171,9 @@ def _compiled(expressions: tuple[str, ...]) -> Compiled:
 def written(expression: str, args: frozenset[str]) -> str:
     """Return a rule of a test as a rule of the class that holds all that it sees."""
     known = {"this": "this.result", "_": "this", **{name: f"this.args.{name}" for name in args}}
-    pieces: list[str] = []
-    before = ""
-    words = _NAMES.findall(expression)
-    for place, word in enumerate(words):
-        is_free = before not in _NO_VARIABLE_AFTER and not _names_argument(words, place)
-        pieces.append(known[word] if word in known and is_free else word)
-        # `is not defined`: what follows is still the name of a test.
-        if not word.isspace() and not (word == "not" and before == "is"):
-            before = word
-    return "".join(pieces)
 
+    def as_known(found: re.Match[str]) -> str:
+        is_variable = found["name"] and not found["other"] and not found["given"]
+        return known.get(found["name"], found[0]) if is_variable else found[0]
 
-def _names_argument(words: Sequence[str], place: int) -> bool:
-    """Tell whether a name stands before a single ``=``: an argument of a filter."""
-    after = [one for one in words[place + 1 : place + 4] if not one.isspace()]
-    return after[:1] == ["="] and after[1:2] != ["="]
+    return _NAMES.sub(as_known, expression)

@@ -20,7 +20,6 @@ _STRINGS = (Kind.RAW, Kind.QUOTED)
 _OPEN, _CLOSE = ("{", "[", "("), ("}", "]", ")")
 TEMPLATES = ("template_string", "string_template")
 _BLOCKS = ("class", "enum", "function", "client", "retry_policy", "generator", "test")
-_TYPES = ("class", "enum")
 
 
 @attrs.frozen(kw_only=True)
