@@ -320,6 +320,15 @@ def test_a_running_job_is_cancelled_by_its_worker(jobs: Jobs, manager: JobManage
     assert jobs.get(job.id).state is JobState.CANCELLED
 
 
+def test_pausing_takes_no_wish_to_cancel_back(jobs: Jobs, manager: JobManager) -> None:
+    job = submit(jobs)
+    claim = claimed(manager)
+    jobs.cancel(job.id)
+    assert jobs.pause(job.id).wish is Wish.CANCEL
+    Worker(manager).run_here(claim)
+    assert jobs.get(job.id).state is JobState.CANCELLED
+
+
 def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None:
     job = submit(jobs, budget=60)
     assert jobs.change(job.id, {"budget": 90, "note": "more"}).changes.budget == 90

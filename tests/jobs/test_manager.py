@@ -8,7 +8,7 @@ import pytest
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, LeaseLostError
 from promptgraft.jobs import (
     Job,
     JobManager,
@@ -243,6 +243,22 @@ def test_a_worker_that_lost_its_lease_settles_nothing(manager: JobManager) -> No
     assert (running.state, running.status.rollouts) == (JobState.RUNNING, 0)
     Worker(manager).run_here(second)
     assert manager.get(job.id).state is JobState.COMPLETED
+
+
+def test_a_worker_of_a_job_that_was_deleted_has_no_other(manager: JobManager) -> None:
+    first = submit(manager)
+    claim = Worker(manager).claim()
+    assert claim is not None
+    rows = JobRows(manager.database)
+    manager.database.write(
+        lambda connection: rows.settle(connection, claim.job, JobState.CANCELLED, reason="")
+    )
+    manager.delete(first.id)
+    second = submit(manager)
+    assert Worker(manager).claim() is not None
+    with pytest.raises(LeaseLostError):
+        manager.database.write(lambda connection: rows.renew(connection, claim))
+    assert manager.get(second.id).number > first.number
 
 
 def test_a_damaged_journal_pauses_a_job(manager: JobManager) -> None:

@@ -141,6 +141,17 @@ def test_events_arrive_signed_and_in_order_although_the_receiver_fails_first(
     assert told[job.id][-1]["project"] == "support"
 
 
+def test_a_delivery_never_has_the_id_of_another(
+    manager: JobManager, receiver: Receiver, file: Path
+) -> None:
+    sender = WebhookSender(manager.database, read_webhooks(file))
+    for _ in range(2):
+        manager.create("support", "triage", {"budget": 60})
+        send_all(sender)
+    first, second = (headers["Promptgraft-Delivery"] for headers, _ in receiver.got)
+    assert first != second
+
+
 def test_an_older_event_of_a_job_is_waited_for(
     manager: JobManager, receiver: Receiver, file: Path
 ) -> None:

@@ -85,6 +85,8 @@ class Tables:
                 f"{prefix}{name}",
                 metadata,
                 *columns,
+                # A number is never that of another row that was removed.
+                sqlite_autoincrement=True,
                 mysql_engine="InnoDB",
                 mariadb_engine="InnoDB",
             )
@@ -104,9 +106,7 @@ class Tables:
         return cls(
             metadata=metadata,
             schema=table(
-                "schema",
-                Column("version", Integer, primary_key=True),
-                _named("hooks", 1_000),
+                "schema", Column("version", Integer, primary_key=True), _named("hooks", 1_000)
             ),
             tags=tags,
             revisions=table(

@@ -117,8 +117,10 @@ class JobManager(JobReader):
 
     def pause(self, job: str) -> Job:
         def wish(connection: Connection, found: Job) -> None:
-            if found.state is not JobState.PAUSED:
-                check_allowed(found, "pause")
+            if found.state is JobState.PAUSED:
+                return
+            check_allowed(found, "pause")
+            if found.wish is not Wish.CANCEL:
                 self._rows.put(connection, found.number, wish=Wish.PAUSE)
 
         return self._changed(job, "pause", wish)
