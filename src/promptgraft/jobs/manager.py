@@ -153,19 +153,27 @@ class JobManager(JobReader):
         return self._changed(job, "cancel", end)
 
     def change(self, job: str, changes: Changes) -> Job:
+        seen = self.get(job)
+        check_allowed(seen, "change")
+        whole = self._merged(seen, changes)
+
         def put(connection: Connection, found: Job) -> None:
             check_allowed(found, "change")
-            whole = self._merged(found, changes)
+            _check_same(found, seen)
             self._rows.put(connection, found.number, **_columns(whole))
 
         return self._changed(job, "change", put)
 
     def fork(self, job: str, changes: Changes = None) -> Job:
+        seen = self.get(job)
+        check_allowed(seen, "fork")
+        whole = self._merged(seen, changes)
+        digest = submitted_digest(self._project(seen.project), seen.prompt)
+
         def copy(connection: Connection) -> Job:
             found = self._rows.find(connection, job, locked=True)
             check_allowed(found, "fork")
-            whole = self._merged(found, changes)
-            digest = submitted_digest(self._project(found.project), found.prompt)
+            _check_same(found, seen)
             names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
             made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
             self._rows.copy_answers(connection, found.number, made.number)
@@ -260,6 +268,12 @@ class JobManager(JobReader):
         if job.project in self.projects:
             planned(self.projects[job.project], job.prompt, whole)
         return whole
+
+
+def _check_same(found: Job, seen: Job) -> None:
+    """Refuse what was planned, which takes its time, for changes that are no longer there."""
+    if found.changes != seen.changes:
+        raise JobConflictError(f"job {found.id} was changed meanwhile; look at it and ask again")
 
 
 def _columns(changes: JobChanges) -> dict[str, object]:
