@@ -161,6 +161,8 @@ class JobRows(SpendingRows):
     ) -> Claim | None:
         """Give a worker the job whose turn it is; None when there is none for it.
 
+        Then jobs that were submitted with another version of its projects say so.
+
         Args:
             connection: that of the transaction.
             projects: names and digests of what the worker can run.
@@ -179,6 +181,9 @@ class JobRows(SpendingRows):
             .with_for_update(skip_locked=True)
         )
         if number is None:
+            for name in {name for name, _ in projects}:
+                why = f"waits for a worker with project `{name}` as it was submitted"
+                self.hold(connection, name, why, but=[one for at, one in projects if at == name])
             return None
         self.put(
             connection,

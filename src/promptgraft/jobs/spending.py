@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 
 from sqlalchemy import Connection, case, func, select, update
@@ -56,13 +57,29 @@ class SpendingRows(JobLines):
         )
         return Decimal(int(found or 0)) / _MILLION
 
-    def hold(self, connection: Connection, project: str, reason: str, *, held: bool) -> None:
-        """Say of the queued jobs of a project why none of them begins, or say it no longer."""
+    def hold(
+        self,
+        connection: Connection,
+        project: str,
+        reason: str,
+        *,
+        held: bool = True,
+        but: Collection[str] = (),
+    ) -> None:
+        """Say of the queued jobs of a project why none of them begins, or say it no longer.
+
+        ``but``: nothing is said of jobs with these digests.
+        """
         jobs, text = self._jobs, reason.encode()
         differs = jobs.c.reason != text if held else jobs.c.reason == text
         connection.execute(
             update(jobs)
-            .where(jobs.c.state == JobState.QUEUED, jobs.c.project == project, differs)
+            .where(
+                jobs.c.state == JobState.QUEUED,
+                jobs.c.project == project,
+                differs,
+                jobs.c.digest.not_in(but),
+            )
             .values(reason=text if held else b"")
         )
 
