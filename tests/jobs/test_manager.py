@@ -104,9 +104,13 @@ def test_a_job_waits_for_a_worker_with_the_project_that_was_submitted(
     changed = JobManager(database, projects={"support": path})
     assert Worker(changed).claim() is None
     assert Worker(JobManager(database)).claim() is None
-    assert manager.get(job.id).state is JobState.QUEUED
+    waiting = manager.get(job.id)
+    assert waiting.state is JobState.QUEUED
+    assert waiting.reason == "waits for a worker with project `support` as it was submitted"
     path.write_text(FILE)
-    assert Worker(JobManager(database, projects={"support": path})).claim() is not None
+    claim = Worker(JobManager(database, projects={"support": path})).claim()
+    assert claim is not None
+    assert claim.job.reason == ""
 
 
 def test_the_callers_fault_fails_a_job(database: Database, tmp_path: Path) -> None:
@@ -261,19 +265,27 @@ def test_a_worker_of_a_job_that_was_deleted_has_no_other(manager: JobManager) ->
     assert manager.get(second.id).number > first.number
 
 
-def test_a_damaged_journal_pauses_a_job(manager: JobManager) -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("answers", "JournalCorruptError: the journal of job"),
+        ("events", "JournalCorruptError: job 1, event"),
+    ],
+)
+def test_what_is_damaged_pauses_a_job(manager: JobManager, kind: str, said: str) -> None:
     job = submit(manager)
     claim = claimed(manager)
     manager.pause(job.id)
     Worker(manager).run_here(claim)
-    answers = manager.database.tables.answers
-    manager.database.write(
-        lambda connection: connection.execute(
-            answers.update().where(answers.c.position == 3).values(line=b"{}\n")
-        )
-    )
+    tables = manager.database.tables
+    damaged = {
+        "answers": tables.answers.update().where(tables.answers.c.position == 3),
+        "events": tables.events.update().where(tables.events.c.kind == "numbered"),
+    }[kind].values(line=b"{}\n")
+    manager.database.write(lambda connection: connection.execute(damaged))
     manager.resume(job.id)
     work_off(manager)
     paused = manager.get(job.id)
     assert paused.state is JobState.PAUSED
-    assert "JournalCorruptError: the journal of job" in paused.reason
+    assert said.replace("job 1,", f"job {job.number},") in paused.reason
+    assert "restore the database from a copy" in paused.reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 
 from promptgraft.clock import Clock
 from promptgraft.database import Database, DatabaseError
-from promptgraft.errors import LeaseLostError
+from promptgraft.errors import DataFormatError, JournalCorruptError, LeaseLostError
+from promptgraft.jobs.heartbeat import Heartbeat
 from promptgraft.jobs.lines import OF_THE_RUN, Line, LineKind, encoded_plain
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.spending import spent_for_today
@@ -50,29 +51,29 @@ class JobEvents:
     Args:
         database: where.
         claim: the job, and the fence under which it is written.
+        heartbeat: ends the run when the job was taken over or its events are damaged, and pauses
+            it when the money of the day is used up.
         clock: decides the times of lines.
-        lost: called when the job was taken over, with why; nothing is written from then on.
         most: US dollars that the jobs of the project may use in a day; None for no limit.
-        spent: called when these are used up, with why.
     """
 
     def __init__(
         self,
         database: Database,
         claim: Claim,
+        heartbeat: Heartbeat,
         *,
         clock: Clock,
-        lost: Callable[[str], None],
         most: Decimal | None = None,
-        spent: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._database, self._claim, self._lost = database, claim, lost
-        self._most, self._spent = most, spent
+        self._database, self._claim, self._heartbeat = database, claim, heartbeat
+        self._most = most
         self._rows = JobRows(database)
         self._lines = EventLines(clock)
         self._lock = threading.Lock()
         self._earlier = told(database, claim.job.number, [LineKind.NUMBERED])
-        self._expected = next(self._earlier, None)
+        self._expected: tuple[int, Event, bytes] | None = None
+        self._is_replay = True
         self._is_over = False
 
     @property
@@ -114,19 +115,26 @@ class JobEvents:
                     self._tell(line)
             except (LeaseLostError, DatabaseError) as error:
                 self._is_over = True
-                self._lost(str(error))
+                self._heartbeat.lose(str(error))
+            except DataFormatError as error:
+                self._is_over = True
+                mend = f"{error}; restore the database from a copy"
+                self._heartbeat.stop(JournalCorruptError(mend))
 
     def _tell(self, line: Event) -> None:
         """Write a line, unless a replay tells again what is there."""
         new, start = [Line(_kind(line), encoded(line).encode())], 0
+        if self._is_replay and self._expected is None:
+            self._expected = next(self._earlier, None)
+            self._is_replay = self._expected is not None
         if self._expected is not None:
             if isinstance(line.number, UnsetType):
                 return
             start, expected, _ = self._expected
-            if is_same(line, expected):
-                self._expected = next(self._earlier, None)
-                return
             self._expected = None
+            if is_same(line, expected):
+                return
+            self._is_replay = False
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             marker = encoded_plain({"event": "rewound", "time": now, "from": line.number})
             new.insert(0, Line(LineKind.REWOUND, marker))
@@ -141,7 +149,7 @@ class JobEvents:
             return self._over_the_day(connection)
 
         if why := self._database.write(append):
-            self._spent(why)
+            self._heartbeat.end_of_day(why)
 
     def _over_the_day(self, connection: Connection) -> str:
         """Return why the project may spend nothing more today; empty while it may."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from promptgraft.adapters.calling.limiter import share_accounts
 from promptgraft.clock import SystemClock
-from promptgraft.database import Database, DatabaseError, SqlJournal
+from promptgraft.database import Database, SqlJournal
 from promptgraft.errors import (
     CallerError,
     JournalCorruptError,
@@ -25,8 +25,9 @@ from promptgraft.errors import (
     WinnerNotStoredError,
 )
 from promptgraft.jobs.events import JobEvents
+from promptgraft.jobs.heartbeat import Heartbeat
 from promptgraft.jobs.preparing import prepared
-from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
+from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.types import JobState, Status, Wish
 from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
@@ -36,9 +37,6 @@ from promptgraft.runtime import Cancellation
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
-
-SECONDS_BETWEEN_LOOKS = 1.0
-SECONDS_BETWEEN_RENEWALS = 10.0
 
 _PAUSING = frozenset(
     {
@@ -65,84 +63,6 @@ class _End:
     unstored: str = ""
 
 
-class Heartbeat:
-    """Renews the lease of a job, and hands on what is asked of it; a context manager.
-
-    Attributes:
-        pause: set when the run is to pause after its step.
-        cancellation: set when it is to end at once.
-        wish: what was asked.
-        spent: why the project may spend nothing more today; empty while it may.
-        lost: why nothing may be written any more; empty while the lease is held.
-    """
-
-    def __init__(self, database: Database, claim: Claim) -> None:
-        self.pause, self.cancellation = Cancellation(), Cancellation()
-        self.wish, self.lost, self.spent = Wish.NONE, "", ""
-        self._database, self._claim, self._rows = database, claim, JobRows(database)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-
-    def __enter__(self) -> Heartbeat:
-        # What was asked before it began is done at once.
-        with contextlib.suppress(DatabaseError):
-            self._hear_now()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def lose(self, why: str) -> None:
-        """End the run, because nothing of it may be written any more."""
-        self.lost = self.lost or why
-        self.cancellation.set(why)
-
-    def end_of_day(self, why: str) -> None:
-        """Pause the run after its step, because the money of the day is used."""
-        self.spent = why
-        self.pause.set(why)
-
-    def _hear_now(self) -> None:
-        try:
-            self._hear(self._look(renew=False))
-        except LeaseLostError as error:
-            self.lose(str(error))
-
-    def _beat(self) -> None:
-        clock = SystemClock()
-        renewed = clock.monotonic()
-        while not self._over.wait(SECONDS_BETWEEN_LOOKS):
-            now = clock.monotonic()
-            is_due = now - renewed >= SECONDS_BETWEEN_RENEWALS
-            try:
-                self._hear(self._look(renew=is_due))
-                renewed = now if is_due else renewed
-            except LeaseLostError as error:
-                self.lose(str(error))
-                return
-            except DatabaseError as error:
-                if now - renewed >= LEASE_SECONDS:
-                    self.lose(f"the lease is over, and {error}")
-                    return
-
-    def _look(self, *, renew: bool) -> Wish:
-        if renew:
-            return self._database.write(
-                lambda connection: self._rows.renew(connection, self._claim), durable=False
-            )
-        with self._database.reading() as connection:
-            return self._rows.wish(connection, self._claim)
-
-    def _hear(self, wish: Wish) -> None:
-        self.wish = wish
-        if wish is Wish.PAUSE:
-            self.pause.set("asked to pause")
-        elif wish is Wish.CANCEL:
-            self.cancellation.set("asked to end")
-
-
 @attrs.frozen
 class _Work:
     """What a job is carried out with."""
@@ -167,21 +87,16 @@ def carry_out(
         beside(project.folder),
         paused_by_signal(heartbeat.pause),
     ):
-        events = JobEvents(
-            database,
-            claim,
-            clock=SystemClock(),
-            lost=heartbeat.lose,
-            most=project.config.max_cost_per_day,
-            spent=heartbeat.end_of_day,
-        )
+        most = project.config.max_cost_per_day
+        events = JobEvents(database, claim, heartbeat, clock=SystemClock(), most=most)
         work = _Work(database, claim, heartbeat, events)
         job: OptimizationJob | None = None
         try:
             job = prepared(project, claim.job.prompt, claim.job.changes)
             _describe(work, job, project)
             workers = min(project.workers, calls or project.workers)
-            end = _end_of(_run(work, job, workers), heartbeat)
+            result = _run(work, job, workers)
+            end = _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
         except PromptgraftError as error:
             end = _end_by(error)
         if not heartbeat.lost:
