@@ -30,19 +30,20 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
     Raises:
         ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
     """
-    known = _known()
-    if name not in known:
+    points = [_OWN[name]] if name in _OWN else list(entry_points(group=_GROUP, name=name))
+    if not points:
+        known = sorted({*_OWN, *entry_points(group=_GROUP).names})
         raise ConfigError(
-            f"algorithm: there is none called `{name}`{did_you_mean(name, list(known))}; "
-            f"there are {', '.join(sorted(known))}"
+            f"algorithm: there is none called `{name}`{did_you_mean(name, known)}; "
+            f"there are {', '.join(known)}"
         )
     try:
-        found: object = known[name].load()
+        found: object = points[-1].load()
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"algorithm: `{name}` cannot be loaded: {error}") from error
     if not isinstance(found, type) or not issubclass(found, RunConfig):
         raise ConfigError(
-            f"algorithm: `{name}` is {known[name].value}, expected a subclass of RunConfig"
+            f"algorithm: `{name}` is {points[-1].value}, expected a subclass of RunConfig"
         )
     return found
 
@@ -50,10 +51,6 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
     """Return the questions of the algorithms that promptgraft brings, by their keys."""
     return {key: one for name in _OWN for key, one in algorithm(name).questions.items()}
-
-
-def _known() -> dict[str, EntryPoint]:
-    return _OWN | {found.name: found for found in entry_points(group=_GROUP)}
 
 
 __all__ = ["DEFAULT", "algorithm", "shipped_questions"]
