@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from cli.console import process
+from cli.console import Console
 
 JOBS = '''
 from __future__ import annotations
@@ -124,13 +125,12 @@ feedback = lambda: job(feedback_fn=raising)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".git").mkdir()
     (tmp_path / "jobs.py").write_text(JOBS, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "jobs", raising=False)
     return tmp_path
-
-
-TESTS = str(Path(__file__).parents[1])
 
 
 @pytest.mark.parametrize(
@@ -149,44 +149,41 @@ TESTS = str(Path(__file__).parents[1])
     ],
 )
 def test_what_the_code_of_a_job_raises_is_one_line_that_names_it(
-    name: str, code: int, said: str, folder: Path
+    name: str, code: int, said: str, folder: Path, console: Console
 ) -> None:
-    ended = process(
-        "optimize", f"jobs.py:{name}", "-q", folder=folder, environment={"PYTHONPATH": TESTS}
-    )
+    ended = console("optimize", f"jobs.py:{name}", "-q")
 
-    lines = [
-        line for line in ended.stderr.decode().splitlines() if line.startswith("promptgraft: ")
-    ]
-    assert ended.returncode == code, ended.stderr.decode()
+    lines = [line for line in ended.err.splitlines() if line.startswith("promptgraft: ")]
+    assert ended.code == code, ended.err
     if said:
         assert lines[0].startswith(f"promptgraft: {said}")
         assert len(lines) == 1
-        assert "Traceback" not in ended.stderr.decode()
+        assert "Traceback" not in ended.err
 
 
-def test_what_was_found_before_the_error_is_shown_with_what_to_do_next(folder: Path) -> None:
-    there = {"PYTHONPATH": TESTS}
-    ended = process("optimize", "jobs.py:adapter", "-q", folder=folder, environment=there)
+def test_what_was_found_before_the_error_is_shown_with_what_to_do_next(
+    folder: Path, console: Console
+) -> None:
+    ended = console("optimize", "jobs.py:adapter", "-q")
     [run] = (folder / "runs").iterdir()
 
-    lines = ended.stdout.decode().splitlines()
+    lines = ended.out.splitlines()
     assert lines[0] == "toy/words: better on validation, not checked, stopped early"
     assert any(line.startswith("validation     0.000  ") for line in lines)
     assert any(line.startswith("stopped     failed: adapter `task` on example ") for line in lines)
     assert f"kept in     runs/{run.name}" in lines
     assert lines[-2] == f"  promptgraft resume {run.name}"
     assert lines[-1].startswith(f"  promptgraft apply {run.name} --candidate ")
-    assert ended.stderr.decode().endswith(f"; `promptgraft resume {run.name}` resumes it\n")
+    assert ended.err.endswith(f"; `promptgraft resume {run.name}` resumes it\n")
 
 
-def test_the_document_of_a_run_that_failed_has_what_was_found(folder: Path) -> None:
-    ended = process(
-        "optimize", "jobs.py:adapter", "--json", folder=folder, environment={"PYTHONPATH": TESTS}
-    )
+def test_the_document_of_a_run_that_failed_has_what_was_found(
+    folder: Path, console: Console
+) -> None:
+    ended = console("optimize", "jobs.py:adapter", "--json")
 
-    document = json.loads(ended.stdout.splitlines()[-1])
-    assert (ended.returncode, document["event"]) == (2, "result")
+    document = json.loads(ended.out.splitlines()[-1])
+    assert (ended.code, document["event"]) == (2, "result")
     assert document["stop"]["reason"] == "failed"
     assert document["verdict"] == "better on validation, not checked"
     assert document["winner"]

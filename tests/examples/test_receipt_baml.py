@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.console import Console
+
 BamlRuntime = pytest.importorskip("baml_py").BamlRuntime
 
 FOLDER = Path(__file__).parents[2] / "examples" / "receipt_baml"
@@ -107,9 +109,14 @@ def test_a_command_makes_the_project_file(project: Path, tmp_path: Path) -> None
     ],
 )
 def test_what_does_not_go_together_is_one_line(
-    project: Path, given: tuple[str, ...], said: str
+    project: Path,
+    given: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ended = run(project, "promptgraft", "optimize", *given)
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+    monkeypatch.chdir(project)
+    ended = Console(capsys)("optimize", *given)
+    assert ended.code == 2
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1

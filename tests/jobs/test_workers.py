@@ -266,14 +266,20 @@ def test_a_job_paused_at_any_moment_ends_the_same(manager: JobManager, project: 
 
 
 CLAIMING = """
-import sys
+import os, sys
 from promptgraft.database import Database, DatabaseError
 from promptgraft.jobs.rows import JobRows
-url, name = sys.argv[1:]
-database = Database(url)
-rows = JobRows(database)
-while claim := database.write(lambda c: rows.claim(c, [("p", "d")], name)):
-    print(claim.job.number)
+children = []
+for name in sys.argv[2:]:
+    children.append(os.fork())
+    if not children[-1]:
+        database = Database(sys.argv[1])
+        rows = JobRows(database)
+        while claim := database.write(lambda c: rows.claim(c, [("p", "d")], name)):
+            os.write(1, b"%d\\n" % claim.job.number)
+        database.close()
+        os._exit(0)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 
@@ -293,20 +299,14 @@ def test_many_processes_claim_each_job_once(url: str) -> None:
         for number in range(CLAIMS)
     ]
     database.write(lambda connection: connection.execute(sqlalchemy.insert(jobs), rows))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", CLAIMING, database.secret_url, f"w{number}"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(CLAIMANTS)
-    ]
-    claimed = Counter(
-        int(line)
-        for process in processes
-        for line in process.communicate(timeout=120 + CLAIMS / 5)[0].split()
+    names = [f"w{number}" for number in range(CLAIMANTS)]
+    ended = subprocess.run(
+        [sys.executable, "-c", CLAIMING, database.secret_url, *names],
+        stdout=subprocess.PIPE,
+        timeout=120 + CLAIMS / 5,
+        check=True,
     )
-    assert [process.returncode for process in processes] == [0] * CLAIMANTS
+    claimed = Counter(map(int, ended.stdout.split()))
     assert len(claimed) == CLAIMS
     assert set(claimed.values()) == {1}
     with database.reading() as connection:
