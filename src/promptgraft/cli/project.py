@@ -17,7 +17,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, json_option, project_option
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
-from promptgraft.project.files import project_path
+from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 from promptgraft.serde import did_you_mean
 from promptgraft.text import counted
 
@@ -30,6 +30,7 @@ _COMMON = (
     "data/reports.jsonl",
     "tests/test_prompt.py",
     ".gitignore",
+    SCHEMA_FILE,
 )
 _OF_AGENT = (*_COMMON, "prompts/role.md", "prompts/teams.md", "triage.py", "judging.py")
 TEMPLATES: Mapping[str, Sequence[str]] = {
@@ -73,7 +74,8 @@ def init_command(folder: str, *, template: str, agent: str | None, as_json: bool
     stored = [_stored(name, template) for name in names]
     _refuse_to_overwrite(target, names)
     for name, file in zip(names, stored, strict=True):
-        _write(target / name, file.read_bytes())
+        text = file.read_bytes()
+        _write(target / name, SCHEMA_LINE.encode() + text if name == FILE_NAME else text)
     if as_json:
         print_json({"folder": str(target.resolve()), "template": template, "files": names})
         return
@@ -88,6 +90,8 @@ def init_command(folder: str, *, template: str, agent: str | None, as_json: bool
 
 def _stored(name: str, template: str) -> Path:
     """Return where a file of a template is kept; those of agents share what they have alike."""
+    if name == SCHEMA_FILE:
+        return shipped("project/project.schema.json")
     # Under its own name it would be obeyed where the template stands.
     kept = name.replace(".gitignore", "_gitignore")
     own = shipped(f"examples/projects/{template}") / kept
