@@ -16,11 +16,11 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.integrations.figures import Figures
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.trackers import check_mlflow
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
-from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import digest_text, shown
 
@@ -96,7 +96,7 @@ class _TrackedRun:
     ended: bool = False
     logged: int = 0  # candidates that an earlier process has logged
     tags: Mapping[str, str] = attrs.field(factory=dict)
-    means: dict[int, Score] = attrs.field(factory=dict)
+    figures: Figures = attrs.field(factory=Figures)
     texts: dict[int, Mapping[str, str]] = attrs.field(factory=dict)
 
     def on_event(self, event: object) -> None:
@@ -139,32 +139,12 @@ class _TrackedRun:
             self.client.log_batch(self.run_id, params=entities[start : start + 100])
 
     def _add(self, event: CandidateAdded) -> None:
-        self.means[event.candidate], self.texts[event.candidate] = event.mean, event.texts
-        if event.candidate < self.logged:
-            return
-        figures = {
-            "validation_score": event.mean,
-            "best_score": self.means.get(event.best),
-            "rollouts": event.rollouts,
-            "reflections": event.reflections,
-            "tokens": event.tokens,
-            "cost_usd": event.cost,
-            "candidates": event.candidate + 1,
-        }
-        self._log(figures, event.step)
+        self.texts[event.candidate], figures = event.texts, self.figures.added(event)
+        if event.candidate >= self.logged:
+            self._log(figures, event.step)
 
     def _end(self, event: RunEnded) -> None:
-        held_out = event.held_out
-        figures = {
-            "baseline_score": event.baseline_mean,
-            "best_score": event.best_mean,
-            "rollouts": event.rollouts,
-            "reflections": event.reflections,
-            "cost_usd": event.cost,
-            "held_out_baseline": None if held_out is None else held_out.baseline_mean,
-            "held_out_winner": None if held_out is None else held_out.winner_mean,
-        }
-        self._log(figures, event.steps)
+        self._log(self.figures.ended(event), event.steps)
         self.client.set_tag(self.run_id, "promptgraft.verdict", str(event.verdict))
         self.client.set_tag(self.run_id, "promptgraft.stop_reason", event.stop_reason)
         before, after = self.texts.get(0, {}), self.texts.get(event.best, {})
@@ -190,11 +170,9 @@ class _TrackedRun:
         if event.improved and event.tag != DEFAULT_TAG:  # MLflow has `latest` by itself
             self.client.set_prompt_alias(prompt, event.tag, int(version))
 
-    def _log(self, figures: Mapping[str, object], step: int) -> None:
+    def _log(self, figures: Mapping[str, float], step: int) -> None:
         now = self.mlflow.utils.time.get_current_time_millis()
         metrics = [
-            self.mlflow.entities.Metric(name, float(str(value)), now, step)
-            for name, value in figures.items()
-            if value is not None
+            self.mlflow.entities.Metric(name, value, now, step) for name, value in figures.items()
         ]
         self.client.log_batch(self.run_id, metrics=metrics)

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+from promptgraft.integrations import wandb_runs
 from promptgraft.integrations.mlflow_runs import tracked
 from promptgraft.integrations.telemetry import exported, traced
 from promptgraft.project.trackers import TrackersConfig
@@ -34,5 +35,9 @@ def tracking(trackers: TrackersConfig, folder: RunFolder, bus: EventBus) -> Iter
                 key=folder.id,
                 folder=folder.path,
             )
+            held.enter_context(run)
+        if trackers.wandb is not None:
+            project, path = trackers.wandb.project, folder.path
+            run = wandb_runs.tracked(bus, project=project, key=folder.id, folder=path)
             held.enter_context(run)
         yield

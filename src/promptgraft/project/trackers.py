@@ -32,6 +32,11 @@ def check_mlflow() -> None:
     check_package("mlflow-skinny", "3.4", extra="mlflow", what="tracking in MLflow")
 
 
+def check_wandb() -> None:
+    """Raise a ``ConfigError`` where Weights & Biases is missing or too old."""
+    check_package("wandb", "0.19", extra="wandb", what="tracking in Weights & Biases")
+
+
 def check_otlp() -> None:
     """Raise a ``ConfigError`` where OpenTelemetry cannot send spans."""
     package = "opentelemetry-exporter-otlp-proto-http"
@@ -49,6 +54,17 @@ class MlflowConfig:
 
     uri: str | None = None
     experiment: str = "promptgraft"
+
+
+@attrs.frozen(kw_only=True)
+class WandbConfig:
+    """Each run is one of Weights & Biases; the environment says where, and has the key.
+
+    Attributes:
+        project: The project; made when there is none.
+    """
+
+    project: str = "promptgraft"
 
 
 @attrs.frozen(kw_only=True)
@@ -71,16 +87,20 @@ class TrackersConfig:
 
     Attributes:
         mlflow: A run of MLflow for each.
+        wandb: A run of Weights & Biases for each.
         opentelemetry: Spans over OTLP.
     """
 
     mlflow: MlflowConfig | None = None
+    wandb: WandbConfig | None = None
     opentelemetry: TelemetryConfig | None = None
 
     def check(self) -> None:
         """Raise a ``ConfigError`` where a package is missing or too old."""
         if self.mlflow is not None:
             check_mlflow()
+        if self.wandb is not None:
+            check_wandb()
         if self.opentelemetry is not None:
             check_otlp()
 
@@ -89,6 +109,7 @@ TRACKERS: Kind[TrackersConfig] = record_of(
     TrackersConfig,
     special={
         "mlflow": record_of(MlflowConfig, special={"uri": _URI, "experiment": TEXT}),
+        "wandb": record_of(WandbConfig, special={"project": TEXT}),
         "opentelemetry": record_of(TelemetryConfig, special={"endpoint": _ENDPOINT}),
     },
 )
