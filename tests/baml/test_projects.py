@@ -277,7 +277,8 @@ def test_a_variable_that_is_not_set_ends_the_run(
     with pytest.raises(ConfigError, match="BAML_TEST_KEY is not set"):
         world.ask()
     project = load_project(world.folder / "promptgraft.yaml")
-    assert any("BAML_TEST_KEY" in line for line in project.stand_in())
+    [line] = project.stand_in()
+    assert "promptgraft.yaml:2: prompts: the environment variable BAML_TEST_KEY is not set" in line
 
 
 def test_a_deadline_ends_a_call_that_hangs(world: World) -> None:

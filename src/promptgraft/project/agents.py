@@ -75,4 +75,6 @@ def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterat
     for name in getattr(asking and asking.agent, "variables", ()):
         if not os.environ.get(name):
             said = f"the environment variable {name} is not set; a run needs it"
-            yield around.file.line(("agent",), said)
+            settings = around.file.document.value
+            place = "agent" if isinstance(settings, dict) and "agent" in settings else "prompts"
+            yield around.file.line((place,), said)
