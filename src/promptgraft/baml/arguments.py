@@ -38,6 +38,7 @@ def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
 class _Arguments:
     def __init__(self, function: BamlFunction, test: BamlTest) -> None:
         self._function, self._test = function, test
+        self._blocks = [one for file in function.files for one in file.declarations]
 
     def value(self, value: Json, kind: str) -> object:
         """Return a value as one of a type, which is known by the words in it."""
@@ -45,20 +46,22 @@ class _Arguments:
             return [self.value(one, kind) for one in value]
         if not isinstance(value, dict):
             return value
-        words = words_of(kind)
+        words = self._words(kind)
         media = next((one for one in _MEDIA if one in words), "")
         if media and len([way for way in _WAYS if way in value]) == 1:
             return self._media(value, media)
         fields = self._fields(words)
         return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
 
+    def _words(self, kind: str) -> frozenset[str]:
+        """Return the words in a type, with those of what it is another name of."""
+        words = words_of(kind)
+        named = (one.words for one in self._blocks if one.kind == "type" and one.name in words)
+        return words.union(*named)
+
     def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
-        blocks = (one for file in self._function.files for one in file.declarations)
-        found: dict[str, str] = {}
-        for block in blocks:
-            if block.kind == "class" and block.name in words:
-                found.update({one.name: one.type for one in block.members})
-        return found
+        classes = (one for one in self._blocks if one.kind == "class" and one.name in words)
+        return {one.name: one.type for block in classes for one in block.members}
 
     def _media(self, value: Mapping[str, Json], kind: str) -> object:
         import baml_py
