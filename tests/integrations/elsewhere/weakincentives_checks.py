@@ -18,7 +18,8 @@ from weakincentives.runtime.events import PromptExecuted, ToolInvoked
 
 import promptgraft as pg
 from desk import ASKED, RULES, SEARCH, TEMPLATE, WORDS, Desk, Message, cases, job, judge, stand_in
-from promptgraft.errors import ConfigError, WinnerNotStoredError
+from promptgraft.errors import ConfigError, TransientProviderError, WinnerNotStoredError
+from promptgraft.evals.spending import AbandonedRolloutError
 from promptgraft.integrations.weakincentives import (
     SectionBody,
     ToolDescription,
@@ -210,6 +211,22 @@ def test_a_feedback_function_may_be_async() -> None:
     one = target(feedback_fn=seen)
     record = one.rollout(one.baseline(), cases("My")[0], None)
     assert isinstance(record.feedback, pg.RolloutFeedback)
+
+
+def test_what_was_paid_is_counted_when_a_feedback_function_fails() -> None:
+    def failing(error: Exception) -> Any:
+        def feedback_fn(example: Any, response: Any, session: Any) -> Any:
+            raise error
+
+        one = target(feedback_fn=feedback_fn)
+        return one.rollout(one.baseline(), cases("My")[0], None)
+
+    record = failing(TransientProviderError("the judge is away"))
+    assert (record.feedback, record.fault) == (None, "the judge is away")
+    assert record.spent
+    with pytest.raises(AbandonedRolloutError, match="feedback function on example") as raised:
+        failing(ZeroDivisionError("no"))
+    assert raised.value.spent == record.spent
 
 
 def test_mistakes_are_named_before_the_first_call() -> None:

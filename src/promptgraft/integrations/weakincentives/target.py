@@ -12,8 +12,15 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, DataFormatError, StoreError
-from promptgraft.evals.spending import Role, Spending
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    PromptgraftError,
+    RejectedRequestError,
+    StoreError,
+    TransientProviderError,
+)
+from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending
 from promptgraft.extras import check_package
 from promptgraft.functions import function_identity
 from promptgraft.integrations.weakincentives.parts import (
@@ -178,9 +185,16 @@ class WeakIncentivesTarget(TextTarget):
             answered = getattr(error, "phase", "request") != "request"
             feedback = _unusable(error) if answered else None
             return self._record(own, None, session, feedback, fault=_line(error))
-        feedback = feedback_from(
-            lambda: self._feedback_fn(own, response, session), own, deadline=deadline
-        )
+        try:
+            feedback = feedback_from(
+                lambda: self._feedback_fn(own, response, session), own, deadline=deadline
+            )
+        except (TransientProviderError, RejectedRequestError) as error:
+            # A judge that fails says nothing of the answer.
+            return self._record(own, response, session, None, fault=_line(error))
+        except PromptgraftError as error:
+            spent = _spent(session, self._adapter.adapter_name)
+            raise AbandonedRolloutError(error, spent) from error
         return self._record(own, response, session, feedback)
 
     def persist(
