@@ -89,14 +89,12 @@ class JobReader(Jobs):
         with self.database.reading() as connection:
             found = self._rows.find(connection, job)
             document = self._rows.document(connection, found.number, "result")
-        plain = None if document is None else parse_json(document, where=f"job {found.id}: result")
+        plain = parse_json(document or b"null", where=f"job {found.id}: result")
         return plain if isinstance(plain, dict) else None
 
     def mirror(self, job: str, folder: Path) -> Path:
-        with self.database.reading() as connection:
-            found = self._rows.find(connection, job)
-        project = self.projects.get(found.project)
-        return mirror(self.database, found, folder, project=project)
+        found = self.get(job)
+        return mirror(self.database, found, folder, project=self.projects.get(found.project))
 
     def close(self) -> None:
         self.database.close()

@@ -12,7 +12,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 import attrs
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
@@ -119,13 +119,13 @@ class TokenStore:
             row = connection.execute(
                 select(self._table).where(self._table.c.digest == _digest(token))
             ).one_or_none()
-        return None if row is None else _caller(row.name, row.scopes, row.projects)
+        return None if row is None else _caller(row)
 
     def list(self) -> list[Caller]:
         """Return everybody who has a token, by name."""
         with self._database.reading() as connection:
             rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
-        return [_caller(row.name, row.scopes, row.projects) for row in rows]
+        return [_caller(row) for row in rows]
 
     def revoke(self, name: str) -> None:
         """Forget a token.
@@ -155,12 +155,11 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _caller(name: str, scopes: str, projects: bytes) -> Caller:
-    found: list[str] = json.loads(projects)
+def _caller(row: Row[object]) -> Caller:
     return Caller(
-        name=name,
-        scopes=frozenset(Scope(one) for one in scopes.split(",")),
-        projects=frozenset(found) if found else None,
+        name=row.name,
+        scopes=frozenset(Scope(one) for one in row.scopes.split(",")),
+        projects=frozenset(json.loads(row.projects)) or None,
     )
 
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from promptgraft.errors import PromptgraftError
 from promptgraft.jobs import JobManager
 from promptgraft.server import pages
-from promptgraft.server.access import COOKIE, LOCAL, Access
+from promptgraft.server.access import COOKIE, LOCAL, Access, Caller
 from promptgraft.server.api import ROUTES
 from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natural, reply
 from promptgraft.server.figures import figures
@@ -99,18 +99,23 @@ class _Server:
 
         async def ask(request: Request) -> Response:
             self._access.check_origin(request.method, request.headers)
-            call = Call(
-                manager=self._manager,
-                mirrors=self._mirrors,
-                mirroring=self._mirroring,
-                views=self._views,
-                streams=self._access.streams,
-                caller=LOCAL,
-                path=request.path_params,
-            )
-            return _response(await run_in_threadpool(handler, call))
+            return _response(await run_in_threadpool(handler, self._call(request, LOCAL)))
 
         return ask
+
+    def _call(self, request: Request, caller: Caller, body: bytes = b"") -> Call:
+        return Call(
+            manager=self._manager.acting_for(caller.name),
+            mirrors=self._mirrors,
+            mirroring=self._mirroring,
+            views=self._views,
+            streams=self._access.streams,
+            caller=caller,
+            path=request.path_params,
+            query=dict(request.query_params),
+            headers=dict(request.headers),
+            body=body,
+        )
 
     def endpoint(self, route: Route) -> Endpoint:
         """Return an endpoint that needs the scope of a route."""
@@ -120,18 +125,7 @@ class _Server:
             caller = await run_in_threadpool(self._access.caller, request.headers, request.cookies)
             caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
-            call = Call(
-                manager=self._manager.acting_for(caller.name),
-                mirrors=self._mirrors,
-                mirroring=self._mirroring,
-                views=self._views,
-                streams=self._access.streams,
-                caller=caller,
-                path=request.path_params,
-                query=dict(request.query_params),
-                headers=dict(request.headers),
-                body=await _body(request),
-            )
+            call = self._call(request, caller, await _body(request))
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"

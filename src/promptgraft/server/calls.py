@@ -173,13 +173,12 @@ def reply(document: Json, status: int = 200, **headers: str) -> Reply:
     return Reply(status=status, content=json.dumps(document).encode(), headers=named)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Route:
     """What is done at a method and a path; one row makes handler, scope and documentation.
 
     Attributes:
-        method: of HTTP.
-        path: behind the prefix, with placeholders such as ``{job}``.
+        at: the method of HTTP, and the path behind the prefix, such as ``GET /jobs/{job}``.
         scope: what a token needs.
         handler: answers.
         query: parameters, with their JSON Schemas.
@@ -189,15 +188,24 @@ class Route:
         media: what it answers.
     """
 
-    method: str
-    path: str
+    at: str
     scope: Scope
     handler: Callable[[Call], Reply]
-    query: Mapping[str, Mapping[str, Json]] = FrozenMap()
-    headers: Mapping[str, Mapping[str, Json]] = FrozenMap()
-    body: Kind[object] | None = None
-    statuses: tuple[int, ...] = (200,)
-    media: str = "application/json"
+    query: Mapping[str, Mapping[str, Json]] = attrs.field(default=FrozenMap(), kw_only=True)
+    headers: Mapping[str, Mapping[str, Json]] = attrs.field(default=FrozenMap(), kw_only=True)
+    body: Kind[object] | None = attrs.field(default=None, kw_only=True)
+    statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
+    media: str = attrs.field(default="application/json", kw_only=True)
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return self.at.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path behind the prefix, with placeholders."""
+        return self.at.partition(" ")[2]
 
     @property
     def summary(self) -> str:

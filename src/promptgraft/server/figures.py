@@ -21,4 +21,4 @@ def show_figures(call: Call) -> Reply:
     )
 
 
-figures = Route(method="GET", path="/metrics", scope=Scope.ADMIN, handler=show_figures)
+figures = Route("GET /metrics", Scope.ADMIN, show_figures)

@@ -342,18 +342,18 @@ def show_workers(call: Call) -> Reply:
 R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
 
 ROUTES: Sequence[Route] = (
-    Route(method="GET", path="/", scope=R, handler=show_jobs),
-    Route(method="GET", path="/live/{part}", scope=R, handler=show_jobs),
-    Route(method="GET", path="/new", scope=S, handler=show_new),
-    Route(method="POST", path="/new", scope=S, handler=submit),
-    Route(method="GET", path="/jobs/{job}", scope=R, handler=show_job),
-    Route(method="POST", path="/jobs/{job}", scope=S, handler=ask),
-    Route(method="GET", path="/jobs/{job}/live", scope=R, handler=show_live),
-    Route(method="GET", path="/jobs/{job}/report", scope=R, handler=show_report),
-    Route(method="GET", path="/jobs/{job}/candidates/{number}", scope=R, handler=show_candidate),
-    Route(method="GET", path="/compare", scope=R, handler=compare),
-    Route(method="GET", path="/tags", scope=R, handler=show_tags),
-    Route(method="POST", path="/tags", scope=P, handler=move_tag),
-    Route(method="GET", path="/workers", scope=R, handler=show_workers),
+    Route("GET /", R, show_jobs),
+    Route("GET /live/{part}", R, show_jobs),
+    Route("GET /new", S, show_new),
+    Route("POST /new", S, submit),
+    Route("GET /jobs/{job}", R, show_job),
+    Route("POST /jobs/{job}", S, ask),
+    Route("GET /jobs/{job}/live", R, show_live),
+    Route("GET /jobs/{job}/report", R, show_report),
+    Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),
+    Route("GET /compare", R, compare),
+    Route("GET /tags", R, show_tags),
+    Route("POST /tags", P, move_tag),
+    Route("GET /workers", R, show_workers),
 )
 """The pages."""
