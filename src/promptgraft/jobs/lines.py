@@ -122,12 +122,6 @@ class JobLines:
             for row in rows:
                 yield row.number, Line(LineKind(row.kind), row.line)
 
-    def last_event(self, connection: Connection, number: int) -> int:
-        """Return the number of the latest line of a job's events; 0 for none."""
-        return (
-            connection.scalar(select(self._jobs.c.events).where(self._jobs.c.number == number)) or 0
-        )
-
     def take_back(self, connection: Connection, number: int, start: int) -> None:
         """Mark the lines of the run from a number on as taken back by a replay."""
         events = self._database.tables.events

@@ -73,7 +73,7 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
     rows, folder = JobRows(database), folder_of(job, root)
     with database.reading() as connection:
         config = rows.document(connection, job.number, "config")
-        now = (rows.answers(connection, job.number), rows.last_event(connection, job.number))
+        now = (rows.answers(connection, job.number), rows.look(connection, job.number)[0])
     if config is None:
         raise DataFormatError(f"job {job.id} was never begun; there is nothing to write yet")
     folder.path.mkdir(parents=True, exist_ok=True)

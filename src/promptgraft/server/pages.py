@@ -16,16 +16,16 @@ from promptgraft.errors import PromptgraftError
 from promptgraft.jobs import Job, JobFilter, JobState
 from promptgraft.jobs.interface import LARGEST_PAGE
 from promptgraft.jobs.preparing import planned, read_changes, written_changes
-from promptgraft.jobs.promoting import Held, held, tags_of
+from promptgraft.jobs.promoting import held, tags_of
 from promptgraft.jobs.types import ALLOWED
-from promptgraft.overrides import Revision, RevisionedStore
+from promptgraft.overrides import RevisionedStore
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.page import comparison_page, make_environment
-from promptgraft.runs.report.texts import PartChange, changes_between
+from promptgraft.runs.report.texts import changes_between
 from promptgraft.server import api_results, api_stores
 from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route, natural
@@ -250,29 +250,6 @@ def _changes(form: Mapping[str, str]) -> dict[str, object]:
 # Tags and workers
 
 
-@attrs.frozen(kw_only=True)
-class TagRow:
-    """A tag of a prompt or graph as its page shows it.
-
-    Attributes:
-        project: the project.
-        prompt: the name of the prompt or graph in it.
-        tag: the tag.
-        held: what it holds for each prompt.
-        history: the revisions of the only prompt, the newest first; empty for a graph.
-        stale: the parts whose source has changed since.
-        changes: what it changes of the source.
-    """
-
-    project: str
-    prompt: str
-    tag: str
-    held: Sequence[Held]
-    history: Sequence[Revision]
-    stale: Sequence[str]
-    changes: Sequence[PartChange]
-
-
 def show_tags(call: Call) -> Reply:
     """Show the tags of all prompts with their histories."""
     rows = [
@@ -289,7 +266,8 @@ def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, Pro
     return api_stores.project_of(found).store(), api_stores.prompt_of(found)
 
 
-def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
+def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
+    """Return what a tag holds, its history where it is that of one prompt, and what it changes."""
     store, found = _stored(call, project, prompt)
     rows = held(store, found, tag)
     is_graph = found.graph is not None
@@ -303,15 +281,15 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> TagRow:
     )
     only = rows[0].prompt.descriptor if len(rows) == 1 else None
     history = store.history(ns=only.ns, prompt_key=only.key, tag=tag) if only else ()
-    return TagRow(
-        project=project,
-        prompt=prompt,
-        tag=tag,
-        held=rows,
-        history=history[::-1],
-        stale=[name for name, part in parts if part.state is not None],
-        changes=list(changes_between(before, after)),
-    )
+    return {
+        "project": project,
+        "prompt": prompt,
+        "tag": tag,
+        "held": rows,
+        "history": history[::-1],
+        "stale": [name for name, part in parts if part.state is not None],
+        "changes": list(changes_between(before, after)),
+    }
 
 
 def move_tag(call: Call) -> Reply:
