@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy
 
 from database.database_servers import KINDS
-from jobs.job_world import KILLS, STOPS, outcome, work_off, write_priced, write_project
+from jobs.job_world import FILE, KILLS, STOPS, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs import Job, JobManager, JobState, Worker
@@ -129,6 +129,24 @@ def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_pat
     assert 1 <= len({name for name in threads if name.startswith("ThreadPool")}) <= 3
     with pytest.raises(ConfigError, match="calls: expected at least 1 for each of 3 processes"):
         Worker(manager, processes=3, calls=2)
+
+
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("changed", [FILE.replace("size: 3", "size: 2"), FILE + "workers: many\n"])
+def test_a_project_that_changes_under_a_worker_runs_no_job(
+    database: Database, tmp_path: Path, changed: str
+) -> None:
+    path = write_project(tmp_path / "own")
+    manager = JobManager(database, projects={"support": path})
+    job, worker = submit(manager, budget=60), Worker(manager, name="w")
+    path.write_text(changed)
+    worker.run(until_idle=True)
+    waiting = manager.get(job.id)
+    assert (waiting.state, waiting.attempts) == (JobState.QUEUED, 1)
+    assert waiting.reason == "waits for a worker with project `support` as it was submitted"
+    (attempt,) = manager.attempts(job.id)
+    assert attempt.error.startswith("the project has changed since its worker began; start")
+    assert Worker(manager).claim() is not None
 
 
 @everywhere

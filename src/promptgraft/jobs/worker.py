@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -11,21 +12,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import attrs
 from sqlalchemy import Connection
 
 from promptgraft.database import Database, DatabaseError
-from promptgraft.errors import ConfigError, LeaseLostError
+from promptgraft.errors import CallerError, ConfigError, LeaseLostError
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.jobs.running import carry_out
 from promptgraft.jobs.spending import spent_for_today
+from promptgraft.jobs.types import Job
 from promptgraft.project import Project, open_project
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_TO_PAUSE = 30.0
+_HAS_CHANGED = 4
+
+_logger = logging.getLogger("promptgraft.jobs")
 
 
 @attrs.frozen
@@ -175,9 +181,16 @@ class Worker:
         for child in tuple(self._children):
             code = child.process.poll()
             if code is not None:
+                if code == _HAS_CHANGED:
+                    self._forget(child.claim.job)
                 if code:
                     self._lose(child.claim, _ended_with(code))
                 self._children.remove(child)
+
+    def _forget(self, job: Job) -> None:
+        """Claim nothing more of a version of a project that is gone; what it was is not counted."""
+        self._digests = [one for one in self._digests if one != (job.project, job.digest)]
+        self._database.write(lambda connection: self._rows.put(connection, job.number, barren=0))
 
     def _lose(self, claim: Claim, why: str) -> None:
         def lose(connection: Connection) -> None:
@@ -212,6 +225,8 @@ def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
 
 
 def _ended_with(code: int) -> str:
+    if code == _HAS_CHANGED:
+        return "the project has changed since its worker began; start the worker again"
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with code {code}"
@@ -224,10 +239,24 @@ def run_child() -> None:
     rows = JobRows(database)
     with database.reading() as connection:
         job = rows.at(connection, told["job"])
-    claim, project = Claim(job=job, fence=told["fence"]), open_project(told["project"])
+    claim = Claim(job=job, fence=told["fence"])
     try:
+        project = _as_submitted(Path(told["project"]), job)
         carry_out(database, claim, project, calls=told["calls"])
     except DatabaseError as error:
         sys.exit(f"promptgraft: job {job.id}: {error}")
     finally:
         database.close()
+
+
+def _as_submitted(path: Path, job: Job) -> Project:
+    """Return the project of a job; end this process when it is not what was submitted any more."""
+    try:
+        project = open_project(path)
+        if submitted_digest(project, job.prompt) == job.digest:
+            return project
+        why = "it has changed since its worker began"
+    except CallerError as error:
+        why = str(error)
+    _logger.warning("job %s: project %s: %s", job.id, path, why)
+    sys.exit(_HAS_CHANGED)
