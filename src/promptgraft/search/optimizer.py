@@ -52,7 +52,6 @@ from promptgraft.search.notices import Working as WorkingNotice
 from promptgraft.search.passing import Passing
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
-from promptgraft.search.population import texts_of
 from promptgraft.search.remarks import Remarks
 from promptgraft.search.repeating import Repeated
 from promptgraft.search.result import RunResult
@@ -60,7 +59,7 @@ from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.search.teaching import Teaching
 from promptgraft.serde import Json, digest, shown
-from promptgraft.targets.base import Target
+from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.prompts import Improvable, PromptSet
 from promptgraft.text import raised
 

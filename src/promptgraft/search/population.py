@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.frozenmap import FrozenMap
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.frontier import (
     Cover,
@@ -33,7 +32,7 @@ from promptgraft.search.scores import (
     pick,
 )
 from promptgraft.serde import HexDigest
-from promptgraft.targets.base import Target
+from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
 
@@ -198,15 +197,6 @@ class Population:
         if critical_loss(self.pool.scores[0], scores, self._examples) is not None:
             return False
         return all(name in means and means[name] >= least for name, least in self._required.items())
-
-
-def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
-    """Return a candidate's text of each module by name; a new example has no text before it."""
-    return FrozenMap(
-        (module.name, target.text(module, candidate))
-        for module in target.modules
-        if not module.is_new
-    )
 
 
 class Pool:

@@ -10,7 +10,7 @@ from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, is_behind, paired_gains
-from promptgraft.search.validation import Entry, Partial, Racing
+from promptgraft.search.validation import Entry, Partial, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 
@@ -78,7 +78,7 @@ class _Race:
         return paired_gains([self.scores[place] for place in chosen], own)
 
 
-class RacingValidator:
+class RacingValidator(Validator):
     """Lets candidates race the best one, one after the other; see :class:`Racing`.
 
     Args:
@@ -100,8 +100,8 @@ class RacingValidator:
         population: Population,
         race_order: Callable[[Sequence[int]], list[int]],
     ) -> None:
+        super().__init__(pareto, population)
         self._policy = policy
-        self._pareto = pareto
         # No candidate wins without scores on the examples where it must not be worse.
         self._order = sorted(order, key=lambda place: not pareto[place].critical)
         self._critical = sum(example.critical for example in pareto)
@@ -110,7 +110,6 @@ class RacingValidator:
         self.baseline = self._order[:first]
         self._race_order = race_order
         self._budget = budget
-        self._population = population
         self._races = 0
         self._shortened: dict[int, tuple[int, float]] = {}
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
@@ -166,7 +165,7 @@ class RacingValidator:
         pool = self._population.pool
         race = _Race(
             first=entry.first,
-            pareto=self._pareto,
+            pareto=self._examples,
             order=entry.order,
             population=self._population,
             position=pool.best,
@@ -187,7 +186,7 @@ class RacingValidator:
         if margin is not None and won:
             self._shortened[race.position] = joined, margin
         self._untried[joined] = {
-            place for place in range(len(self._pareto)) if place not in race.records
+            place for place in range(len(self._examples)) if place not in race.records
         }
         return joined
 
@@ -259,7 +258,7 @@ class RacingValidator:
                 Rollouts(
                     position=position,
                     candidate=pool.candidates[one],
-                    examples=[self._pareto[number] for number in places],
+                    examples=[self._examples[number] for number in places],
                 )
                 for position, (one, places) in wanted.items()
             ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import attrs
 
@@ -118,22 +117,31 @@ class Entry:
     first: int
 
 
-class Validator(Protocol):
-    """Evaluates candidates on the validation set, and takes them into the population."""
+class Validator:
+    """Evaluates candidates on the whole validation set, and takes them into the population.
+
+    Args:
+        examples: the validation set.
+        population: takes in the candidates.
+
+    Attributes:
+        baseline: positions of the examples that the baseline is evaluated on before the first step.
+    """
+
+    def __init__(self, examples: Sequence[GepaExample], population: Population) -> None:
+        self._examples = examples
+        self._population = population
+        self.baseline: Sequence[int] = range(len(examples))
 
     @property
     def overhead(self) -> int:
         """Rollouts of other candidates that taking in one at once can use."""
-        ...
-
-    @property
-    def baseline(self) -> Sequence[int]:
-        """Positions of the examples that the baseline is evaluated on before the first step."""
-        ...
+        return 0
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         """Return the examples that two candidates can be compared on, by their scores."""
-        ...
+        del second
+        return range(len(first))
 
     def begin(self, *, alone: bool) -> Entry:
         """Return the way into the population of the child of a step that begins now.
@@ -141,7 +149,8 @@ class Validator(Protocol):
         Args:
             alone: whether no other step is under way that waits for it.
         """
-        ...
+        del alone
+        return Entry(order=self.baseline, first=len(self.baseline))
 
     def needs(self, entries: Sequence[Entry]) -> list[int]:
         """Return the rollouts that ways into the population can use, those of others included.
@@ -151,7 +160,7 @@ class Validator(Protocol):
         Args:
             entries: the ways, in order; each may bring another best candidate for those after it.
         """
-        ...
+        return [len(entry.order) for entry in entries]
 
     def take_in(
         self,
@@ -176,63 +185,6 @@ class Validator(Protocol):
             margin: how much worse than the best one it may be and take its place, because it is
                 shorter; None where it must be better.
         """
-        ...
-
-    @property
-    def estimates_best(self) -> bool:
-        """Whether the best candidate was not evaluated on the whole validation set yet."""
-        ...
-
-    def deepen(self, step: int) -> Asking[bool]:
-        """Have the best candidate evaluated on more; return whether that was done at once."""
-        ...
-
-    def finish(self, step: int) -> Asking[None]:
-        """Settle which candidate is the best, at the end of the search."""
-        ...
-
-
-@attrs.frozen(eq=False)
-class FullValidator:
-    """Evaluates every candidate on everything.
-
-    Attributes:
-        examples: the validation set.
-        population: takes in the candidates.
-    """
-
-    _examples: Sequence[GepaExample]
-    _population: Population
-
-    overhead = 0
-    estimates_best = False
-
-    @property
-    def baseline(self) -> Sequence[int]:
-        return range(len(self._examples))
-
-    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
-        del second
-        return range(len(first))
-
-    def begin(self, *, alone: bool) -> Entry:
-        del alone
-        return Entry(order=range(len(self._examples)), first=len(self._examples))
-
-    def needs(self, entries: Sequence[Entry]) -> list[int]:
-        return [len(entry.order) for entry in entries]
-
-    def take_in(
-        self,
-        position: str,
-        candidate: Candidate,
-        known: Partial,
-        *,
-        step: int,
-        entry: Entry,
-        proposals: int = 1,
-        margin: float | None = None,
-    ) -> Asking[int]:
         del proposals
         records = dict(known)
         places = [place for place in entry.order if place not in known]
@@ -246,10 +198,17 @@ class FullValidator:
             self._population.pool.best = joined
         return joined
 
+    @property
+    def estimates_best(self) -> bool:
+        """Whether the best candidate was not evaluated on the whole validation set yet."""
+        return False
+
     def deepen(self, step: int) -> Asking[bool]:
+        """Have the best candidate evaluated on more; return whether that was done at once."""
         del step
         return answered(False)
 
     def finish(self, step: int) -> Asking[None]:
+        """Settle which candidate is the best, at the end of the search."""
         del step
         return answered(None)

@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import PromptgraftError
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.types import Provenance
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt.template import Prompt
@@ -267,6 +268,12 @@ class Target(Protocol):
         """
         del candidate, provenance, pool
         return False
+
+
+def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
+    """Return a candidate's text of each module by name; a new example has no text before it."""
+    found = ((one.name, target.text(one, candidate)) for one in target.modules if not one.is_new)
+    return FrozenMap(found)
 
 
 class TextTarget(Target):

@@ -18,7 +18,7 @@ from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
 from promptgraft.search.racing import RacingValidator
 from promptgraft.search.stops import Patience
-from promptgraft.search.validation import Full, FullValidator, Validator
+from promptgraft.search.validation import Full, Validator
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +104,7 @@ def _validator(config: GepaSettings, kit: Kit, choices: Choices) -> Validator:
     order = choices.order(len(kit.validation))
     validation = config.validation
     if isinstance(validation, Full):
-        return FullValidator(kit.validation, population=kit.population)
+        return Validator(kit.validation, kit.population)
     return RacingValidator(
         validation,
         kit.validation,

@@ -8,11 +8,11 @@ it. So the budget decides how many steps there are and not what they do.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 
-from promptgraft.algorithms.gepa.combining import Combined, Step
+from promptgraft.algorithms.gepa.combining import Step
 from promptgraft.algorithms.gepa.proposal import Known, Proposal
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import Strategies
@@ -20,6 +20,9 @@ from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.proposals import Rejections
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.search import GepaSearch
 
 
 @attrs.define(eq=False)
@@ -48,19 +51,6 @@ class _Pace:
     has_started: bool = False
 
 
-class Opener(Protocol):
-    """A search, as far as it opens steps."""
-
-    @property
-    def racer(self) -> Combined | None:
-        """What the latest step has come to, until it is evaluated on the validation set."""
-        ...
-
-    def open_step(self, number: int, *, alone: bool) -> Step:
-        """Select the parent of a step, ``alone`` or while others run."""
-        ...
-
-
 class UnderWay:
     """The steps of a search that are under way.
 
@@ -76,7 +66,7 @@ class UnderWay:
         config: GepaSettings,
         budget: RolloutBudget,
         by: Strategies,
-        search: Opener,
+        search: GepaSearch,
     ) -> None:
         self._config = config
         self._budget = budget
