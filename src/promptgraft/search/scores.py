@@ -63,6 +63,9 @@ class Scores(Sequence[Score]):
             return iter(self.row)
         return (None if score == UNSCORED else score for score in self.row)
 
+    def __contains__(self, score: object) -> bool:
+        return (UNSCORED if score is None else score) in self.row
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Scores):
             return self.row == other.row

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.prompt.questions import REFUSED, if_given
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.types import MetaPrompt
 
@@ -113,30 +113,16 @@ ROLE = (
 )
 
 
-def section(title: str, key: str, *, before: str = "") -> MarkdownSection:
-    """Return a section that shows a value, left out where that is empty."""
-    lead = f"{before}\n\n" if before else ""
-    return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
-
-
 CURRENT = MarkdownSection(
     title="Current text", key="current", template="The part is: $part\n\n$current"
-)
-PROBLEM = MarkdownSection(
-    title="Refused attempt",
-    key="problem",
-    template=(
-        "Your previous reply could not be used: $problem\n\n$previous\n\nMend that and reply again."
-    ),
-    enabled=given("problem"),
 )
 
 
 _AROUND = (
-    section("Rest of the prompt", "neighbours", before="These parts stay as they are:"),
-    section("Expected answers", "output"),
+    if_given("Rest of the prompt", "neighbours", before="These parts stay as they are:"),
+    if_given("Expected answers", "output"),
     MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
-    PROBLEM,
+    REFUSED,
 )
 """What a question shows beside what may change."""
 
@@ -159,8 +145,8 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
         sections=(
             MarkdownSection(title="Role", key="role", template=ROLE),
             CURRENT,
-            section("Types", "schema"),
-            section("Other examples", "siblings", before="These are there already:"),
+            if_given("Types", "schema"),
+            if_given("Other examples", "siblings", before="These are there already:"),
             *_AROUND,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
         ),
@@ -189,7 +175,7 @@ PUBLISHED: PromptTemplate[object] = PromptTemplate(
                 "the assistant's response could be better:\n\n$examples"
             ),
         ),
-        PROBLEM,
+        REFUSED,
         MarkdownSection(
             title="Task",
             key="task",

@@ -10,7 +10,8 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import CURRENT, GENERAL, PROBLEM, REPLY_AS_JSON, section
+from promptgraft.algorithms.gepa.prompts import CURRENT, GENERAL, REPLY_AS_JSON
+from promptgraft.prompt.questions import REFUSED, if_given
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import PromptTemplate
 
@@ -139,7 +140,7 @@ def _template(
         name=name,
         sections=(
             *sections,
-            PROBLEM,
+            REFUSED,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n{reply}"),
         ),
     )
@@ -150,9 +151,9 @@ def _role(text: str) -> MarkdownSection:
 
 
 _ANSWERED = "Language models answered a real input by following texts, and the answer was judged."
-_PARTS = section("Texts that may change", "parts")
-_OTHERS = section("Other texts", "others", before="These stay as they are:")
-_LOSSES = section("What went wrong", "losses")
+_PARTS = if_given("Texts that may change", "parts")
+_OTHERS = if_given("Other texts", "others", before="These stay as they are:")
+_LOSSES = if_given("What went wrong", "losses")
 
 QUESTIONS: Mapping[str, PromptTemplate[object]] = {
     template.key: template
@@ -164,10 +165,10 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 f"{_ANSWERED} It came about in steps. You look at one of them, and find out which "
                 "of its texts led to what went wrong, or whether an earlier step did."
             ),
-            section("Step", "steps"),
+            if_given("Step", "steps"),
             _PARTS,
             _OTHERS,
-            section("Steps before", "before"),
+            if_given("Steps before", "before"),
             _LOSSES,
             task=(
                 "Blame the texts that led to what went wrong, if any did. Where the step did what "
@@ -184,7 +185,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 f"{_ANSWERED} It came about in steps. You look at all of them, and find out which "
                 "texts led to what went wrong."
             ),
-            section("Steps", "steps"),
+            if_given("Steps", "steps"),
             _PARTS,
             _OTHERS,
             _LOSSES,
@@ -203,7 +204,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 "follow. You merge what was said of it."
             ),
             CURRENT,
-            section("What was said", "said"),
+            if_given("What was said", "said"),
             task=(
                 "Merge what is said twice, drop what contradicts the rest or holds for one input "
                 f"only, and keep what the failures have in common. {_SEVERITY}"
@@ -218,11 +219,11 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
                 "is wrong with it as real failures have shown."
             ),
             CURRENT,
-            section("Types", "schema"),
-            section("Rest of the texts", "neighbours", before="These stay as they are:"),
-            section("Expected answers", "output"),
-            section("What is wrong", "problems"),
-            section("Refused texts", "refused", before="These were tried and are no better:"),
+            if_given("Types", "schema"),
+            if_given("Rest of the texts", "neighbours", before="These stay as they are:"),
+            if_given("Expected answers", "output"),
+            if_given("What is wrong", "problems"),
+            if_given("Refused texts", "refused", before="These were tried and are no better:"),
             task=f"Write a better text for this part. {GENERAL}\n\n$limits",
             form=_PATCH_FORM,
         ),

@@ -69,5 +69,4 @@ class GradientResult(RunResult):
     @classmethod
     def of(cls, core: RunResult, rounds: Sequence[Round]) -> GradientResult:
         """Return ``core`` with rounds."""
-        known = {field.name: getattr(core, field.name) for field in attrs.fields(RunResult)}
-        return cls(**known, rounds=tuple(rounds))
+        return cls(**attrs.asdict(core, recurse=False), rounds=tuple(rounds))

@@ -14,8 +14,8 @@ import attrs
 
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
 from promptgraft.prompt.fields import Described
+from promptgraft.prompt.questions import REFUSED, if_given
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, canonical_json
 from promptgraft.text import clip, fenced
@@ -138,25 +138,13 @@ _CHECK = (
 def _sections(task: str, *shown: MarkdownSection) -> tuple[MarkdownSection, ...]:
     return (
         MarkdownSection(title="Role", key="role", template=_ROLE),
-        _optional("Said before", "earlier"),
+        if_given("Said before", "earlier"),
         MarkdownSection(title="Question", key="question", template="$question"),
-        _optional("Reference", "reference"),
+        if_given("Reference", "reference"),
         *shown,
         MarkdownSection(title="Task", key="task", template=task),
-        MarkdownSection(
-            title="Refused attempt",
-            key="problem",
-            template=(
-                "Your previous reply could not be used: $problem\n\n$previous\n\n"
-                "Mend that and reply again."
-            ),
-            enabled=given("problem"),
-        ),
+        REFUSED,
     )
-
-
-def _optional(title: str, key: str) -> MarkdownSection:
-    return MarkdownSection(title=title, key=key, template=f"${key}", enabled=given(key))
 
 
 _ANSWER = MarkdownSection(title="Answer", key="answer", template="$answer")
