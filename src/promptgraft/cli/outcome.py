@@ -16,6 +16,7 @@ from promptgraft.project.outcome import Outcome
 from promptgraft.search import StopReason
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
+from promptgraft.search.scores import Score
 from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
 from promptgraft.targets.base import Target
@@ -57,8 +58,6 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
 
 FIELD = len("validation")
 """Columns that the names of fields take in summaries."""
-
-Score = float | None
 
 
 def means_row(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from promptgraft.adapters.calling.turns import Wire
@@ -59,8 +57,7 @@ def render_command(
             raise ConfigError(f"--case: the project has no case `{named}`{near}")
         (params,) = params_of_cases(tried.prompt, [cases[named]], found.params).values()
         rendered = tried.prompt.bind(*params).render()
-    form = _form(messages=messages, protocol=protocol, as_json=as_json)
-    _print(tried, rendered, case=named, form=form)
+    _print(tried, rendered, case=named, messages=messages, protocol=protocol, as_json=as_json)
 
 
 @options.command(
@@ -80,30 +77,32 @@ def export_command(
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
         rendered = tried.prompt.with_placeholders()
-    form = _form(messages=messages, protocol=protocol, as_json=as_json)
-    _print(tried, rendered, case=None, form=form)
+    _print(tried, rendered, messages=messages, protocol=protocol, as_json=as_json)
 
 
-def _form(*, messages: bool, protocol: str | None, as_json: bool) -> str:
-    """Return how the prompt is to be printed: one of the forms of :func:`_print`."""
+def _print(
+    tried: Tried,
+    rendered: RenderedPrompt[object],
+    *,
+    case: str | None = None,
+    messages: bool,
+    protocol: str | None,
+    as_json: bool,
+) -> None:
     if messages and as_json:
         raise click.UsageError("--json has the messages too; leave --messages out")
     if protocol and (messages or as_json):
         raise click.UsageError("--as prints the whole request; leave --messages and --json out")
-    return protocol or ("json" if as_json else "messages" if messages else "text")
-
-
-def _print(tried: Tried, rendered: RenderedPrompt[object], *, case: str | None, form: str) -> None:
     for note in tried.notes:
         echo(f"warning: {note}", error=True)
-    if form == "json":
+    if protocol:
+        print_json(_request(rendered, protocol))
+    elif as_json:
         print_json({"tried": tried.name, "case": case, **_plain(rendered)})
-    elif form == "messages":
-        echo(json.dumps(_messages(rendered), indent=2))
-    elif form == "text":
-        echo(visible(rendered.text))
+    elif messages:
+        print_json(_messages(rendered))
     else:
-        echo(json.dumps(_request(rendered, form), indent=2))
+        echo(visible(rendered.text))
 
 
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
