@@ -10,6 +10,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from promptgraft.server.access import Caller, Scope
 from promptgraft.server.problems import Problem
 from server.serving import Client, served
 
+WAITING = 42
+"""More than the threads of a server."""
 CUTS = int(os.environ.get("PROMPTGRAFT_CUTS", "20"))
 
 
@@ -151,6 +154,36 @@ def test_a_client_that_does_not_read_is_left(manager: JobManager, tmp_path: Path
         # It goes on where it was.
         with reading(client, job.id, last=30) as answer:
             assert numbers(answer, most=3) == [31, 32, 33]
+
+
+def test_who_waits_keeps_nobody_waiting(manager: JobManager, tmp_path: Path) -> None:
+    hours = itertools.count(0.0, 3600.0)
+    asked = itertools.count(1)
+    seen = 0
+
+    def now() -> float:
+        nonlocal seen
+        seen = next(asked)
+        return next(hours)
+
+    body: Json = {"project": "support", "prompt": "triage"}
+    waiting = {"Idempotency_Key": "k", "Prefer": "wait=60"}
+    with (
+        served(manager, tmp_path / "mirrors", now=now) as client,
+        ThreadPoolExecutor(WAITING) as threads,
+    ):
+        job = str(client.post("/jobs", body, Idempotency_Key="k").document["id"])
+        found = [threads.submit(client.post, "/jobs", body, **waiting) for _ in range(WAITING)]
+        try:
+            for _ in range(12_000):
+                if seen > WAITING:
+                    break
+                threading.Event().wait(0.005)
+            assert client.get(f"/jobs/{job}").document["state"] == "queued"
+            assert not any(one.done() for one in found)
+        finally:
+            manager.cancel(job)
+        assert {one.result().document["state"] for one in found} == {"cancelled"}
 
 
 def test_a_thousand_jobs_may_wait(client: Client, manager: JobManager) -> None:

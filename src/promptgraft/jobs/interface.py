@@ -17,7 +17,6 @@ from promptgraft.jobs.types import (
     Job,
     JobChanges,
     JobFilter,
-    JobState,
     Submitted,
 )
 from promptgraft.search.notices import Event
@@ -217,7 +216,7 @@ class Jobs(ABC):
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = self.get(job)
-            if found.has_ended or found.state is JobState.PAUSED:
+            if found.is_at_rest:
                 return found
             if until is not None and time.monotonic() >= until:
                 raise DeadlineExceededError(f"job {job} has not ended in {timeout:g} s")

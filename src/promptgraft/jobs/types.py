@@ -295,6 +295,11 @@ class Job:
         """Whether it does not change any more."""
         return self.state in ENDED
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing happens before somebody asks: it has ended, or is paused."""
+        return self.has_ended or self.state is JobState.PAUSED
+
 
 @attrs.frozen(kw_only=True)
 class Submitted:

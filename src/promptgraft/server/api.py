@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.errors import DeadlineExceededError
 from promptgraft.graphs.describing import (
     GraphDescription,
     NodeDescription,
@@ -142,13 +140,9 @@ def create_job(call: Call) -> Reply:
         asked.changes,
         key=call.headers.get("idempotency-key"),
     )
-    job = made.job
-    if wait := _preference(call):
-        with contextlib.suppress(DeadlineExceededError):
-            call.manager.wait(job.id, timeout=wait)
-        job = call.manager.get(job.id)
-    location = f"/api/v1/jobs/{job.id}"
-    return reply(job_json(job), 201 if made.is_new else 200, Location=location)
+    location = f"/api/v1/jobs/{made.job.id}"
+    answer = reply(job_json(made.job), 201 if made.is_new else 200, Location=location)
+    return attrs.evolve(answer, job=made.job.id, seconds=_preference(call))
 
 
 def _preference(call: Call) -> float:

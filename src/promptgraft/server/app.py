@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
+import attrs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -19,6 +22,7 @@ from starlette.types import ASGIApp
 
 from promptgraft.errors import PromptgraftError
 from promptgraft.jobs import JobManager
+from promptgraft.jobs.preparing import job_json
 from promptgraft.server import pages
 from promptgraft.server.access import COOKIE, LOCAL, Access, Caller
 from promptgraft.server.api import ROUTES
@@ -26,7 +30,7 @@ from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natura
 from promptgraft.server.figures import figures
 from promptgraft.server.openapi import PREFIX, openapi
 from promptgraft.server.problems import TITLES, Problem, problem_of
-from promptgraft.server.streams import SECONDS_TO_READ, EventStream, Feed
+from promptgraft.server.streams import SECONDS_BETWEEN_LOOKS, SECONDS_TO_READ, EventStream, Feed
 from promptgraft.server.views import JobViews
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
@@ -79,6 +83,16 @@ def make_app(
             Exception: server.refuse,
         },
     )
+
+
+async def _waited(found: Reply, call: Call) -> Reply:
+    """Return the job that an answer waits for; no thread, of which there are few, waits."""
+    until = time.monotonic() + found.seconds
+    while True:
+        job = await run_in_threadpool(call.manager.get, found.job)
+        if job.is_at_rest or time.monotonic() >= until:
+            return attrs.evolve(found, content=reply(job_json(job)).content)
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def _ready(call: Call) -> Reply:
@@ -137,7 +151,8 @@ class _Server:
                     caller=caller,
                     patience=self._patience,
                 )
-            return _response(await run_in_threadpool(route.handler, call))
+            found = await run_in_threadpool(route.handler, call)
+            return _response(await _waited(found, call) if found.seconds else found)
 
         return ask
 

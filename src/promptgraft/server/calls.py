@@ -159,12 +159,16 @@ class Reply:
         content: the bytes.
         media: what they are.
         headers: of the answer.
+        job: id of a job that is to end or to be paused first, and to be answered then.
+        seconds: how long that may take.
     """
 
     status: int = 200
     content: bytes = b""
     media: str = "application/json"
     headers: Mapping[str, str] = _NO_TEXTS
+    job: str = ""
+    seconds: float = 0.0
 
 
 def reply(document: Json, status: int = 200, **headers: str) -> Reply:
