@@ -132,21 +132,23 @@ def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_pat
 
 
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("changed", [FILE.replace("size: 3", "size: 2"), FILE + "workers: many\n"])
 def test_a_project_that_changes_under_a_worker_runs_no_job(
-    database: Database, tmp_path: Path, changed: str
+    database: Database, tmp_path: Path
 ) -> None:
-    path = write_project(tmp_path / "own")
-    manager = JobManager(database, projects={"support": path})
-    job, worker = submit(manager, budget=60), Worker(manager, name="w")
-    path.write_text(changed)
+    paths = {name: write_project(tmp_path / name) for name in ("other", "broken")}
+    manager = JobManager(database, projects=paths)
+    jobs = {name: manager.create(name, "triage", {"budget": 60}) for name in paths}
+    worker = Worker(manager, processes=2, name="w")
+    paths["other"].write_text(FILE.replace("size: 3", "size: 2"))
+    paths["broken"].write_text(FILE + "workers: many\n")
     worker.run(until_idle=True)
-    waiting = manager.get(job.id)
-    assert (waiting.state, waiting.attempts) == (JobState.QUEUED, 1)
-    assert waiting.reason == "waits for a worker with project `support` as it was submitted"
-    (attempt,) = manager.attempts(job.id)
-    assert attempt.error.startswith("the project has changed since its worker began; start")
-    assert Worker(manager).claim() is not None
+    for name, job in jobs.items():
+        waiting = manager.get(job.id)
+        assert (waiting.state, waiting.attempts) == (JobState.QUEUED, 1)
+        assert waiting.reason == f"waits for a worker with project `{name}` as it was submitted"
+        (attempt,) = manager.attempts(job.id)
+        assert attempt.error.startswith("the project has changed since its worker began; start")
+    assert {claim.job.project for _ in jobs if (claim := Worker(manager).claim())} == set(jobs)
 
 
 @everywhere
