@@ -18,8 +18,11 @@ from cli.console import Console
 from promptgraft.evals.metrics import judge_case
 from promptgraft.evals.types import Answer, Case
 from promptgraft.project import Project, load_project
+from promptgraft.project.imported import Notes
 from promptgraft.project.inspect_data import import_inspect
 from promptgraft.project.promptfoo import import_promptfoo
+from promptgraft.project.promptfoo_models import read_provider
+from promptgraft.strict.nodes import Source
 
 NOTES = Path(__file__).with_name("import_notes.txt")
 CONFIG = """\
@@ -75,10 +78,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def write(files: Mapping[str, str]) -> None:
+def write(files: Mapping[str, str | bytes]) -> None:
     for name, text in files.items():
         Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text(text, "utf-8")
+        Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def cases_of(project: Project) -> dict[str, Case]:
@@ -253,6 +256,10 @@ ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, valu
             {"c.yaml": ONE},
             "expected at least two cases that ask something else, found 1",
         ),
+        (
+            {"c.yaml": "prompts: p.txt\n", "p.txt": b"\xff"},
+            "c.yaml:1: prompts: p.txt: expected UTF-8",
+        ),
         ({"c.yaml": "prompts: &a ['{{q}}']\ntests: *a\n"}, "expected data without aliases"),
         ({"c.csv": "q,target\na,b\n"}, "c.csv:2: [0]: expected an `input`, found none"),
         ({"c.json": '[{"input": "a", "target": "b"}]'}, "expected at least two cases"),
@@ -260,7 +267,7 @@ ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, valu
     ],
 )
 def test_what_cannot_be_imported_is_one_line(
-    console: Console, files: dict[str, str], said: str
+    console: Console, files: dict[str, str | bytes], said: str
 ) -> None:
     write(files)
     ended = console("import", next(iter(files)))
@@ -342,3 +349,40 @@ def written(samples: list[dict[str, Any]], ending: str) -> str:
         cells += [",".join(sample.get("choices", ())), metadata]
         rows.append(",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in cells))
     return "\n".join(rows)
+
+
+PROVIDERS: Mapping[str, dict[str, Any]] = {
+    "openai:gpt-5-mini": {"provider": "openai", "model": "gpt-5-mini"},
+    "openai:chat:ft:gpt-4o:me": {"provider": "openai", "model": "ft:gpt-4o:me"},
+    "azure:chat:mine": {"provider": "azure", "model": "mine"},
+    "bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0": {
+        "provider": "bedrock",
+        "model": "anthropic.claude-sonnet-4-5-20250929-v1:0",
+    },
+    "ollama:chat:llama3:8b": {
+        "provider": "openai",
+        "model": "llama3:8b",
+        "base_url": "http://localhost:11434/v1",
+        "api_key": "none",
+    },
+    "vertex:gemini-2.5-pro": {"provider": "offline"},
+    "exec:python mine.py": {"provider": "offline"},
+    "echo": {"provider": "offline"},
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_provider_is_a_model_or_has_a_line(provider: str) -> None:
+    notes = Notes()
+    expected = PROVIDERS[provider]
+    assert read_provider(Source.of(provider, "c.yaml").root, notes) == expected
+    assert len(notes.lines) == (expected["provider"] == "offline")
+
+
+def test_a_cell_of_a_table_that_is_no_number_is_said_by_check(console: Console) -> None:
+    rows = "message,__expected,__threshold\na,equals: b,much\nb,equals: c,much\n"
+    write({"c.yaml": "prompts: ['{{message}}']\ntests: t.csv\n", "t.csv": rows})
+    assert console("import", "c.yaml").code == 0
+    ended = console("check")
+    assert ended.code == 2
+    assert "metrics[0].threshold: expected a number from 0 to 1, found 'much'" in ended.out

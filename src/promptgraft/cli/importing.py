@@ -97,7 +97,8 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     written = [path.parent / name for name in files]
     if there := [name for name in written if os.path.lexists(name)]:
         raise ConfigError(f"{there[0]} is there already; nothing was written; move it away first")
-    for file, text in zip(written, files.values(), strict=True):
+    # The project file comes last: without it there is no project.
+    for file, text in reversed([*zip(written, files.values(), strict=True)]):
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, text.encode())
     _print(imported.notes, written, as_json=as_json)

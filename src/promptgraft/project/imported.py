@@ -16,7 +16,7 @@ from promptgraft.evals.rows import Row, csv_rows, jsonl_rows
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import Json, canonical_json
-from promptgraft.strict.nodes import Node, Source, read_source
+from promptgraft.strict.nodes import Node, Source, read_source, read_text
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 
 CASES_FILE = "cases.jsonl"
@@ -67,6 +67,15 @@ def with_lines(path: Path) -> Source:
         if lines is not None:
             source.document = YamlDocument(source.document.value, lines.lines, lines.key_lines)
     return source
+
+
+def text_of(path: Path, node: Node) -> str:
+    """Return the text of a file that a node names; one that cannot be read is its fault."""
+    try:
+        return read_text(path, lambda _, why: node.fault(f"{path}: {why}")) or ""
+    except OSError as error:
+        node.fault(f"{path}: cannot be read: {error.strerror}")
+        return ""
 
 
 def rows_of(path: Path) -> Source:

@@ -21,6 +21,7 @@ from promptgraft.project.imported import (
     prompt_file,
     rows_of,
     splits_of,
+    text_of,
     with_lines,
 )
 from promptgraft.project.promptfoo_asserts import Test, choices_of, judged, read_assert, row_as_test
@@ -216,7 +217,7 @@ class _Reader:
             if path.suffix in _DATA:
                 yield name, list(self._chat(self._opened(path)))
             elif path.suffix in (*_TEXTS, ""):
-                parts = re.split(r"^---\s*$", path.read_text("utf-8-sig"), flags=re.MULTILINE)
+                parts = re.split(r"^---\s*$", text_of(path, node), flags=re.MULTILINE)
                 yield from ((name, [("text", self._checked(one, node))]) for one in parts)
             else:
                 why = f"{path.name} is left out: put the text of the prompt into a file"
@@ -273,7 +274,8 @@ class _Reader:
                 self._notes.add(one, why)
             else:
                 for path in self._files(one):
-                    rows = self._opened(path).items()
+                    opened = self._opened(path)
+                    rows = opened.items() or [opened]
                     yield from map(row_as_test, rows) if path.suffix in _TABLES else rows
 
     def _expanded(self, levels: Sequence[Node]) -> Iterator[dict[str, Json]]:
@@ -303,7 +305,7 @@ class _Reader:
             self._notes.add(node, f"{value} is kept as it is: only texts and data are read")
             return value
         for path in self._files(node):
-            return self._opened(path).value if path.suffix in _DATA else path.read_text("utf-8-sig")
+            return self._opened(path).value if path.suffix in _DATA else text_of(path, node)
         return None
 
     def _test(self, levels: Sequence[Node], given: Mapping[str, Json]) -> Test:

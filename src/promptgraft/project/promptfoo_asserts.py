@@ -11,10 +11,9 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
-from promptgraft.project.imported import Notes, filled, name_of
+from promptgraft.project.imported import Notes, filled, name_of, text_of
 from promptgraft.serde import Json, canonical_json, map_texts, shown
 from promptgraft.strict.nodes import Node
-from promptgraft.yaml_text import plain_scalar
 
 _SHORT = re.compile(r"(not-)?([a-z][a-z0-9-]*)(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
 _LEGACY = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
@@ -73,7 +72,7 @@ def row_as_test(row: Node) -> Node:
         elif key.startswith("__expected") and text.strip():
             asserts.append(_of_text(text))
         elif text:
-            test[name] = float(text) if name == "threshold" else text
+            test[name] = _number(text) if name == "threshold" else text
     metric = {"metric": test.pop("metric")} if "metric" in test else {}
     told: list[Json] = [{**one, **metric} for one in asserts]
     return Node({**test, "vars": values, "assert": told}, row.path, row.source)
@@ -83,14 +82,21 @@ def _of_text(text: str) -> dict[str, Json]:
     """Return the assertion that a cell stands for, such as ``contains: a``."""
     found = _SHORT.fullmatch(text.strip())
     kind = "" if found is None else _LEGACY.get(found[2], found[2])
-    if found is None or kind not in {**_KINDS, **_NONE}:
+    if found is None or kind not in _KNOWN:
         return {"type": "equals", "value": text}
     value: Json = found[4]
     if found[4] is not None and kind.endswith(("-all", "-any")):
         value = [one.strip() for one in found[4].split(",")]
     entry: dict[str, Json] = {"type": f"{found[1] or ''}{kind}", "value": value}
     threshold = found[3] or (found[4] if kind in ("cost", "latency") else None)
-    return entry if threshold is None else {**entry, "threshold": plain_scalar(threshold.strip())}
+    return entry if threshold is None else {**entry, "threshold": _number(threshold)}
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def read_assert(
@@ -114,12 +120,7 @@ def read_assert(
         return
     value = _value(node.member("value"), values, notes)
     threshold = node.member("threshold").value
-    make = _KINDS.get(kind)
-    made = (
-        None
-        if make is None
-        else make(_Given(value, threshold, partial(judge, node.member("provider"))))
-    )
+    made = _metric(kind, value, threshold, judge=partial(judge, node.member("provider")))
     if made is None:
         why = _NONE.get(kind, "no metric does the same")
         notes.add(node.member("type"), f"`{told}` is left out: {why}")
@@ -152,127 +153,33 @@ def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
         and value.endswith((".txt", ".json", ".yaml", ".yml"))
     ):
         file = Node(value.removeprefix("file://"), node.path, node.source).file()
-        value = None if file is None else file.read_text("utf-8")
+        value = None if file is None else text_of(file, node)
     return map_texts(value, change)
 
 
-@attrs.frozen
-class _Given:
-    value: Json
-    threshold: Json
-    judge: Callable[[], str]
-
-    @property
-    def texts(self) -> list[str]:
-        """The value as a list of texts."""
-        given = self.value.split(",") if isinstance(self.value, str) else self.value
-        return [str(one).strip() for one in given] if isinstance(given, list) else []
-
-
-def _compared(kind: str, given: _Given, **options: Json) -> Asked | None:
-    value = given.value
-    if isinstance(value, bool) or value is None or isinstance(value, (dict, list)):
-        return None
-    return Asked(kind=kind, options=options, reference=str(value)) if str(value) else None
-
-
-def _equals(given: _Given) -> Asked | None:
-    if given.value == "":
-        return Asked(kind="length", options={"max": 0})
-    if isinstance(given.value, (dict, list, bool)):
-        return Asked(kind="json_match", options={}, reference=given.value)
-    return _compared("exact", given)
-
-
-def _of_several(given: _Given, **options: Json) -> Asked | None:
-    texts: list[Json] = [text for text in given.texts if text]
-    return Asked(kind="contains", options=options, reference=texts) if texts else None
-
-
-def _pattern(given: _Given) -> Asked | None:
-    try:
-        hold_pattern(str(given.value))
-    except ConfigError:
-        return None
-    return _compared("regex", given)
-
-
-def _begins(given: _Given) -> Asked | None:
-    return _compared("regex", _Given(rf"\A{re.escape(str(given.value))}", None, given.judge))
-
-
-def _schema(given: _Given, *, fenced: bool) -> Asked | None:
-    value = given.value
-    try:
-        schema = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
-    except ValueError:
-        return None
-    if not isinstance(schema, dict):
-        return None
-    return Asked(
-        kind="json_schema", options={"schema": schema, **({"fenced": True} if fenced else {})}
-    )
-
-
-def _limit(kind: str, share: float, given: _Given) -> Asked | None:
-    if not isinstance(given.threshold, (int, float)):
-        return None
-    return Asked(kind=kind, options={"limit": given.threshold * share})
-
-
-def _words(given: _Given) -> Asked | None:
-    value = plain_scalar(given.value) if isinstance(given.value, str) else given.value
-    limits = {"min": value, "max": value} if isinstance(value, int) else value
-    if not isinstance(limits, dict) or not limits.keys() <= {"min", "max"}:
-        return None
-    return Asked(kind="length", options={"unit": "words", **limits})
-
-
-def _rouge(given: _Given) -> Asked | None:
-    threshold = 0.75 if given.threshold is None else given.threshold
-    return _compared("rouge", given, variant="rouge1", threshold=threshold)
-
-
-def _rubrics(given: _Given, *, text: str = "{}", least: float = 1.0) -> Asked | None:
-    asked = given.value if isinstance(given.value, list) else [given.value]
-    told = [one if isinstance(one, str) else json.dumps(one) for one in asked if one]
-    rubrics: list[Json] = [
-        {"id": f"r{number}", "text": text.format(one)} for number, one in enumerate(told, start=1)
-    ]
-    if not rubrics:
-        return None
-    threshold = least if given.threshold is None else given.threshold
-    return Asked(
-        kind="llm_rubric_response",
-        options={"judges": [given.judge()], "rubrics": rubrics, "threshold": threshold},
-    )
-
-
-_facts = partial(
-    _rubrics, text="The answer says the same facts as this one, and none against it: {}"
-)
-_KINDS: Mapping[str, Callable[[_Given], Asked | None]] = {
-    "equals": _equals,
-    "contains": partial(_compared, "contains"),
-    "icontains": partial(_compared, "contains", ignore_case=True),
-    "contains-all": _of_several,
-    "contains-any": partial(_of_several, any_of=True),
-    "icontains-all": partial(_of_several, ignore_case=True),
-    "icontains-any": partial(_of_several, ignore_case=True, any_of=True),
-    "regex": _pattern,
-    "starts-with": _begins,
-    "is-json": partial(_schema, fenced=False),
-    "contains-json": partial(_schema, fenced=True),
-    "cost": partial(_limit, "cost", 1),
-    "latency": partial(_limit, "latency", 0.001),
-    "word-count": _words,
-    "rouge-n": _rouge,
-    "llm-rubric": _rubrics,
-    "model-graded-closedqa": _rubrics,
-    "g-eval": partial(_rubrics, least=0.7),
-    "factuality": _facts,
-    "model-graded-factuality": _facts,
+_FACTS = "The answer says the same facts as this one, and none against it: {}"
+_JUDGED: Mapping[str, tuple[str, float]] = {  # what a judge is asked, and what passes
+    "llm-rubric": ("{}", 1.0),
+    "model-graded-closedqa": ("{}", 1.0),
+    "g-eval": ("{}", 0.7),
+    "factuality": (_FACTS, 1.0),
+    "model-graded-factuality": (_FACTS, 1.0),
 }
+_COMPARED: Mapping[str, tuple[str, Mapping[str, Json]]] = {
+    "equals": ("exact", {}),
+    "contains": ("contains", {}),
+    "icontains": ("contains", {"ignore_case": True}),
+    "contains-all": ("contains", {}),
+    "contains-any": ("contains", {"any_of": True}),
+    "icontains-all": ("contains", {"ignore_case": True}),
+    "icontains-any": ("contains", {"ignore_case": True, "any_of": True}),
+    "regex": ("regex", {}),
+    "starts-with": ("regex", {}),
+    "rouge-n": ("rouge", {"variant": "rouge1", "threshold": 0.75}),
+}
+_LIMITS = {"cost": 1.0, "latency": 0.001}  # ours in US dollars and seconds, by theirs
+_SCHEMAS: Mapping[str, Mapping[str, Json]] = {"is-json": {}, "contains-json": {"fenced": True}}
+_WORDS = "word-count"
 _NONE: Mapping[str, str] = {
     "javascript": "write an `assert` expression or a Python function in its place",
     "python": "a function here takes the case and the answer; write it as a `python` metric",
@@ -282,6 +189,75 @@ _NONE: Mapping[str, str] = {
     "max-score": "candidates are compared by their scores",
     "human": "an answer is judged while the search runs",
 }
+_KNOWN = frozenset((*_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
+
+
+def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]) -> Asked | None:
+    """Return what an assertion of a kind asks; None where no metric does the same."""
+    if kind in _COMPARED:
+        return _compared(kind, value, threshold)
+    if kind in _JUDGED and value:
+        text, least = _JUDGED[kind]
+        asked = value if isinstance(value, list) else [value]
+        told = [one if isinstance(one, str) else json.dumps(one) for one in asked]
+        rubrics: list[Json] = [
+            {"id": f"r{number}", "text": text.format(one)}
+            for number, one in enumerate(told, start=1)
+        ]
+        passing = least if threshold is None else threshold
+        return Asked(
+            kind="llm_rubric_response",
+            options={"judges": [judge()], "rubrics": rubrics, "threshold": passing},
+        )
+    if kind in _LIMITS and isinstance(threshold, (int, float)):
+        return Asked(kind=kind, options={"limit": threshold * _LIMITS[kind]})
+    if kind in _SCHEMAS:
+        return _schema(value, _SCHEMAS[kind])
+    if kind == _WORDS and isinstance(value, dict):
+        return Asked(kind="length", options={"unit": "words", **value})
+    if kind == _WORDS and str(value).strip().isdigit():
+        number = int(str(value))
+        return Asked(kind="length", options={"unit": "words", "min": number, "max": number})
+    return None
+
+
+def _compared(kind: str, value: Json, threshold: Json) -> Asked | None:
+    name, options = _COMPARED[kind]
+    if kind == "equals" and value == "":
+        return Asked(kind="length", options={"max": 0})
+    if kind == "equals" and isinstance(value, (dict, list, bool)):
+        return Asked(kind="json_match", options={}, reference=value)
+    if "threshold" in options and threshold is not None:
+        options = {**options, "threshold": threshold}
+    reference = _reference(kind, value)
+    return Asked(kind=name, options=options, reference=reference) if reference else None
+
+
+def _reference(kind: str, value: Json) -> Json:
+    """Return what an answer is compared with; None where the value is none for it."""
+    if kind.endswith(("-all", "-any")):
+        given = value.split(",") if isinstance(value, str) else value
+        texts = [str(one).strip() for one in given] if isinstance(given, list) else []
+        return [text for text in texts if text]
+    if value is None or isinstance(value, (bool, dict, list)):
+        return None
+    if kind == "starts-with":
+        return rf"\A{re.escape(str(value))}"
+    if kind == "regex":
+        try:
+            hold_pattern(str(value))
+        except ConfigError:
+            return None
+    return str(value)
+
+
+def _schema(value: Json, further: Mapping[str, Json]) -> Asked | None:
+    try:
+        schema = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+    except ValueError:
+        return None
+    is_schema = isinstance(schema, dict)
+    return Asked(kind="json_schema", options={"schema": schema, **further}) if is_schema else None
 
 
 def judged(

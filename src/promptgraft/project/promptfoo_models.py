@@ -13,24 +13,16 @@ from promptgraft.strict.nodes import Node
 
 OFFLINE: Json = {"provider": "offline"}
 _OFFLINE = "the embedded offline model takes the place of {}: name a model in `models.task`"
-_PROVIDERS: Mapping[str, dict[str, Json]] = {
-    "openai": {"provider": "openai"},
-    "anthropic": {"provider": "anthropic"},
-    "azure": {"provider": "azure"},
-    "azureopenai": {"provider": "azure"},
-    "bedrock": {"provider": "bedrock"},
-    "google": {"provider": "gemini"},
-    "vertex": {"provider": "vertex"},
-    "ollama": {
-        "provider": "openai",
-        "base_url": "http://localhost:11434/v1",
-        "api_key": NO_KEY,
-    },
-    "openrouter": {
-        "provider": "openai",
-        "base_url": "https://openrouter.ai/api/v1",
-        "api_key": "${OPENROUTER_API_KEY}",
-    },
+_PROVIDERS: Mapping[str, tuple[str, ...]] = {  # ours, with address and key where they are fixed
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "azure": ("azure",),
+    "azureopenai": ("azure",),
+    "bedrock": ("bedrock",),
+    "google": ("gemini",),
+    "vertex": ("vertex",),
+    "ollama": ("openai", "http://localhost:11434/v1", NO_KEY),
+    "openrouter": ("openai", "https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
 }
 _INTERFACES = ("chat", "messages", "responses", "completion")
 
@@ -46,12 +38,12 @@ def read_provider(node: Node, notes: Notes) -> Json:
         for key in members.keys() - {"id", "config", "label"}:
             notes.add(members[key], f"`{key}` of a provider is left out: `models` has no such key")
     kind, *rest = str(told).split(":")
-    known = _PROVIDERS.get(kind)
+    known = dict(zip(("provider", "base_url", "api_key"), _PROVIDERS.get(kind, ()), strict=False))
     model = ":".join(rest[1:] if len(rest) > 1 and rest[0] in _INTERFACES else rest)
-    if known is None or not model or (kind == "vertex" and not model.startswith("claude")):
+    if not known or not model or (kind == "vertex" and not model.startswith("claude")):
         notes.add(node, _OFFLINE.format(f"`{told}`"))
         return OFFLINE
-    found = {**known, "model": model}
+    found: dict[str, Json] = {**known, "model": model}
     for key, one in config.members().items():
         match key:
             case "apiKeyEnvar":
