@@ -45,7 +45,7 @@ def function_name(function: object) -> str:
     named = function if hasattr(function, "__qualname__") else type(function)
     name = getattr(named, "__qualname__", "")
     path = Path(_home(named))
-    if not _is_own(str(path)) or not path.is_file():
+    if not is_own(str(path)) or not path.is_file():
         return f"{named.__module__}.{name}"
     return f"{path.parent.name if path.stem == '__init__' else path.stem}.{name}"
 
@@ -76,7 +76,7 @@ def place_of(error: BaseException) -> str:
     found, frames = "", error.__traceback__
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
-        if _is_own(file) and not file.startswith("<"):
+        if is_own(file) and not file.startswith("<"):
             path = Path(file)
             here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
             found = f"{here}:{frames.tb_lineno}"
@@ -104,7 +104,7 @@ def _home(value: object) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
     """Tell whether a file belongs to the user, and not to Python, promptgraft or a library."""
     path = Path(file)
     is_library = any(path.is_relative_to(library) for library in _LIBRARIES)
@@ -175,7 +175,7 @@ class _Walk:
                 self._object(label, value)
 
     def _function(self, function: FunctionType) -> None:
-        nodes, own = self._nodes(function), _is_own(function.__code__.co_filename)
+        nodes, own = self._nodes(function), is_own(function.__code__.co_filename)
         for node in nodes:
             self._part(function.__code__.co_filename, function.__globals__, node)
         if own:
@@ -200,7 +200,7 @@ class _Walk:
         state: set[str] = set()
         for base in kind.__mro__:
             home = _home(base)
-            if not _is_own(home):
+            if not is_own(home):
                 continue
             self._later("", _Use(home, vars(sys.modules[base.__module__]), (base.__name__,)))
             for name, item in vars(base).items():
@@ -213,7 +213,7 @@ class _Walk:
 
     def _object(self, label: str, value: object) -> None:
         kind = type(value)
-        state, own = self._class(kind), _is_own(_home(kind))
+        state, own = self._class(kind), is_own(_home(kind))
         names = [one.name for one in attrs.fields(kind)] if attrs.has(kind) else []
         if own and not names:
             names = [*getattr(value, "__dict__", getattr(kind, "__slots__", ()))]
@@ -258,8 +258,8 @@ class _Walk:
         A package that imports a part of itself, ``by`` its own file, means the module.
         """
         file, folders = python_code.found_module(module)
-        is_own = _is_own(file) if file else bool(folders)
-        if not is_own:
+        own = is_own(file) if file else bool(folders)
+        if not own:
             self._texts.add(f"from {module} import {path[:1]}")
             return
         bound = self._source(file).bound if file and file != by else {}
@@ -277,7 +277,7 @@ class _Walk:
 
     def _nodes(self, function: FunctionType) -> list[ast.AST]:
         code = function.__code__
-        own = _is_own(code.co_filename)
+        own = is_own(code.co_filename)
         return (
             self._source(code.co_filename).nodes.get(python_code.place_of(code), []) if own else []
         )

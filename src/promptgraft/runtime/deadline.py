@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -38,6 +38,10 @@ class Deadline:
         chosen = clock or SystemClock()
         return cls(clock=chosen, expires_at=chosen.monotonic() + seconds)
 
+    def __reduce__(self) -> tuple[Callable[[Clock, float], Deadline], tuple[Clock, float]]:
+        # Another machine has another clock, and a cancellation stays in its process.
+        return _in_seconds, (self.clock, self.remaining)
+
     @property
     def remaining(self) -> float:
         """Seconds left, never negative; infinite without a moment."""
@@ -62,6 +66,10 @@ class Deadline:
         # Not `expired`: a run that is cancelled from here on has not outlived its deadline.
         if self.clock.monotonic() >= self.expires_at:
             raise DeadlineExceededError("the deadline of the run has passed")
+
+
+def _in_seconds(clock: Clock, seconds: float) -> Deadline:
+    return Deadline(clock=clock, expires_at=clock.monotonic() + seconds)
 
 
 T = TypeVar("T")

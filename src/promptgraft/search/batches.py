@@ -19,6 +19,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
     ProviderError,
+    TransientProviderError,
 )
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
@@ -232,6 +233,15 @@ class RolloutBatch(Batch):
             raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
         except CallerError as error:
             raise error.at(key) from error.__cause__
+        except TransientProviderError as error:  # what makes the calls was lost with this one
+            record = RolloutRecord(
+                example_id=one.ask.examples[place].id,
+                inputs_repr="",
+                output_repr="",
+                tool_trace_repr="",
+                feedback=None,
+                fault=str(error),
+            )
         except PromptgraftError:
             raise
         except Exception as error:

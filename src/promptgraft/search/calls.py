@@ -143,6 +143,10 @@ class Calls:
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
                 self._deadline.check()
+                raise ConfigError(
+                    f"executor: {type(self._executor).__name__} cancelled calls of the run; "
+                    "keep it open until the run has ended"
+                )
 
     def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
         self._deadline.check()

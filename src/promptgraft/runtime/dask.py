@@ -1,0 +1,319 @@
+"""Calls on the workers of a dask cluster. Needs ``pip install "promptgraft[dask]"``.
+
+A call is sent in parts, each pickled by itself. A part of more than ``INLINE`` bytes, such as
+prompts with their functions, is named by its digest: a worker that does not have it says so and is
+sent it once. Only the process that submits decides, records and counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import importlib
+import io
+import logging
+import pickle
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import wait as wait_for
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import attrs
+
+from promptgraft.errors import (
+    CallerError,
+    ConfigError,
+    LimitReachedError,
+    PermanentProviderError,
+    PromptgraftError,
+    TransientProviderError,
+)
+from promptgraft.extras import check_package
+from promptgraft.functions import is_own
+from promptgraft.runtime import event_loop
+from promptgraft.runtime.deadline import GRACE, Deadline
+from promptgraft.text import raised, raised_at
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+INLINE = 8_192
+"""Bytes of a part that travel with every call."""
+
+CONNECT_SECONDS = 10.0
+"""How long a cluster is waited for."""
+
+_KEPT = 64  # large parts
+_CALLS_PER_THREAD = 2  # so that the next one is there when a call ends
+_MSGSPEC = "__msgspec_cache__"
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def versions() -> str:
+    """Return the versions of what makes, carries and prices calls, the same on all machines."""
+    found = [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
+    for package in ("promptgraft", "cloudpickle", "genai-prices"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{package} {metadata.version(package)}")
+    return ", ".join(found)
+
+
+def _check(worker: str, found: str, needed: str) -> None:
+    if found != needed:
+        raise ConfigError(
+            f"executor: dask: worker {worker} has {found}, the run {needed}; install the same there"
+        )
+
+
+@attrs.frozen(repr=False)
+class _Task:
+    """A call: function, arguments and keyword arguments, pickled, or the digest of a large part.
+
+    dask logs its ``repr``, which has nothing of it. ``sent`` are large parts by digest.
+    """
+
+    needs: str
+    parts: tuple[bytes | str, ...]
+    sent: Mapping[str, bytes] = attrs.field(factory=dict)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _place_of(digest: str) -> list[object]:
+    """Return where a worker keeps a large part: empty until it was sent."""
+    del digest
+    return []
+
+
+def _carried_out(task: _Task) -> bytes | tuple[str, list[str]]:
+    """Make a call on a worker; return, pickled, a value and None, or None and an error.
+
+    A worker that lacks large parts returns its address and their digests.
+    """
+    worker: str = importlib.import_module("distributed").get_worker().address
+    try:
+        _check(worker, versions(), task.needs)
+        parts, lacking = list[Any](), list[str]()
+        for part in task.parts:
+            if isinstance(part, bytes):
+                parts.append(pickle.loads(part))  # noqa: S301 - what a driver sends is run
+                continue
+            place = _place_of(part)
+            if not place and part in task.sent:
+                place.append(pickle.loads(task.sent[part]))  # noqa: S301 - the same
+            parts += place[:1]
+            lacking += [] if place else [part]
+        if lacking:
+            return worker, lacking
+        function, *arguments, named = parts
+        return pickle.dumps((function(*arguments, **named), None))
+    except PromptgraftError as error:
+        return pickle.dumps((None, error))
+    except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+        return pickle.dumps((None, CallerError(f"worker {worker}: {raised_at(error)}")))
+
+
+def _pickled(value: object) -> bytes:
+    cloudpickle: Any = importlib.import_module("cloudpickle")
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: object) -> object:
+            # What msgspec keeps at a class that is sent whole; it is made again when needed.
+            if isinstance(obj, type) and _MSGSPEC in vars(obj):
+                delattr(obj, _MSGSPEC)
+            return super().reducer_override(obj)
+
+    Pickler(buffer := io.BytesIO()).dump(value)
+    return buffer.getvalue()
+
+
+class DaskExecutor(Executor):
+    """Makes calls on the workers of a dask cluster, in the order of submission.
+
+    Two calls for each thread of the workers are under way and cannot be cancelled. Those of a lost
+    worker are made again; one that several workers were lost with, four as dask is set up, raises
+    ``TransientProviderError``. Without the scheduler all raise ``PermanentProviderError``.
+
+    Args:
+        cluster: ``tcp://HOST:PORT`` of a scheduler, or a ``distributed.Client``.
+        at_once: calls that may be under way, whatever the cluster takes; None for no limit.
+        code: a folder with modules that workers do not have: their functions are sent whole.
+        say: is called, in another thread, with a line on each worker that is lost; by default it
+            is logged.
+        timeout: seconds that the cluster is waited for.
+
+    Attributes:
+        made_again: calls that were made again because their worker was lost.
+
+    Raises:
+        ConfigError: dask is missing, nothing answers, or a worker has other :func:`versions`.
+    """
+
+    def __init__(
+        self,
+        cluster: object,
+        *,
+        at_once: int | None = None,
+        code: Path | None = None,
+        say: Callable[[str], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        timeout = CONNECT_SECONDS if timeout is None else timeout
+        check_package("distributed", "2025.1", extra="dask", what="an executor of dask")
+        self._dask: Any = importlib.import_module("distributed")
+        self._pickle: Any = importlib.import_module("cloudpickle")
+        self.made_again = 0
+        self._say, self._modules = say or _logger.warning, list[Any]()
+        self._code = () if code is None else (f"{code.absolute()}/", f"{code.resolve()}/")
+        self._large: dict[int, tuple[object, bytes]] = {}
+        self._keys: set[str] = set()
+        self._calls: dict[Future[None], Future[Any]] = {}
+        self._is_shut_down = False
+        self._client: Any = None
+        given = cluster if isinstance(cluster, self._dask.Client) else None
+        self._address: str = given.scheduler.address if given else str(cluster)
+        security = given.security if given else None
+        try:
+            event_loop.run(self._connect(security), deadline=Deadline.after(timeout))
+        except (OSError, ValueError) as error:
+            self._close()
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"executor: dask: no scheduler with a worker answers at {self._address} within "
+                f"{timeout:g} s ({type(error).__name__}); start `dask scheduler` and "
+                f"`dask worker {self._address}`"
+            ) from None
+        room = _CALLS_PER_THREAD * self._threads
+        self._room = asyncio.Semaphore(min(room, at_once or room))
+
+    async def _connect(self, security: object) -> None:
+        """Open the connection; look for workers, and whether all have what they need."""
+        self._loop = asyncio.get_running_loop()
+        self._client = self._dask.Client(
+            self._address, security=security, asynchronous=True, set_as_default=False
+        )
+        await self._client
+        await self._client.wait_for_workers(1)
+        found = await self._client.run(versions, on_error="return")
+        for worker, has in found.items():
+            if not isinstance(has, OSError):  # lost in the meantime
+                _check(worker, has if isinstance(has, str) else raised(has), versions())
+        self._threads = sum((await self._client.nthreads()).values())
+        self._client.subscribe_topic("all", self._note)
+
+    def _close(self) -> None:
+        async def closing() -> None:
+            if self._client is not None:
+                await self._client.close()
+
+        with contextlib.suppress(LimitReachedError):
+            event_loop.run(closing(), deadline=Deadline.after(GRACE))
+
+    def _note(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        said = event[1]
+        if said.get("action") == "remove-worker":
+            lost = self._keys & {*said["processing-tasks"], *said["lost-computed-tasks"]}
+            self.made_again += len(lost)
+            self._say(f"dask worker {said['worker']} was lost; {len(lost)} calls are made again")
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self._is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[T] = Future()
+        try:
+            task, large = self._packed(partial(fn, *args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - of the user's objects
+            why = f"executor: dask: a call cannot be pickled: {raised(error)}"
+            future.set_exception(ConfigError(why))
+            return future
+        call = asyncio.run_coroutine_threadsafe(self._call(task, large, future), self._loop)
+        self._calls[call] = future
+        call.add_done_callback(self._calls.pop)
+        return future
+
+    def _packed(self, call: partial[T]) -> tuple[_Task, dict[str, bytes]]:
+        """Return a call as it is sent, and its large parts by digest."""
+        self._register_code()
+        parts, large = list[bytes | str](), dict[str, bytes]()
+        for value in (call.func, *call.args, call.keywords):
+            # With the value, whose id another one would get.
+            kept = self._large.pop(id(value), None) or (value, _pickled(value))
+            if len(kept[1]) <= INLINE:
+                parts.append(kept[1])
+                continue
+            self._large[id(value)] = kept
+            parts.append(digest := hashlib.sha256(kept[1]).hexdigest())
+            large[digest] = kept[1]
+        for oldest in list(self._large)[:-_KEPT]:
+            del self._large[oldest]
+        return _Task(versions(), tuple(parts)), large
+
+    def _register_code(self) -> None:
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if file.startswith(self._code) and is_own(file) and module not in self._modules:
+                self._pickle.register_pickle_by_value(module)
+                self._modules.append(module)
+
+    async def _call(self, task: _Task, large: Mapping[str, bytes], future: Future[T]) -> None:
+        async with self._room:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                answer = await self._answer(task, None)
+                while isinstance(answer, tuple):
+                    sent = {digest: large[digest] for digest in answer[1]}
+                    answer = await self._answer(attrs.evolve(task, sent=sent), answer[0])
+                value, error = pickle.loads(answer)  # noqa: S301 - of a worker
+            except asyncio.CancelledError:
+                future.set_exception(CancelledError())
+                raise
+            except Exception as fault:  # noqa: BLE001 - raised where the answer is waited for
+                future.set_exception(fault)
+            else:
+                future.set_result(value) if error is None else future.set_exception(error)
+
+    async def _answer(self, task: _Task, worker: str | None) -> bytes | tuple[str, list[str]]:
+        key = f"promptgraft-{uuid.uuid4().hex}"
+        self._keys.add(key)
+        asked = self._client.submit(
+            _carried_out, task, key=key, workers=worker, allow_other_workers=worker is not None
+        )
+        try:
+            found: list[bytes | tuple[str, list[str]]] = await self._client.gather([asked])
+        except self._dask.KilledWorker:
+            raise TransientProviderError("the dask workers that made the call were lost") from None
+        except (CancelledError, OSError):
+            raise PermanentProviderError(
+                f"the dask scheduler {self._address} was lost; start it and resume the run"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - of dask, such as what a worker cannot import
+            raise CallerError(f"a dask worker could not make the call: {raised(error)}") from None
+        finally:
+            self._keys.discard(key)
+            asked.release()  # or what was paid for is made again when its worker is lost
+        return found[0]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Close the connection, once all calls have ended; with ``wait`` False give them up."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        calls = dict(self._calls)
+        for future in calls.values() if cancel_futures or not wait else ():
+            future.cancel()
+        wait_for(calls, timeout=None if wait else 0)
+        for call in calls:
+            call.cancel()
+        wait_for(calls, timeout=GRACE)
+        self._close()
+        for module in self._modules:
+            self._pickle.unregister_pickle_by_value(module)
