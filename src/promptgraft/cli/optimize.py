@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TextIO, TypedDict, Unpack
 
@@ -14,10 +16,11 @@ from promptgraft.cli.baml import baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.outcome import MODEL
-from promptgraft.cli.progress import progress_for
+from promptgraft.cli.progress import Progress, progress_for
 from promptgraft.cli.running import Keeping, conclude_run
 from promptgraft.project.outcome import Outcome
-from promptgraft.project.running import Changes, loaded, loaded_again, run_dry
+from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
+from promptgraft.project.workers import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
 
 
@@ -52,6 +55,13 @@ limit_options = options.together(
 )
 
 
+dask_option = click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+)
+
+
 @options.command(
     "optimize",
     "optimize",
@@ -71,6 +81,7 @@ limit_options = options.together(
 )
 @limit_options
 @options.workers_option
+@dask_option
 @click.option(
     "--tag",
     type=options.tag,
@@ -98,6 +109,7 @@ def optimize_command(
     runs: str | None,
     dry: bool,
     workers: int | None,
+    dask: str | None,
     tag: str | None,
     pick: str | None,
     seed: int | None,
@@ -114,28 +126,47 @@ def optimize_command(
     run with the best so far; a second one ends the command at once.
     """
     if dry:
-        _refuse_without_effect(limits, runs)
+        _refuse_without_effect(limits, runs, dask)
     changes = Changes(tag=tag, pick=pick, seed=seed, **limits)
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
         progress = progress_for(title, quiet=quiet, stream=stream)
-        keeping = Keeping(
-            progress=progress,
-            workers=workers or found.workers,
-            stream=stream,
-            trackers=found.trackers,
-        )
         source = found.changed(changes)
         kept_in = runs_of(found.runs, runs=runs, project=project)
-        if dry:
-            outcome = run_dry(source.job, keeping.run)
-        else:
-            outcome = keeping.kept(source.make_folder(kept_in.root), source.job)
+        threads = workers or (found.workers if dry else None)
+        with _keeping(source, progress, stream, workers=threads, dask=dask) as keeping:
+            if dry:
+                outcome = run_dry(source.job, keeping.run)
+            else:
+                outcome = keeping.kept(source.make_folder(kept_in.root), source.job)
     return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
 
 
-def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
+@contextlib.contextmanager
+def _keeping(
+    source: Runnable,
+    progress: Progress,
+    stream: TextIO | None,
+    *,
+    workers: int | None,
+    dask: str | None,
+) -> Iterator[Keeping]:
+    """Give how the run is carried out, on a cluster if one is named and ``workers`` are not."""
+    named = source.executor if workers is None else None
+    if dask is not None:
+        named = ExecutorConfig(dask=dask)
+    with cluster(named, code=source.code, say=progress.say) as executor:
+        yield Keeping(
+            progress=progress,
+            workers=workers or source.workers,
+            executor=executor,
+            stream=stream,
+            trackers=source.trackers,
+        )
+
+
+def _refuse_without_effect(limits: Limits, runs: str | None, dask: str | None) -> None:
     """Refuse what a dry run, which costs nothing and is not kept, does not look at."""
     for name, value in (("max-cost", limits["max_cost"]), ("max-tokens", limits["max_tokens"])):
         if value is not None:
@@ -144,6 +175,8 @@ def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
             )
     if runs is not None:
         raise click.UsageError("--runs: a dry run is not kept; leave it out")
+    if dask is not None:
+        raise click.UsageError("--dask: a dry run is made in threads; leave it out")
 
 
 @options.command(
@@ -160,6 +193,7 @@ def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
     "metric were changed since.",
 )
 @options.workers_option
+@dask_option
 @options.events_option
 @options.quiet_option
 def resume_command(
@@ -169,6 +203,7 @@ def resume_command(
     runs: str | None,
     reuse_scores: bool,
     workers: int | None,
+    dask: str | None,
     as_json: bool,
     quiet: bool,
     **limits: Unpack[Limits],
@@ -184,14 +219,9 @@ def resume_command(
     folder = RunFolder(kept_in.find(run).path.absolute())
     with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
-        keeping = Keeping(
-            progress=progress,
-            workers=workers or source.workers,
-            stream=stream,
-            trackers=source.trackers,
-        )
         context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
-        outcome = keeping.kept(folder, source.job.within(context), config=source.config)
+        with _keeping(source, progress, stream, workers=workers, dask=dask) as keeping:
+            outcome = keeping.kept(folder, source.job.within(context), config=source.config)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 

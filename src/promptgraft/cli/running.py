@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TextIO
@@ -34,6 +35,7 @@ class Keeping:
 
     progress: Progress
     workers: int | None
+    executor: Executor | None = None
     stream: TextIO | None = None
     trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
 
@@ -60,6 +62,7 @@ class Keeping:
             return run_job(
                 job.within(attrs.evolve(job.context, event_bus=bus)),
                 workers=self.workers,
+                executor=self.executor,
                 listeners=listeners,
                 cancellation=cancellation,
                 journal=journal,

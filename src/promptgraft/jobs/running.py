@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor
 
 import attrs
 from sqlalchemy import Connection
@@ -33,6 +34,7 @@ from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes, Runnable, run_job
+from promptgraft.project.workers import cluster
 from promptgraft.runtime import Cancellation
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
@@ -95,7 +97,9 @@ def carry_out(
             job = prepared(project, claim.job.prompt, claim.job.changes)
             _describe(work, job, project)
             workers = min(project.workers, calls or project.workers)
-            result = _run(work, job, workers)
+            named = project.config.executor
+            with cluster(named, code=project.folder, at_once=calls) as executor:
+                result = _run(work, job, workers, executor)
             end = _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
         except PromptgraftError as error:
             end = _end_by(error)
@@ -117,12 +121,13 @@ def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
     work.database.write(put)
 
 
-def _run(work: _Work, job: OptimizationJob, workers: int) -> RunResult:
+def _run(work: _Work, job: OptimizationJob, workers: int, executor: Executor | None) -> RunResult:
     journal = SqlJournal(work.database, work.claim.job.number, fence=work.claim.fence)
     try:
         return run_job(
             job.within(attrs.evolve(job.context, pause=work.heartbeat.pause)),
             workers=workers,
+            executor=executor,
             listeners=[work.events.on_event],
             cancellation=work.heartbeat.cancellation,
             journal=journal,

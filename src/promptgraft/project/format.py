@@ -41,6 +41,7 @@ from promptgraft.project.format_sources import (
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.project.stores import STORE_URL, StoreConfig
 from promptgraft.project.trackers import TRACKERS, TrackersConfig
+from promptgraft.project.workers import EXECUTOR, ExecutorConfig
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import DOLLARS, NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (
@@ -125,6 +126,7 @@ class ProjectConfig:
         store: Where winners are kept, and where a search begins.
         runs: The folder of run directories.
         workers: Rollouts side by side; the result does not depend on it.
+        executor: Makes rollouts in place of threads.
         trackers: Where runs of `optimize` and `resume` are shown besides their folders.
         max_cost_per_day: US dollars that all jobs of the project may use in a day (UTC).
     """
@@ -146,6 +148,7 @@ class ProjectConfig:
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
+    executor: ExecutorConfig | None = None
     trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
     max_cost_per_day: Decimal | None = None
 
@@ -360,6 +363,7 @@ _KEYS: Keys = keys_of(
         ),
         "runs": TEXT,
         "workers": integer(1),
+        "executor": EXECUTOR,
         "trackers": TRACKERS,
         "max_cost_per_day": DOLLARS,
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from types import FunctionType
@@ -214,6 +215,10 @@ class LateAdapter:
 
     _config: ModelConfig
     _make: Callable[[], ProviderAdapter] = attrs.field(repr=False)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        # Another process has no project to make it from.
+        return self._make().__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
     @property
     def identity(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.project import Project
+from promptgraft.project.python_source import place_of
 from promptgraft.project.trackers import TrackersConfig
+from promptgraft.project.workers import ExecutorConfig
 from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
 from promptgraft.runs.documents import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
@@ -94,6 +96,8 @@ class Runnable:
         origin: where it came from, as ``config.json`` keeps it; ``settings`` those it had there.
         runs: the folder for its run directory.
         workers: rollouts side by side; None leaves their number to the job.
+        executor: what makes them in place of threads.
+        code: the folder that its functions are in.
         to_source: whether a winner that is shown to be better is to be written into its source.
         trackers: where the run is to be shown besides.
         changes: what was changed of it.
@@ -105,6 +109,8 @@ class Runnable:
     settings: Mapping[str, Json]
     runs: Path
     workers: int | None = None
+    executor: ExecutorConfig | None = None
+    code: Path | None = None
     to_source: bool = False
     trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
     changes: Changes = attrs.field(factory=Changes)
@@ -119,6 +125,8 @@ class Runnable:
             settings=project.described(),
             runs=project.runs_folder,
             workers=project.workers,
+            executor=project.config.executor,
+            code=project.folder,
             to_source=project.config.apply is not None,
             trackers=project.config.trackers,
         )
@@ -190,6 +198,7 @@ def loaded(
                 origin={"kind": "job", "spec": target, "folder": str(Path.cwd())},
                 settings=described_job(job),
                 runs=Path(DEFAULT_RUNS),
+                code=place_of(target, "JOB").folder,
             )
         return
     with loaded_project(project) as found:
@@ -233,6 +242,7 @@ def run_job(
     job: OptimizationJob,
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
     listeners: Sequence[Callable[[object], None]] = (),
     cancellation: Cancellation | None = None,
     journal: Journal | None = None,
@@ -242,6 +252,7 @@ def run_job(
     Args:
         job: the job.
         workers: rollouts side by side, in threads; None leaves that to the job.
+        executor: makes them instead.
         listeners: are told every event of the run, from several threads.
         cancellation: stops the run, and so does that of the job.
         journal: keeps the answers, in place of the job's.
@@ -253,8 +264,8 @@ def run_job(
             held.callback(bus.subscribe(object, listener))
         if cancellation is not None and (theirs := given.cancellation) is not None:
             held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
-        executor = given.executor
-        if workers is not None:
+        executor = executor or (None if workers is not None else given.executor)
+        if executor is None and workers is not None:
             # One worker is a thread, too: this one waits for what may not end.
             executor = threads = ThreadPoolExecutor(max_workers=workers)
             # A run that was stopped leaves behind what does not end; so does its process.

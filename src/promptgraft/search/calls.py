@@ -144,7 +144,7 @@ class Calls:
             if pending.left or not pending.is_complete:
                 self._deadline.check()
                 raise ConfigError(
-                    f"executor: {type(self._executor).__name__} cancelled calls of the run; "
+                    f"executor: {type(executor).__name__} cancelled calls of the run; "
                     "keep it open until the run has ended"
                 )
 
