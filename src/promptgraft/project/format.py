@@ -62,7 +62,7 @@ T = TypeVar("T")
 VERSION = 1
 DEFAULT_WORKERS = 4
 DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
-_TAG = "^[a-z0-9][a-z0-9._-]{0,63}$"
+_TAG = checked(TEXT, check_tag, {"pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
 
 
 @attrs.frozen(kw_only=True)
@@ -353,14 +353,7 @@ _KEYS: Keys = keys_of(
         "params": REFERENCE,
         "teacher": _PROMPT,
         "optimizer": OPTIMIZER,
-        "store": record_of(
-            StoreConfig,
-            special={
-                "path": TEXT,
-                "url": STORE_URL,
-                "tag": checked(TEXT, check_tag, {"pattern": _TAG}),
-            },
-        ),
+        "store": record_of(StoreConfig, special={"path": TEXT, "url": STORE_URL, "tag": _TAG}),
         "runs": TEXT,
         "workers": integer(1),
         "executor": EXECUTOR,
