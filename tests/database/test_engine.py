@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -154,3 +155,41 @@ def test_a_transaction_that_does_nothing_frees_its_locks(url: str) -> None:
     assert override.sections[TONE].body == "new"
     stopped.close()
     other.close()
+
+
+@pytest.mark.parametrize("url", KINDS[1:], indirect=True)
+def test_who_has_no_right_is_told_so(url: str) -> None:
+    own = Database(url)
+    SqlPromptOverridesStore(own).set_section_override(PROMPT, path=TONE, body="kept")
+    reader, schema = f"r{uuid.uuid4().hex[:8]}", own.tables.schema.name
+    granted = {
+        "postgresql": [f"CREATE ROLE {reader} LOGIN", f"GRANT SELECT ON {schema} TO {reader}"],
+        "mysql": [
+            f"CREATE USER {reader}@localhost",
+            f"GRANT SELECT ON {schema} TO {reader}@localhost",
+        ],
+    }[own.dialect]
+    for statement in granted:
+        own.write(lambda connection: connection.exec_driver_sql(statement))  # noqa: B023
+    other = Database(make_url(url).set(username=reader).render_as_string(hide_password=False))
+    with pytest.raises(DatabaseError, match="give the user the right to read and write the tables"):
+        SqlPromptOverridesStore(other).addresses()
+    own.close()
+    other.close()
+
+
+def test_who_waits_for_a_lock_is_told_so(url: str) -> None:
+    holding, waiting = Database(url), Database(url, timeout_seconds=1)
+    tags = holding.tables.tags
+    store = SqlPromptOverridesStore(holding)
+    store.set_section_override(PROMPT, path=TONE, body="kept")
+    assert SqlPromptOverridesStore(waiting).resolve(PROMPT.descriptor) is not None
+
+    def hold(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.select(tags).with_for_update())
+        with pytest.raises(DatabaseError, match="another process holds its lock for long; look"):
+            SqlPromptOverridesStore(waiting).set_section_override(PROMPT, path=TONE, body="new")
+
+    holding.write(hold)
+    holding.close()
+    waiting.close()

@@ -236,8 +236,7 @@ class Database:
                         return found
                 except DBAPIError as error:
                     passed = time.monotonic() - began
-                    code = getattr(error.orig, "sqlite_errorcode", None)
-                    if code == sqlite3.SQLITE_BUSY and passed < self._timeout_seconds:
+                    if _is_one(error, _BUSY) and passed < self._timeout_seconds:
                         continue
                     is_away = not is_connected or error.connection_invalidated
                     # A commit that was lost on the way may have been made: it is not repeated.
@@ -245,8 +244,7 @@ class Database:
                         time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
                         continue
                     attempt += 1
-                    again = repeats_all or _is_deadlock(error)
-                    if not again or attempt == _MOST_ATTEMPTS:
+                    if not (repeats_all or _is_one(error, _GIVEN_UP)) or attempt == _MOST_ATTEMPTS:
                         raise
 
     @contextlib.contextmanager
@@ -258,11 +256,9 @@ class Database:
                 f"database {self.name}: {_reason(error)}; {_mend(error)}"
             ) from error
 
-    def _configure(
-        self, timeout_seconds: float
-    ) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
+    def _configure(self, seconds: float) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
         statements = [
-            one.format(seconds=max(1, round(timeout_seconds)), ms=round(timeout_seconds * 1000))
+            one.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
             for one in _SETTINGS[self.dialect]
         ]
 
@@ -324,6 +320,12 @@ _SETTINGS = {
 }
 """What every connection is told first, by the kind of database."""
 
+_BUSY = frozenset[object]({sqlite3.SQLITE_BUSY})
+_LOCKED = _BUSY | {"55P03", 1205}
+_NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
+_GIVEN_UP = frozenset[object]({"40P01", "40001", 1020, 1213})
+"""A transaction was given up against a deadlock; it may succeed when it is repeated."""
+
 
 def _url_of(given: object) -> URL:
     if not isinstance(given, str):
@@ -373,12 +375,12 @@ def _shown_url(url: URL) -> str:
     return URL.create(kind, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
-def _is_deadlock(error: DBAPIError) -> bool:
-    """Tell whether the database gave up a transaction that may succeed when it is repeated."""
-    original = error.orig
-    if getattr(original, "sqlstate", None) in {"40P01", "40001"}:
-        return True
-    return isinstance(original, Exception) and original.args[:1] in {(1020,), (1213,)}
+def _is_one(error: SQLAlchemyError, codes: frozenset[object]) -> bool:
+    """Tell whether an error is one of those: texts of PostgreSQL, numbers elsewhere."""
+    original: object = getattr(error, "orig", None)
+    arguments = original.args[:1] if isinstance(original, Exception) else ()
+    known = [getattr(original, name, None) for name in ("sqlstate", "sqlite_errorcode")]
+    return not codes.isdisjoint([*known, *arguments])
 
 
 def _reason(error: SQLAlchemyError) -> str:
@@ -391,7 +393,8 @@ def _reason(error: SQLAlchemyError) -> str:
 
 
 def _mend(error: SQLAlchemyError) -> str:
-    original = getattr(error, "orig", None)
-    if type(original).__name__ in {"InsufficientPrivilege", "ReadOnlySqlTransaction"}:
+    if _is_one(error, _NO_RIGHT):
         return "give the user the right to read and write the tables"
+    if _is_one(error, _LOCKED):
+        return "another process holds its lock for long; look what it does"
     return "look that the database runs, is not full, and that its URL and its user are right"

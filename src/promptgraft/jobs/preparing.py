@@ -11,7 +11,6 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.jobs.interface import Changes
 from promptgraft.jobs.types import JOB_CHANGES, Job, JobChanges
-from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes as RunChanges
@@ -146,20 +145,13 @@ def submitted_digest(project: Project, name: str) -> str:
     return digest_json([settings, name, prompt, sets])
 
 
-def prepared(
-    project: Project,
-    name: str,
-    changes: JobChanges,
-    *,
-    store: PromptOverridesStore | None = None,
-) -> OptimizationJob:
+def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJob:
     """Return the run that a job asks for.
 
     Args:
         project: the project, whose code may import its neighbours.
         name: the prompt.
         changes: what the job changes.
-        store: where the winner goes, in place of the project's.
 
     Raises:
         ConfigError: a change does not fit the project, or the project asks for what no job does;
@@ -193,8 +185,6 @@ def prepared(
     if changes.model is not None:
         model = _model(tuned, changes.model)
         context = attrs.evolve(context, adapter=model, reflection_adapter=model)
-    if store is not None:
-        context = attrs.evolve(context, overrides_store=store)
     changed = OptimizationJob(job.subject, context, config)
     return changed.dry() if changes.dry_run else changed
 
