@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +35,7 @@ from promptgraft.jobs import (
     Jobs,
     JobsFullError,
     JobState,
+    Submitted,
     Wish,
     Worker,
 )
@@ -131,6 +134,23 @@ def test_the_same_key_gives_the_same_job(jobs: Jobs) -> None:
     with pytest.raises(JobConflictError):
         jobs.submit("support", "other", {"budget": 90}, key="night-7")
     assert len(jobs.list()) == 1
+
+
+def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Barrier(6)
+
+    def planned(*_: object) -> None:
+        gate.wait(30)
+
+    monkeypatch.setattr("promptgraft.jobs.manager.planned", planned)
+
+    def ask(_: int) -> Submitted:
+        return jobs.submit("support", "triage", {"budget": 90}, key="night-8")
+
+    with ThreadPoolExecutor(6) as threads:
+        made = list(threads.map(ask, range(6)))
+    assert len({one.job.id for one in made}) == 1
+    assert [one.is_new for one in made].count(True) == 1
 
 
 def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,8 +323,8 @@ _SETTINGS = {
 _BUSY = frozenset[object]({sqlite3.SQLITE_BUSY})
 _LOCKED = _BUSY | {"55P03", 1205}
 _NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
-_GIVEN_UP = frozenset[object]({"40P01", "40001", 1020, 1213})
-"""A transaction was given up against a deadlock; it may succeed when it is repeated."""
+_GIVEN_UP = frozenset[object]({"40P01", "40001", "23505", 1020, 1062, 1213})
+"""A deadlock, or a row that another transaction has inserted: it may succeed when repeated."""
 
 
 def _url_of(given: object) -> URL:
