@@ -137,20 +137,20 @@ class _Gathering:
 
     async def _send(self, requests: Sequence[_Request]) -> None:
         named = {f"{one.key}-{place}": one for place, one in enumerate(requests)}
+        waiting = {name: one.answer for name, one in named.items()}
         bodies = {name: one.body for name, one in named.items()}
         try:
-            batch = _Batch(await self._own.form.create(self._own.ask, bodies))
+            batch = _Batch(await self._own.form.create(self._own.ask, bodies), waiting)
         except UnusableError as error:
             # A fault of each of them, as if it had been sent alone: those that are tried again
             # make the next batch.
-            for one in requests:
-                _tell(one.answer, error.outcome)
+            for answer in waiting.values():
+                _tell(answer, error.outcome)
             return
-        batch.waiting = {name: one.answer for name, one in named.items()}
         try:
             self._executor.keep(self._own.who, batch.id, tuple(named))
         except PromptgraftError as error:
-            _fail(batch.waiting.values(), error)
+            _fail(waiting.values(), error)
             await self._cancel(batch)
             return
         self._batches[batch.id] = batch
