@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.anthropic import MESSAGES, AnthropicAdapter
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.litellm import LiteLLMAdapter
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.strict.checks import STRING, TEXT
@@ -173,6 +174,7 @@ HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {
     "azure": AzureOpenAIAdapter,
     "bedrock": BedrockAdapter,
     "gemini": GeminiAdapter,
+    "litellm": LiteLLMAdapter,
     "openai": OpenAIAdapter,
     "vertex": VertexAdapter,
 }

@@ -1,0 +1,137 @@
+"""Models of all other providers, through litellm, which speaks their protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cache
+from typing import Any, ClassVar
+
+import attrs
+
+from promptgraft.adapters.base import NO_USAGE, Usage
+from promptgraft.adapters.calling.access import SENSITIVE, Access, Api
+from promptgraft.adapters.calling.caller import Caller
+from promptgraft.adapters.calling.prices import ModelPrice
+from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
+from promptgraft.adapters.openai import CHAT, OpenAIAdapter
+from promptgraft.prompt.schema import JsonObject
+
+_MILLION = 1_000_000
+_CODES = {
+    "ContextWindowExceededError": "context_length_exceeded",
+    "ContentPolicyViolationError": "content_policy_violation",
+}
+
+
+@cache
+def _loaded() -> Any:
+    """Import litellm, which takes seconds, without its question to the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    library: Any = importlib.import_module("litellm")
+    library.suppress_debug_info = True  # it prints advice where calls fail
+    return library
+
+
+class _Endpoint:
+    """Sends through litellm, without its retries."""
+
+    def __init__(self, access: Access, model: str) -> None:
+        # Keys of providers stand in the environment, under names that litellm knows.
+        keys = [value for name, value in os.environ.items() if SENSITIVE.search(name) and value]
+        self.account = f"{access.account} {model.partition('/')[0]}"
+        self.secrets = (*access.secrets, *(one for one in keys if len(one) >= len("sk-12345")))
+        self.blanked = access.blanked
+        self._given: Mapping[str, object] = {
+            "api_key": access.key or None,
+            "api_base": access.address,
+            "extra_headers": access.sent_headers or None,
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+        self._library = _loaded()
+        self._errors = importlib.import_module("openai")  # litellm's own are derived from these
+
+    async def send(self, body: JsonObject, *, seconds: float) -> Received:
+        errors = self._errors
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self._library.acompletion(**body, **self._given, timeout=seconds)
+        except (TimeoutError, errors.APITimeoutError):
+            raise NothingReceivedError(
+                f"no whole answer within {seconds:g} s", timed_out=True
+            ) from None
+        except errors.APIConnectionError as error:
+            raise NothingReceivedError(f"the connection failed: {error}") from None
+        except errors.OpenAIError as error:
+            name = type(error).__name__
+            said = {"type": name, "code": _CODES.get(name), "message": str(error)}
+            return Received(
+                status=getattr(error, "status_code", None) or 500,
+                headers=dict(getattr(error, "litellm_response_headers", None) or {}),
+                content=json.dumps({"error": said}),
+            )
+        return Received(status=200, headers={}, content=found.model_dump_json())
+
+
+@attrs.frozen(eq=False)
+class LiteLLMAdapter(OpenAIAdapter):
+    """Answers prompts with a model of any provider that litellm knows.
+
+    Its arguments are those of ``OpenAIAdapter``, but for these.
+
+    Args:
+        model: the model as litellm calls it, such as ``groq/llama-3.3-70b-versatile``.
+        api_key: the key; ``LITELLM_API_KEY``, or the variable that litellm has for the provider,
+            when it is None.
+        base_url: the address; ``LITELLM_API_BASE``, or the provider's own, when it is None.
+
+    Raises:
+        ConfigError: as ``OpenAIAdapter`` does.
+    """
+
+    api: ClassVar[Api] = attrs.evolve(
+        CHAT,
+        adapter="LiteLLMAdapter",
+        provider="litellm",
+        packages=("litellm", "stamina"),
+        variables=("LITELLM_API_KEY",),
+        address_variable="LITELLM_API_BASE",
+        needs_key=False,
+    )
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        own = self.prices.of(usage, provider=None, model=self.model)
+        if own is not None or not self.prices.known:
+            return own
+        listed = _price_listed(self.model)
+        return None if listed is None else listed.of(usage)
+
+    def _price(self, turn: Turn) -> Decimal | None:
+        return None if turn.usage == NO_USAGE else self.price_of(turn.usage)
+
+    def _new_caller(self) -> Caller:
+        return Caller(
+            _Endpoint(self._access, self.model),
+            policy=self.policy,
+            call_timeout=self.timeout,
+            max_concurrency=self.max_concurrency,
+        )
+
+
+def _price_listed(model: str) -> ModelPrice | None:
+    """Return the price in litellm's own list; None for a model that it does not know."""
+    provider, _, name = model.partition("/")
+    for key in (model, name):
+        found = _loaded().model_cost.get(key, {})
+        if key == model or found.get("litellm_provider") == provider:
+            sent, received = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+            if sent is not None and received is not None:
+                cached = found.get("cache_read_input_token_cost", sent)
+                each = [Decimal(str(one)) * _MILLION for one in (sent, received, cached)]
+                return ModelPrice(input=each[0], output=each[1], cached_input=each[2])
+    return None
