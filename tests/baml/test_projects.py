@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from baml.answering import Answer, Answering
+from promptgraft import AnthropicAdapter
 from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
@@ -31,6 +32,10 @@ from promptgraft.evals.types import Case
 from promptgraft.project import load_project
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
+from servers.anthropic_messages import AnthropicMessages
+from servers.behaviour import says
+from servers.loopback import KEY as MODEL_KEY
+from servers.loopback import MODEL, LoopbackServer
 
 pytest.importorskip("baml_py")
 
@@ -262,6 +267,19 @@ def test_a_model_of_the_project_takes_the_place_of_the_client(
     [called] = session.select_all(ModelCalled)
     assert called.cost is not None
     assert not project.stand_in()
+
+
+def test_a_model_of_anthropic_is_sent_messages_of_its_own(world: World) -> None:
+    function = load_function("Add", world.folder / "baml_src")
+    tests = {one.name: one for one in function.tests}
+    said = says('{"total": 3, "words": "three"}')
+    with LoopbackServer(AnthropicMessages(), brain=said) as server:
+        model = AnthropicAdapter(MODEL, api_key=MODEL_KEY, base_url=server.base_url)
+        agent = BamlAgent(function=function, tests=tests, model=lambda: model)
+        texts = {part.key: part.text for part in function.parts}
+        answer = agent.ask("", AgentCall(texts=texts, example="One"))
+    assert output_of(answer)["value"] == {"total": 3, "words": "three"}
+    assert world.server.seen == []
 
 
 def test_a_refused_connection_is_unscored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,24 +137,17 @@ def _asked(rules: Sequence[Rule], data: Mapping[str, Json]) -> list[Judged]:
     expressions = tuple(written(rule.expression, names) for rule in rules)
     match _compiled(expressions).parsed("Judge", json.dumps({"seen": data})):
         case {"seen": {"checks": dict(checks)}}:
-            pass
-        case _:
-            raise UnreadableAnswerError("BAML has judged nothing")
-    return [
-        _of(rule, _holds(checks, f"t{n}"), _holds(checks, f"f{n}")) for n, rule in enumerate(rules)
-    ]
+            return [_of(rule, checks, n) for n, rule in enumerate(rules)]
+    raise UnreadableAnswerError("BAML has judged nothing")
 
 
-def _of(rule: Rule, is_true: bool, is_false: bool) -> Judged:
-    why = "" if is_true or is_false else "expected true or false, found another value"
-    return Judged(rule=rule, held=is_true, why=why)
-
-
-def _holds(checks: Mapping[str, Json], name: str) -> bool:
-    match checks.get(name):
-        case {"status": "succeeded"}:
-            return True
-    return False
+def _of(rule: Rule, checks: Mapping[str, Json], number: int) -> Judged:
+    match checks[f"t{number}"], checks[f"f{number}"]:
+        case {"status": "succeeded"}, _:
+            return Judged(rule=rule, held=True)
+        case _, {"status": "succeeded"}:
+            return Judged(rule=rule, held=False)
+    return Judged(rule=rule, held=False, why="expected true or false, found another value")
 
 
 @functools.lru_cache(maxsize=512)
