@@ -386,3 +386,30 @@ def test_a_cell_of_a_table_that_is_no_number_is_said_by_check(console: Console) 
     ended = console("check")
     assert ended.code == 2
     assert "metrics[0].threshold: expected a number from 0 to 1, found 'much'" in ended.out
+
+
+def test_parts_of_a_configuration_may_stand_elsewhere(console: Console) -> None:
+    write(
+        {
+            "c.yaml": (
+                "prompts: file://prompts.yaml\nproviders: file://providers.yaml\n"
+                "tests:\n- vars: {q: file://vars/*.txt}\n"
+                "  assert: [{$ref: '#/assertionTemplates/a'}]\n"
+                "assertionTemplates:\n  a: {type: contains, value: x}\n"
+            ),
+            "prompts.yaml": "- 'Say {{q}}'\n- {id: loud, raw: 'Shout {{q}}', label: loud}\n",
+            "providers.yaml": "- anthropic:messages:claude-sonnet-4-5\n",
+            "vars/a.txt": "one",
+            "vars/b.txt": "two",
+        }
+    )
+    ended = console("import", "c.yaml", "--json")
+    assert (json.loads(ended.out)["notes"], ended.err) == ([], "")
+    project = load_project("promptgraft.yaml")
+    assert project.names == ("prompt", "loud")
+    task = project.config.models.task
+    assert task is not None
+    assert task.provider == "anthropic"
+    cases = cases_of(project)
+    assert [cases[f"test-{n}"].input for n in (1, 2)] == [{"q": "one"}, {"q": "two"}]
+    assert cases["test-1"].expected == "x"

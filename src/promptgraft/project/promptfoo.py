@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from promptgraft.errors import PromptgraftError
 from promptgraft.project.imported import (
     CASES_FILE,
@@ -50,7 +52,7 @@ _WHY: Mapping[str, str] = {
     )
     for key in keys.split()
 }
-_TOP = "prompts tests scenarios defaultTest providers targets evaluateOptions"
+_TOP = "prompts tests scenarios defaultTest providers targets evaluateOptions assertionTemplates"
 _TEST = "description vars assert threshold metadata options providerOutput"
 _OPTIONS = "provider disableVarExpansion disableDefaultAsserts"
 _DATA = (".json", ".yaml", ".yml", ".jsonl")
@@ -68,7 +70,25 @@ def import_promptfoo(path: Path, *, offline: bool = False) -> ImportedProject:
     Raises:
         DataFormatError: with every fault, one line each.
     """
-    return _Reader(with_lines(path), offline=offline).read()
+    source = with_lines(path)
+    value = _resolved(source.document.value, source.document.value)
+    source.document = attrs.evolve(source.document, value=value)
+    return _Reader(source, offline=offline).read()
+
+
+def _resolved(value: Json, whole: Json, *, depth: int = 0) -> Json:
+    """Return a value with what each ``$ref`` in it names in its place; at most ten in a row."""
+    if isinstance(value, list):
+        return [_resolved(one, whole, depth=depth) for one in value]
+    if not isinstance(value, dict):
+        return value
+    place = value.get("$ref")
+    if len(value) == 1 and isinstance(place, str) and place.startswith("#/") and depth < 10:
+        found = whole
+        for step in place.removeprefix("#/").split("/"):
+            found = found.get(step) if isinstance(found, dict) else None
+        return value if found is None else _resolved(found, whole, depth=depth + 1)
+    return {key: _resolved(one, whole, depth=depth) for key, one in value.items()}
 
 
 def _reads(prompts: Iterable[Messages]) -> set[str]:
@@ -150,6 +170,9 @@ class _Reader:
 
     def _model(self, node: Node) -> Json:
         """Return the first of some providers as a model."""
+        named = node.value if isinstance(node.value, str) else ""
+        if named.startswith("file://") and named.endswith(_DATA):
+            node = next(map(self._opened, self._files(node)), node)
         several = node.items() or [node]
         for other in several[1:]:
             self._notes.add(other, "only the first provider is taken: a project has one model")
@@ -215,7 +238,11 @@ class _Reader:
         for path in self._files(Node(text, node.path, node.source)):
             name = label or path.stem
             if path.suffix in _DATA:
-                yield name, list(self._chat(self._opened(path)))
+                opened = self._opened(path)
+                if any("role" in one.members() for one in opened.items() or [opened]):
+                    yield name, list(self._chat(opened))
+                else:
+                    yield from (found for one in opened.items() for found in self._prompt(one))
             elif path.suffix in (*_TEXTS, ""):
                 parts = re.split(r"^---\s*$", text_of(path, node), flags=re.MULTILINE)
                 yield from ((name, [("text", self._checked(one, node))]) for one in parts)
@@ -304,9 +331,11 @@ class _Reader:
         if not value.endswith((*_TEXTS, *_DATA)):
             self._notes.add(node, f"{value} is kept as it is: only texts and data are read")
             return value
-        for path in self._files(node):
-            return self._opened(path).value if path.suffix in _DATA else text_of(path, node)
-        return None
+        found: list[Json] = [
+            self._opened(path).value if path.suffix in _DATA else text_of(path, node)
+            for path in self._files(node)
+        ]
+        return found[0] if len(found) == 1 else found
 
     def _test(self, levels: Sequence[Node], given: Mapping[str, Json]) -> Test:
         options: dict[str, Node] = {}
