@@ -148,6 +148,15 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     assert (told["what"], told["by"], told["tag"]) == ("promote", "tests", "prod")
     assert client.post(f"{where}/tags/prod/rollback").rows("prompts") == []
     assert client.get(f"/jobs/{job}/events").rows("events")[-1]["what"] == "rollback"
+    assert client.post(f"{where}/tags/night/promote", {"to": "prod"}).status == 200
+    # What the winner leaves as it is in the source is so afterwards.
+    store = client.manager.projects["graph"].store()
+    ns, _, key = names[0].rpartition("/")
+    store.delete(ns=ns, prompt_key=key, tag="night")
+    assert client.post(f"{where}/tags/night/promote", {"to": "prod"}).status == 200
+    left = store.current(ns=ns, prompt_key=key, tag="prod")
+    assert left is not None
+    assert not left.override.entries()
     with closing(client.browser()) as browser:
         page = browser.get("/tags").text
         assert "graph/desk" in page

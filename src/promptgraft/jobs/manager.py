@@ -214,9 +214,8 @@ class JobManager(JobReader):
         found = self._project(project)
         with beside(found.folder):
             of, store = found.prompt(prompt), found.store()
-            rows = held(store, of, tag)
-            by = f" by {self._by}" if self._by else ""
-            promoted(store, rows, to, expected=expected, note=f"promoted from {tag}{by}")
+            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
+            rows = promoted(store, of, tag, to=to, expected=expected, note=note)
             now = held(store, of, to)
         self.note_winner(rows, "promote", project=project, prompt=prompt, tag=to)
         return {one.name: one.revision.id for one in now}

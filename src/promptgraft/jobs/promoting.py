@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 
@@ -77,56 +77,65 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[Held]:
 
 def promoted(
     store: RevisionedStore,
-    rows: Sequence[Held],
-    to: str,
+    found: ProjectPrompt,
+    tag: str,
     *,
+    to: str,
     expected: Expected | None = None,
     note: str,
-) -> None:
-    """Let the tag ``to`` hold ``rows``, in one transaction.
+) -> list[Held]:
+    """Let the tag ``to`` hold what ``tag`` holds, in one transaction, and return that.
+
+    A prompt of a graph for which ``tag`` holds nothing is the source afterwards.
 
     Raises:
         ConfigError: ``expected`` names a prompt that is not there, or ``to`` is no tag.
+        RevisionNotFoundError: ``tag`` holds nothing.
         OverrideConflictError: ``to`` points at something else than ``expected``, or the source
             of a part has changed since.
     """
     check_tag(to)
-    names = [one.name for one in rows]
+    names = [address_of(prompt) for prompt in found.prompts]
     for name in expected or {}:
         if name not in names:
             near = did_you_mean(name, names)
             raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
+    rows = held(store, found, tag)
     if stale := [part for one in rows for part in one.stale]:
         raise OverrideConflictError(
             f"the source has changed since: {', '.join(stale)} would not apply"
         )
+    overrides = {one.name: attrs.evolve(one.revision.override, tag=to) for one in rows}
     changes: dict[OverrideAddress, Change] = {}
-    for one in rows:
-        target = address(one.prompt, to)
-        wanted = None if expected is None else expected.get(one.name)
-        changes[target] = _replacing(one, target, store.current_at(target), wanted)
+    for prompt, name in zip(found.prompts, names, strict=True):
+        target = address(prompt, to)
+        present = store.current_at(target)
+        wanted = None if expected is None else expected.get(name)
+        if wanted is not None:
+            _check_present(present, wanted, f"tag `{to}` of `{name}`")
+        if present is not None or name in overrides:
+            seen = None if wanted is None else present.override if present else target.empty()
+            changes[target] = _replacing(overrides.get(name, target.empty()), seen)
     provenance = attrs.evolve(rows[0].revision.provenance, note=note)
     store.mutate_all(changes, provenance=provenance)
+    return rows
 
 
-def _replacing(
-    one: Held, target: OverrideAddress, present: Revision | None, wanted: str | None
-) -> Change:
-    """Return what puts the override of ``one`` in the place of a present revision."""
+def _check_present(present: Revision | None, wanted: str, where: str) -> None:
     found = present.id if present else ""
-    is_met = wanted == found or (wanted and len(wanted) >= 4 and found.startswith(wanted))
-    if wanted is not None and not is_met:
+    if not (wanted == found or (len(wanted) >= 4 and found.startswith(wanted))):
         raise OverrideConflictError(
-            f"tag `{target.tag}` of `{one.name}`: expected revision {wanted[:12] or 'none'}, found "
-            f"{found[:12] or 'none'}"
+            f"{where}: expected revision {wanted[:12] or 'none'}, found {found[:12] or 'none'}"
         )
-    seen = present.override if present else target.empty()
+
+
+def _replacing(override: PromptOverride, seen: PromptOverride | None) -> Change:
+    """Return what puts ``override`` in the place of ``seen``, or of anything where that is None."""
 
     def replace(there: PromptOverride) -> PromptOverride:
-        if wanted is not None and there != seen:
-            raise OverrideConflictError(
-                f"tag `{target.tag}` of `{one.name}` has changed meanwhile; look at it"
-            )
-        return attrs.evolve(one.revision.override, tag=target.tag)
+        if seen is not None and there != seen:
+            where = f"tag `{there.tag}` of `{there.ns}/{there.prompt_key}`"
+            raise OverrideConflictError(f"{where} has changed meanwhile; look at it")
+        return override
 
     return replace
