@@ -212,6 +212,8 @@ class DaskExecutor(Executor):
     def _close(self) -> None:
         async def closing() -> None:
             if self._client is not None:
+                with contextlib.suppress(ValueError):  # it was never subscribed
+                    self._client.unsubscribe_topic("all")
                 await self._client.close()
 
         with contextlib.suppress(LimitReachedError):
