@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import subprocess
 import sys
@@ -52,10 +53,13 @@ def files_in(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def left_in(root: Path) -> frozenset[tuple[Path, bytes | None]]:
-    """Return what is in a folder, by paths in it; a folder has no content."""
+def left_in(root: Path) -> frozenset[tuple[str, bytes | None]]:
+    """Return what is in a folder, by paths without what is random in them; folders hold None."""
     return frozenset(
-        (path.relative_to(root), path.read_bytes() if path.is_file() else None)
+        (
+            re.sub(r"\.\w+\.tmp$", ".tmp", str(path.relative_to(root))),
+            path.read_bytes() if path.is_file() else None,
+        )
         for path in root.rglob("*")
     )
 
