@@ -84,6 +84,8 @@ OTHERS = (
     "this.merchant.foo()",
     "limit == 3 and 'a' in words",
     "_.checks.second",
+    "_.checks.third",
+    "_.checks.third is defined",
     "_.checks.first and not _.checks.second",
     "this.note is not none",
     "this.total|round == 12",
@@ -108,6 +110,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         tests = (
             f"test T{n} {{\n  functions [Read]\n{ARGS}"
             "  @@check(first, {{ this.paid }})\n  @@check(second, {{ not not this.paid }})\n"
+            "  @@assert(third, {{ this.paid }})\n"
             f"  @@assert({{{{ {rule} }}}})\n}}\n"
             for n, rule in enumerate(RULES)
         )

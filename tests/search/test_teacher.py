@@ -164,11 +164,19 @@ def test_a_teacher_that_fails_ends_the_run_and_is_resumed() -> None:
     assert set(result.taught) == set(UNTAUGHT)
 
 
-def test_another_teacher_on_the_same_journal_is_refused() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        Teacher(prompt("teaching", "Say it low."), Loud()),
+        Teacher(TEACHING, Loud(), params=lambda case: {"text": f"{case.input}!"}),
+    ],
+    ids=["prompt", "params"],
+)
+def test_another_teacher_on_the_same_journal_is_refused(other: Teacher) -> None:
     journal = MemoryJournal()
     run(Teacher(TEACHING, Loud()), journal=journal)
     with pytest.raises(JournalMismatchError, match="teacher"):
-        run(Teacher(prompt("teaching", "Say it low."), Loud()), journal=journal)
+        run(other, journal=journal)
 
 
 def test_an_answer_that_no_metric_can_judge_is_refused_with_its_case() -> None:

@@ -111,6 +111,22 @@ def test_there_are_two_hundred_streams_in_all(manager: JobManager) -> None:
     access.begin_stream(callers[-1])
 
 
+def test_forty_requests_at_once_are_the_most_however_long_a_token_was_silent(
+    manager: JobManager,
+) -> None:
+    tokens, now = TokenStore(manager.database), [0.0]
+    headers = {"authorization": f"Bearer {tokens.create('quick', ['read'])}"}
+    access = Access(tokens, hosts=[], now=lambda: now[0])
+    for now[0] in (0.0, 3600.0):
+        for _ in range(40):
+            assert access.caller(headers, {}).name == "quick"
+        with pytest.raises(Problem, match="more than 20 requests a second") as refused:
+            access.caller(headers, {})
+        assert refused.value.status == 429
+    now[0] += 0.1
+    assert access.caller(headers, {}).name == "quick"
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     for _ in range(600):
         if holds():
