@@ -77,7 +77,7 @@ class Collector:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
     def close(self) -> None:
@@ -225,7 +225,9 @@ def test_a_collector_receives_the_run_its_steps_rollouts_and_calls(
     assert len({span.trace_id for span in collector.spans}) == 1
 
 
-@pytest.mark.parametrize(("asked", "seen"), [(None, False), (True, True), ("true", True)])
+@pytest.mark.parametrize(
+    ("asked", "seen"), [(None, False), (True, True), ("true", True), ("false", False)]
+)
 def test_texts_are_in_spans_only_when_asked_for(
     collector: Collector,
     provider: TracerProvider,
@@ -233,8 +235,8 @@ def test_texts_are_in_spans_only_when_asked_for(
     asked: object,
     seen: bool,
 ) -> None:
-    if asked == "true":
-        monkeypatch.setenv(CONTENT_VARIABLE, "true")
+    if isinstance(asked, str):
+        monkeypatch.setenv(CONTENT_VARIABLE, asked)
     bus = EventBus()
     with traced(bus, content=True if asked is True else None, tracer_provider=provider):
         optimizer(bus).optimize(prompt())

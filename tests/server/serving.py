@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +102,22 @@ class Client:
         return client
 
 
+class _Server(uvicorn.Server):
+    """Ends as soon as it is asked to: uvicorn itself waits twice for a tenth of a second."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in (*self.servers, *(sockets or [])):
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        while self.server_state.connections or self.server_state.tasks:
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def served(
     manager: JobManager,
@@ -115,7 +133,7 @@ def served(
         access = Access(tokens, hosts=[f"127.0.0.1:{port}"], now=now)
         app = make_app(manager, access=access, mirrors=mirrors, patience=patience)
         config = uvicorn.Config(app, log_level="critical", lifespan="off")
-        server = uvicorn.Server(config)
+        server = _Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
