@@ -110,8 +110,8 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0.005)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for one in (*self.servers, *(sockets or [])):
-            one.close()
+        for server in self.servers:
+            server.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
         while self.server_state.connections or self.server_state.tasks:
