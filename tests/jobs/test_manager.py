@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from promptgraft.jobs import (
     Worker,
 )
 from promptgraft.jobs.rows import Claim, JobRows
+from promptgraft.jobs.types import Status
 from promptgraft.project import load_project
 from promptgraft.project.python_source import beside
 
@@ -223,8 +225,7 @@ def test_five_attempts_without_an_answer_fail_a_job(manager: JobManager) -> None
 def test_what_was_wished_is_granted_when_the_worker_is_lost(manager: JobManager) -> None:
     paused, cancelled = submit(manager), submit(manager)
     worker, database = Worker(manager), manager.database
-    assert worker.claim()
-    assert worker.claim()
+    claims = claimed(manager), claimed(manager)
     manager.pause(paused.id)
     manager.cancel(cancelled.id)
     jobs = database.tables.jobs
@@ -232,6 +233,10 @@ def test_what_was_wished_is_granted_when_the_worker_is_lost(manager: JobManager)
     assert worker.claim() is None
     assert manager.get(paused.id).state is JobState.PAUSED
     assert manager.get(cancelled.id).state is JobState.CANCELLED
+    before = [manager.get(one.id) for one in (paused, cancelled)]
+    for claim in claims:  # whose workers were only slow
+        worker.run_here(claim)
+    assert [manager.get(one.id) for one in (paused, cancelled)] == before
 
 
 def test_a_worker_that_lost_its_lease_settles_nothing(manager: JobManager) -> None:
@@ -242,11 +247,46 @@ def test_a_worker_that_lost_its_lease_settles_nothing(manager: JobManager) -> No
     database.write(lambda connection: connection.execute(jobs.update().values(lease=1.0)))
     second = claimed(manager)
     assert second.fence > first.fence
+    rows = JobRows(database)
+    with database.reading() as connection, pytest.raises(LeaseLostError):
+        rows.wish(connection, first)
     Worker(manager).run_here(first)  # which has been taken over, and says nothing
     running = manager.get(job.id)
     assert (running.state, running.status.rollouts) == (JobState.RUNNING, 0)
     Worker(manager).run_here(second)
     assert manager.get(job.id).state is JobState.COMPLETED
+
+
+def test_a_job_never_goes_back(manager: JobManager) -> None:
+    job, rows = submit(manager), JobRows(manager.database)
+    claimed(manager)
+    for progress in (40.0, 20.0):
+        manager.database.write(
+            lambda connection: rows.advance(connection, job.number, progress, Status())  # noqa: B023
+        )
+    assert manager.get(job.id).progress == 40.0
+
+
+def test_what_was_spent_yesterday_is_not_spent_today(manager: JobManager) -> None:
+    job, rows, database = submit(manager), JobRows(manager.database), manager.database
+    claimed(manager)
+    attempts = database.tables.attempts
+    database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.5")))
+    with database.reading() as connection:
+        assert rows.spent_today(connection, "support") == Decimal("0.5")
+    yesterday = attempts.update().values(day=attempts.c.day - 1)
+    database.write(lambda connection: connection.execute(yesterday))
+    database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.7")))
+    with database.reading() as connection:
+        assert rows.spent_today(connection, "support") == Decimal("0.2")
+
+
+def test_a_project_that_waits_holds_no_other(database: Database, project: Path) -> None:
+    manager = JobManager(database, projects={"support": project, "sales": project})
+    waiting, other = submit(manager), manager.create("sales", "triage", {"store": False})
+    rows = JobRows(database)
+    database.write(lambda connection: rows.hold(connection, "support", "why"))
+    assert [manager.get(one.id).reason for one in (waiting, other)] == ["why", ""]
 
 
 def test_a_worker_of_a_job_that_was_deleted_has_no_other(manager: JobManager) -> None:

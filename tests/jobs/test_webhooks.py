@@ -34,6 +34,7 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.got: list[tuple[dict[str, str], bytes]] = []
+        self.strayed: list[str] = []
         self.statuses: list[int] = []
         self.came = threading.Event()
         self.may_answer = threading.Event()
@@ -59,6 +60,12 @@ class Handler(BaseHTTPRequestHandler):
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         self.send_response(status)
         self.send_header("Location", f"{self.server.url}/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.server.strayed.append(self.path)
+        self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -124,6 +131,7 @@ def test_events_arrive_signed_and_in_order_although_the_receiver_fails_first(
         send_all(sender)
     assert not sender.deliver()
     assert SECRET not in caplog.text
+    assert receiver.strayed == []
     ids = [headers["Promptgraft-Delivery"] for headers, _ in receiver.got]
     assert len(set(ids)) == len(ids) - 3  # each failure was sent again under its id
     for headers, body in receiver.got:

@@ -16,6 +16,8 @@ import attrs
 import pytest
 
 from forked import forking
+from optimizers.paid import CENT, PaidAdapter
+from optimizers.worlds import OVERLOADED, numbered
 from promptgraft import (
     Case,
     GepaOptimizer,
@@ -32,10 +34,11 @@ from promptgraft.evals import metrics
 from promptgraft.evals.spending import Role
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.journal import MemoryJournal
+from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus
 from promptgraft.search import RunPlan
 from promptgraft.search.events import CaseTaught, RolloutCompleted
-from teacher_world import GIVEN, TASK, TEACHING, Loud, cases, prompt, run, settings
+from teacher_world import GIVEN, TASK, TEACHING, Loud, bound, cases, prompt, run, settings
 
 WORLD = Path(__file__).parents[1] / "teacher_world.py"
 UNTAUGHT = {case.id: str(case.input) for case in cases() if case.id not in GIVEN}
@@ -162,6 +165,25 @@ def test_a_teacher_that_fails_ends_the_run_and_is_resumed() -> None:
     result = run(Teacher(TEACHING, loud), journal=journal)
     assert sorted(loud.asked + failing.asked) == sorted(UNTAUGHT.values())
     assert set(result.taught) == set(UNTAUGHT)
+
+
+def test_a_teacher_that_failed_is_in_the_ledger_of_the_run_that_is_resumed() -> None:
+    def mortal(number: int, rendered: RenderedPrompt[object]) -> str:
+        if number == 2:
+            raise OVERLOADED
+        return loud(rendered)
+
+    def loud(rendered: RenderedPrompt[object]) -> str:
+        return bound(rendered).upper()
+
+    journal = MemoryJournal()
+    failing, well = (PaidAdapter(reply=one, identity="loud") for one in (numbered(mortal), loud))
+    with pytest.raises(TransientProviderError):
+        run(Teacher(TEACHING, failing), journal=journal)
+    result = run(Teacher(TEACHING, well), journal=journal)
+    [row] = [row for row in result.ledger if row.role is Role.TEACHER]
+    assert row.calls == failing.calls + well.calls == len(UNTAUGHT) + 1
+    assert row.cost == row.calls * CENT
 
 
 @pytest.mark.parametrize(
