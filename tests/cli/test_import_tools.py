@@ -277,6 +277,15 @@ def test_what_cannot_be_imported_is_one_line(
     assert sorted(path.name for path in Path().iterdir()) == sorted(files)
 
 
+def test_nothing_is_written_where_a_file_takes_the_place_of_a_folder(console: Console) -> None:
+    write({**FILES, "prompts": "mine"})
+    before = sorted(Path.cwd().rglob("*"))
+    ended = console("import", "promptfooconfig.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert "prompts is there already; nothing was written" in ended.err
+    assert sorted(Path.cwd().rglob("*")) == before
+
+
 def test_an_option_of_another_tool_is_refused(console: Console) -> None:
     write({"c.csv": "input,target\na,b\n"})
     said = "import: --offline is not for a data set of inspect_ai; leave it out"

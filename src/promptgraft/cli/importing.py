@@ -95,7 +95,8 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
     files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
     written = [path.parent / name for name in files]
-    if there := [name for name in written if os.path.lexists(name)]:
+    files_in_place_of_folders = [one.parent for one in written if not one.parent.is_dir()]
+    if there := [one for one in (*files_in_place_of_folders, *written) if os.path.lexists(one)]:
         raise ConfigError(f"{there[0]} is there already; nothing was written; move it away first")
     # The project file comes last: without it there is no project.
     for file, text in reversed([*zip(written, files.values(), strict=True)]):
