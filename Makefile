@@ -4,16 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Which extras `make extras` tries; all of them when it is empty.
+EXTRAS ?=
+
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
-.PHONY: demo test soak check format docs bench bench-search bench-shapes clean
+.PHONY: demo test extras soak check format docs bench bench-search bench-shapes clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+extras:
+	$(PYTHON) tests/extras.py $(EXTRAS)
 
 soak: $(STAMP)
 	@cd tests && PYTHONPATH=.:resume $(abspath $(BIN))/python -m soak --minutes $(MINUTES) \

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import compileall
 import gc
+import importlib.util
 import ipaddress
 import os
+import re
 import shutil
 import socket
 import sys
@@ -16,7 +18,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("pytester", "database.fixtures")
+# Of databases only where the extra of the server is installed.
+_IN_DATABASES = ("database.fixtures",) if importlib.util.find_spec("sqlalchemy") else ()
+pytest_plugins = ("pytester", *_IN_DATABASES)
 
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_SLOW)
@@ -52,6 +56,38 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
         gc.enable()
+
+
+_LACKING = re.compile(r"No module named '(\w+)|needs the (?:library|package) `?(\w+)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """With ``make extras``, skip modules that import a package of another extra."""
+    report = yield
+    _skip_what_lacks(report, str(report.longrepr), collector.path)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With ``make extras``, skip tests that need a package of another extra."""
+    report = yield
+    _skip_what_lacks(report, str(call.excinfo and call.excinfo.value), item.path)
+    return report
+
+
+def _skip_what_lacks(
+    report: pytest.CollectReport | pytest.TestReport, said: str, path: Path
+) -> None:
+    lacking = _LACKING.search(said) if os.environ.get("PROMPTGRAFT_EXTRAS") else None
+    if report.failed and lacking is not None:
+        report.outcome = "skipped"
+        report.longrepr = (str(path), 0, f"{lacking[1] or lacking[2]} is not installed")
 
 
 def _is_roomy(folder: Path) -> bool:
