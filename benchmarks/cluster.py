@@ -1,6 +1,6 @@
 """What a dask cluster makes of rollouts that wait 50 ms, and what travels for each.
 
-Eight processes on this machine with a thread each. Needs `pip install "promptgraft[dask]"`.
+Two processes on this machine with four threads each. Needs `pip install "promptgraft[dask]"`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from promptgraft.targets.prompt_target import PromptTarget
 
 OutputT = TypeVar("OutputT")
 
-WORKERS = 8
+WORKERS, PROCESSES = 8, 2
 SECONDS = 0.05
 CHARS = 20_000
 """Of the prompt."""
@@ -115,8 +115,8 @@ def main() -> None:
     with (
         importlib.import_module("dask").config.set(faster),
         distributed.LocalCluster(
-            n_workers=WORKERS,
-            threads_per_worker=1,
+            n_workers=PROCESSES,
+            threads_per_worker=WORKERS // PROCESSES,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
         ) as cluster,
