@@ -38,6 +38,7 @@ treats each kind differently (``specs/errors.md``):
     │   ├── DeadlineExceededError        (TimeoutError)
     │   ├── RunCancelledError            the run was asked to stop
     │   │   └── StopFileFoundError       with a stop file
+    │   ├── RunPausedError               the run was asked to pause
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
     │   ├── RevisionNotFoundError        (LookupError)
