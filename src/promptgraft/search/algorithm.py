@@ -88,14 +88,15 @@ class BaseSearch:
         kit, baseline = self.kit, self.kit.target.baseline()
         chosen = range(len(kit.validation)) if places is None else places
         examples = [kit.validation[place] for place in chosen]
-        made: Records = ()
+        scored: Records = ()
         try:
             made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
             kit.scorer.learn(made)
             kit.scorer.require(required, made)
+            scored = made
         finally:
             # A run that stops this early still has a best candidate.
-            self.population.join(baseline, dict(zip(chosen, made, strict=False)), step=0)
+            self.population.join(baseline, dict(zip(chosen, scored, strict=False)), step=0)
         return made
 
     def validate(self, candidate: Candidate, *, step: int = 0) -> Asking[int]:
