@@ -404,3 +404,9 @@ def test_any_data_is_taken_or_refused_with_one_line_a_fault(data: object) -> Non
         faults = error.faults
     assert all(line.startswith("run.json: ") for line in faults)
     assert all(" @ $" in line and len(line.splitlines()) == 1 for line in faults)
+
+
+def test_a_fault_carries_no_error_that_cannot_be_sent_to_another_process() -> None:
+    with pytest.raises(DataFormatError) as caught:
+        structure("four", int, where="answer")
+    assert caught.value.__context__ is None

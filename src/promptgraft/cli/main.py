@@ -27,7 +27,7 @@ _GRACE = 0.5
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Improve an example prompt now, without a key or a network."),
     "init": ("project", "Create a project that runs at once."),
-    "import": ("importing", "Make a project out of another optimizer's configuration."),
+    "import": ("importing", "Make a project out of what another tool has."),
     "check": ("project", "Check a project without calling a model."),
     "plan": ("project", "Show what a run is expected to use, and at most."),
     "optimize": ("optimize", "Improve a prompt of the project."),

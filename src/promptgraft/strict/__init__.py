@@ -24,8 +24,8 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
         return converter.get().structure(data, kind)
     except converter.UNFIT as error:
         faults = converter.describe_all(error)
-        lines = tuple(f"{where}: {fault}" for fault in faults)
-        raise DataFormatError.of(lines) from None
+    # Raised here it has no context: errors of cattrs do not survive pickling between processes.
+    raise DataFormatError.of([f"{where}: {fault}" for fault in faults])
 
 
 def check_readable(kind: Any, *, where: str) -> None:
