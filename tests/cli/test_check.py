@@ -48,7 +48,9 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
 ) -> None:
     shown = console("check", "--project", "everything.yaml")
     assert shown.code == ExitCode.OK
-    warnings = [line for line in shown.out.splitlines() if line.startswith("warning: ")]
+    told = [line for line in shown.out.splitlines() if line.startswith("warning: ")]
+    # Which packages of trackers are missing depends on the environment.
+    warnings = [line for line in told if ": trackers: " not in line]
     assert [line.split(": ")[1:3] for line in warnings] == [
         ["everything.yaml:35", "models.task.headers.X-Gateway-Token"],
         ["everything.yaml:31", "models.task.api_key"],
