@@ -35,6 +35,14 @@ TESTS = {
 }
 """What concerns an extra."""
 
+BESIDE = {
+    "bedrock": "jsonschema openai",
+    "mlflow": "mlflow",
+    "openai": "jsonschema",
+    "vertex": "jsonschema openai",
+}
+"""What tests of an extra need that it lacks: a server, a validator, the client of other hosts."""
+
 LIGHT = """
 import sys
 import promptgraft
@@ -82,6 +90,8 @@ def try_extra(name: str) -> None:
     before = installed(python)
     if name != "none":
         run(python, *install, f".[{name}]")
+    if name in BESIDE:
+        run(python, "-m", "pip", "install", "--quiet", *BESIDE[name].split())
     run(python, "-c", LIGHT, *FREE)
     run(python, "-m", "pytest", "-q", "-n", "auto", "--tb=short", *TESTS[name].split())
     if added := installed(python) - before:
