@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
+
+from servers.threaded import QuietHandler, ThreadedServer
 
 Body = dict[str, Any]
 Answer = Callable[[str], "str | int"]
 """Returns the answer to the text of a request, or the status that it is refused with."""
 
 
-class Answering:
+class Answering(ThreadedServer):
     """A server with one thread for each connection; ``with`` starts and stops it.
 
     Attributes:
@@ -31,13 +30,8 @@ class Answering:
         self.body: Body = {}
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-            def do_POST(self) -> None:
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:  # noqa: N802 - the name of http.server
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 text = asked(body)
                 outer.headers, outer.body = dict(self.headers), body
@@ -59,24 +53,8 @@ class Answering:
                 with contextlib.suppress(ConnectionError):  # given up by a deadline
                     self.wfile.write(content)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_port}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-
-    def __enter__(self) -> Answering:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler)
+        self.address = f"{self.origin}/v1"
 
 
 def asked(body: Body) -> str:

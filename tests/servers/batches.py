@@ -7,9 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import attrs
 
@@ -19,6 +17,7 @@ from servers.behaviour import Answer, Asked, Brain, JsonObject
 from servers.loopback import KEY
 from servers.openai_chat import OpenAIChat
 from servers.provider import Provider, Tokens
+from servers.threaded import QuietHandler, ThreadedServer
 
 Fate = Literal["answered", "errored", "expired", "canceled", "forgotten"]
 """What comes of a request of a batch."""
@@ -54,7 +53,7 @@ class _Reply:
         return cls(status, json.dumps(body).encode())
 
 
-class BatchServer:
+class BatchServer(ThreadedServer):
     """Answers batches, and ordinary calls; a context manager.
 
     Results come in the reverse order of the requests. Safe to look at from the test's thread.
@@ -94,14 +93,12 @@ class BatchServer:
         self._fates: dict[str, Fate] = {}
         self._is_held = False
         self._news = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        super().__init__(self._handler())
 
     @property
     def base_url(self) -> str:
         """What the provider's SDK takes as its ``base_url``."""
-        return f"http://127.0.0.1:{self._server.server_port}{self.provider.base_path}"
+        return f"{self.origin}{self.provider.base_path}"
 
     @property
     def sizes(self) -> list[int]:
@@ -121,33 +118,14 @@ class BatchServer:
         with self._news:
             assert self._news.wait_for(holds, 20)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[QuietHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-            def do_GET(self) -> None:
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:  # noqa: N802 - the name of http.server
                 self._answer(b"")
 
-            def do_POST(self) -> None:
+            def do_POST(self) -> None:  # noqa: N802 - the name of http.server
                 self._answer(self.rfile.read(int(self.headers.get("content-length", "0"))))
 
             def _answer(self, body: bytes) -> None:
