@@ -139,7 +139,8 @@ class DaskExecutor(Executor):
 
     Two calls for each thread of the workers are under way and cannot be cancelled. Those of a lost
     worker are made again; one that several workers were lost with, four as dask is set up, raises
-    ``TransientProviderError``. Without the scheduler all raise ``PermanentProviderError``.
+    ``TransientProviderError``. Without the scheduler all raise ``PermanentProviderError``. A large
+    argument is pickled once: what changes it between calls is not seen by the workers.
 
     Args:
         cluster: ``tcp://HOST:PORT`` of a scheduler, or a ``distributed.Client``.
