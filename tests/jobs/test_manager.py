@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database
@@ -274,6 +276,8 @@ def test_what_was_spent_yesterday_is_not_spent_today(manager: JobManager) -> Non
     database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.5")))
     with database.reading() as connection:
         assert rows.spent_today(connection, "support") == Decimal("0.5")
+        days = database.now(connection) - datetime(1970, 1, 1, tzinfo=UTC)
+        assert connection.scalar(select(attempts.c.day)) == days.days
     yesterday = attempts.update().values(day=attempts.c.day - 1)
     database.write(lambda connection: connection.execute(yesterday))
     database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.7")))

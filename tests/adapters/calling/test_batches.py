@@ -252,6 +252,13 @@ def test_what_is_paused_is_fetched_later_and_not_paid_again(name: str) -> None:
         assert not any(one.is_cancelled for one in server.batches)
 
 
+def test_a_kept_batch_is_looked_for_only_where_it_was_made() -> None:
+    with BatchExecutor(journal=begun()) as executor:
+        executor.keep("openai here gpt", "batch_1", ["first", "second"])
+        assert [*executor.kept("openai here gpt")] == [("batch_1", "first"), ("batch_1", "second")]
+        assert [*executor.kept("openai there gpt")] == []
+
+
 def test_a_batch_outlives_the_time_of_its_run() -> None:
     journal, clock = begun(), FakeClock()
     deadline = Deadline.after(60, clock=clock)
