@@ -81,12 +81,7 @@ def plan_run(
     """Say what a run is expected to use, and what it can use."""
     limits, budget = config.limits, config.budget
     affordable = proposals = config.pays_for(budget)
-    estimate = target.estimate(config.training_examples)
-    if seen is not None and task is not None and seen.model in adapter_identity(task).split():
-        thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
-        chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
-        answer_chars = max(0, chars - estimate.rounds * CALL)
-        estimate = attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
+    estimate = _as_seen(target.estimate(config.training_examples), task, seen)
     reflections = config.most_questions(
         budget, modules=len(target.modules), steps=max(1, estimate.steps)
     )
@@ -129,6 +124,18 @@ def plan_run(
         answer_tokens=tokens_of(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
+
+
+def _as_seen(
+    estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
+) -> Estimate:
+    """Return an estimate with answers as long as those that were seen of the same model."""
+    if seen is None or task is None or seen.model not in adapter_identity(task).split():
+        return estimate
+    thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
+    chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    answer_chars = max(0, chars - estimate.rounds * CALL)
+    return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
 
 
 @attrs.frozen(kw_only=True)
