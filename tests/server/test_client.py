@@ -17,6 +17,7 @@ from promptgraft.jobs import (
     JobState,
 )
 from server.serving import Client
+from servers.threaded import QuietHandler, ThreadedServer
 
 
 @pytest.fixture
@@ -64,6 +65,32 @@ def test_faults_are_those_of_the_manager(remote: JobClient, client: Client) -> N
         with pytest.raises(ConfigError, match="server: expected an address such as") as told:
             JobClient(address, token="t")
         assert "pass" not in str(told.value)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    asked: list[str] = []
+
+    class Elsewhere(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name of http.server
+            asked.append(self.path)
+            self.send_error(404)
+
+    with ThreadedServer(Elsewhere) as elsewhere:
+
+        class Redirecting(QuietHandler):
+            def do_GET(self) -> None:  # noqa: N802 - the same
+                self.send_response(302)
+                self.send_header("Location", f"{elsewhere.origin}{self.path}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        with (
+            ThreadedServer(Redirecting) as server,
+            closing(JobClient(server.origin, token="t")) as client,
+            pytest.raises(StoreError, match="302"),
+        ):
+            client.list()
+    assert asked == []
 
 
 def test_a_token_is_not_sent_where_others_can_read_it() -> None:
