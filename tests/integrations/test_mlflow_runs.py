@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from socket import create_server
 from typing import Any
@@ -37,6 +39,7 @@ from promptgraft import (
     ScriptedAdapter,
 )
 from promptgraft.cli.main import run
+from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.integrations.mlflow_runs import RUN_TAG, tracked
 from promptgraft.runtime.session import SessionProtocol
@@ -180,24 +183,39 @@ def test_a_run_that_is_broken_off_is_killed_in_mlflow(server: str) -> None:
     assert (run.info.status, run.data.tags[RUN_TAG]) == ("KILLED", "a-1")
 
 
+class Stopped(SystemClock):
+    """It is always the same second."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
 @needs_server
-def test_a_project_that_names_mlflow_keeps_its_runs_there(
+def test_runs_of_a_project_that_names_mlflow_are_runs_there_each_its_own(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    run(["init"])
-    with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
-        file.write(f"trackers: {{mlflow: {{uri: '{server}', experiment: council}}}}\n")
-    run(["optimize", "-q", "--budget", "268"])
+    monkeypatch.setattr("promptgraft.project.running.SystemClock", Stopped)
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        run(["init"])
+        with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
+            file.write(f"trackers: {{mlflow: {{uri: '{server}', experiment: council}}}}\n")
+        run(["optimize", "-q", "--budget", "268"])
+    run(["resume", "-q", "--budget", "300"])
 
-    [folder] = Path("runs").glob("*/result.json")
     client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
     found = client.get_experiment_by_name("council")
-    [kept] = client.search_runs([found.experiment_id])
-    assert (kept.info.status, kept.data.tags[RUN_TAG]) == ("FINISHED", folder.parent.name)
-    assert {"report.html", "result.json"} <= {
-        one.path for one in client.list_artifacts(kept.info.run_id)
-    }
+    kept = {one.data.tags[RUN_TAG]: one for one in client.search_runs([found.experiment_id])}
+    folders = list(tmp_path.glob("*/runs/*/"))
+    assert len({folder.name for folder in folders}) == 1
+    configs = [json.loads((folder / "config.json").read_text()) for folder in folders]
+    assert sorted(kept) == sorted(one["tracked_as"] for one in configs)
+    for one in kept.values():
+        assert one.info.status == "FINISHED"
+        assert {"report.html", "result.json"} <= {
+            file.path for file in client.list_artifacts(one.info.run_id)
+        }
 
 
 @needs_server

@@ -73,7 +73,8 @@ def test_a_project_that_names_it_keeps_its_runs_there() -> None:
     found = list(records(kept))
 
     [opened] = [one.run for one in found if one.WhichOneof("record_type") == "run"]
-    assert (opened.run_id, opened.project) == (result.parent.name, "council")
+    name = json.loads(result.with_name("config.json").read_text())["tracked_as"]
+    assert (opened.run_id, opened.project) == (name, "council")
     history = [items(one.history.item) for one in found if one.HasField("history")]
     ended = read_run(RunFolder(result.parent)).ended
     assert ended is not None
@@ -86,7 +87,7 @@ def test_a_project_that_names_it_keeps_its_runs_there() -> None:
     means = ended.baseline_mean, ended.best_mean
     assert (summary["baseline_score"], summary["best_score"]) == means
     [artifact] = [one.artifact for one in found if one.HasField("artifact")]
-    assert (artifact.type, artifact.name) == ("run", f"run-{result.parent.name}")
+    assert (artifact.type, artifact.name) == ("run", f"run-{name}")
     assert [one.exit.exit_code for one in found if one.HasField("exit")] == [0]
 
 

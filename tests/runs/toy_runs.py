@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,11 @@ def with_task(job: OptimizationJob, task: Reply) -> OptimizationJob:
 
 
 def files_of(folder: RunFolder) -> dict[str, bytes]:
-    """Return what a run directory holds, by path; without the locks."""
-    return {
+    """Return what a run directory holds, by path; without the locks, and what is made at random."""
+    found = {
         str(path.relative_to(folder.path)): path.read_bytes()
         for path in sorted(folder.path.rglob("*"))
         if path.is_file() and path.suffix != ".lock"
     }
+    named = re.sub(rb'"tracked_as": "[^"]*"', b'"tracked_as": ""', found.get("config.json", b""))
+    return found if not named else {**found, "config.json": named}

@@ -24,9 +24,11 @@ from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import keep, run_job
 from promptgraft.project.trackers import TrackersConfig
 from promptgraft.runs import RunFolder
+from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult
 from promptgraft.serde import Json
+from promptgraft.strict.checks import STRING
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +87,8 @@ class Keeping:
         if folder is not None and self.trackers != TrackersConfig():
             from promptgraft.integrations.trackers import tracking
 
-            return tracking(self.trackers, folder, bus)
+            key = field_of(STRING, read_document(folder.config), folder.config, "tracked_as")
+            return tracking(self.trackers, bus, key=key, folder=folder.path)
         if "opentelemetry.trace" not in sys.modules:
             return contextlib.nullcontext()
         from promptgraft.integrations.telemetry import traced

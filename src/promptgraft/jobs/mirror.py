@@ -29,10 +29,14 @@ _MARK = "mirror.json"
 _AT_ONCE = 256
 
 
+def name_of(job: Job) -> str:
+    """Return what a job is called where runs are: as a run directory, and in trackers."""
+    return f"{datetime.fromtimestamp(job.created, UTC):%Y%m%d-%H%M%S}-{job.prompt}-{job.id[:8]}"
+
+
 def folder_of(job: Job, root: Path) -> RunFolder:
     """Return where a job is mirrored below a folder of runs."""
-    moment = datetime.fromtimestamp(job.created, UTC)
-    return RunFolder(root / f"{moment:%Y%m%d-%H%M%S}-{job.prompt}-{job.id[:8]}")
+    return RunFolder(root / name_of(job))
 
 
 @attrs.frozen(kw_only=True)
@@ -84,7 +88,8 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         plain = parse_json(config, where=f"job {job.id}: config")
         document = plain if isinstance(plain, dict) else {}
         created = datetime.fromtimestamp(job.created, UTC).isoformat()
-        write_document(folder.config, {"id": folder.id, "created": created, **document})
+        own = {"id": folder.id, "tracked_as": folder.id, "created": created}
+        write_document(folder.config, {**own, **document})
         with database.reading() as connection:
             try:
                 mark = _extend(folder, mark, rows=rows, connection=connection, job=job)

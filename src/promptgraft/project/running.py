@@ -305,7 +305,7 @@ def keep(
     with recorded(folder, job) as (kept, recorder):
         if config is not None:
             there = read_document(folder.config)
-            same = {name: there[name] for name in ("id", "created", "origin")}
+            same = {name: there[name] for name in ("id", "tracked_as", "created", "origin")}
             write_document(folder.config, {**same, **config, **same})
         outcome = _run(kept, run)
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)

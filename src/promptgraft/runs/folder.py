@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -165,8 +166,8 @@ def make_run(
 ) -> RunFolder:
     """Make the folder of a new run, which has its ``config.json`` as soon as it is seen.
 
-    ``config`` gets ``id`` and ``created``. Runs of one second get ``-2``, ``-3``, … behind
-    their id.
+    ``config`` gets ``id``, ``created`` and ``tracked_as``, which no other run has anywhere. Runs
+    of one second get ``-2``, ``-3``, … behind their id.
 
     Raises:
         ConfigError: the folder cannot be made.
@@ -185,7 +186,12 @@ def make_run(
         fresh.chmod(0o755)
         for number in itertools.count(1):
             target = root / (base if number == 1 else f"{base}-{number}")
-            document = {"id": target.name, "created": moment.isoformat(), **config}
+            document = {
+                "id": target.name,
+                "tracked_as": f"{target.name}-{uuid.uuid4().hex[:8]}",
+                "created": moment.isoformat(),
+                **config,
+            }
             write_document(fresh / "config.json", document)
             if _renamed(fresh, target):
                 break
