@@ -15,8 +15,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
 ROWS = (
     {"cli"},
     {"server"},
-    {"integrations"},
     {"jobs"},
+    {"integrations"},
     {"project"},
     {"runs"},
     {"algorithms"},

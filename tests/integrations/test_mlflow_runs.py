@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from jobs.job_world import FILE, work_off, write_priced, write_project
 from promptgraft import (
     Data,
     EventBus,
@@ -40,8 +42,10 @@ from promptgraft import (
 )
 from promptgraft.cli.main import run
 from promptgraft.clock import SystemClock
+from promptgraft.database import Database
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.integrations.mlflow_runs import RUN_TAG, tracked
+from promptgraft.jobs import JobManager, JobState
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import FeedbackFn
 
@@ -216,6 +220,54 @@ def test_runs_of_a_project_that_names_mlflow_are_runs_there_each_its_own(
         assert {"report.html", "result.json"} <= {
             file.path for file in client.list_artifacts(one.info.run_id)
         }
+
+
+@needs_server
+def test_a_job_continued_by_another_worker_is_one_run_of_mlflow(
+    server: str, tmp_path: Path
+) -> None:
+    more = f"trackers: {{mlflow: {{uri: '{server}', experiment: jobs}}}}\nmax_cost_per_day: 0.01\n"
+    project = write_priced(tmp_path / "project", more=more)
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
+        poor = JobManager(database, projects={"support": project})
+        job = poor.create("support", "triage", {"store": False})
+        assert work_off(poor) == 1
+        assert poor.get(job.id).state is JobState.PAUSED
+        project.write_text(project.read_text().replace("0.01", "5"))
+        manager = JobManager(database, projects={"support": project})
+        manager.resume(job.id)
+        assert work_off(manager) == 1
+        result = manager.result(job.id)
+    assert result is not None
+    means = result["means"]
+    assert isinstance(means, list)
+
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    found = client.get_experiment_by_name("jobs")
+    [kept] = client.search_runs([found.experiment_id])
+    assert kept.info.status == "FINISHED"
+    assert kept.data.tags[RUN_TAG].endswith(f"-triage-{job.id[:8]}")
+    assert kept.data.params["seed"] == "0"
+    assert kept.data.metrics["best_score"] in means
+    history = client.get_metric_history(kept.info.run_id, "validation_score")
+    assert len(history) == len(means)  # each candidate once, of both processes
+    assert [one.path for one in client.list_artifacts(kept.info.run_id)] == ["winner"]
+
+
+def test_a_job_whose_tracker_cannot_be_opened_is_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = "trackers: {mlflow: {uri: 'http://127.0.0.1:9'}}\n"
+    project = write_project(tmp_path / "project", file=FILE + tracker)
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
+        manager = JobManager(database, projects={"support": project})
+        job = manager.create("support", "triage", {"store": False})
+        assert work_off(manager) == 1
+        found = manager.get(job.id)
+    assert found.state is JobState.PAUSED
+    is_there = importlib.util.find_spec("mlflow") is not None
+    assert ("cannot open the experiment" if is_there else "promptgraft[mlflow]") in found.reason
 
 
 @needs_server

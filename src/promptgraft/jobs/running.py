@@ -17,6 +17,7 @@ from promptgraft.clock import SystemClock
 from promptgraft.database import Database, SqlJournal
 from promptgraft.errors import (
     CallerError,
+    ConfigError,
     JournalCorruptError,
     JournalMismatchError,
     LeaseLostError,
@@ -25,8 +26,10 @@ from promptgraft.errors import (
     ProviderError,
     WinnerNotStoredError,
 )
+from promptgraft.integrations.trackers import tracking
 from promptgraft.jobs.events import JobEvents
 from promptgraft.jobs.heartbeat import Heartbeat
+from promptgraft.jobs.mirror import name_of
 from promptgraft.jobs.preparing import prepared
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.types import JobState, Status, Wish
@@ -34,8 +37,9 @@ from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes, Runnable, run_job
+from promptgraft.project.trackers import TrackersConfig
 from promptgraft.project.workers import cluster
-from promptgraft.runtime import Cancellation
+from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
@@ -99,8 +103,7 @@ def carry_out(
             workers = min(project.workers, calls or project.workers)
             named = project.config.executor
             with cluster(named, code=project.folder, at_once=calls) as executor:
-                result = _run(work, job, workers, executor)
-            end = _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
+                end = _run(work, job, project, threads=workers, executor=executor)
         except PromptgraftError as error:
             end = _end_by(error)
         if not heartbeat.lost:
@@ -121,19 +124,29 @@ def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
     work.database.write(put)
 
 
-def _run(work: _Work, job: OptimizationJob, workers: int, executor: Executor | None) -> RunResult:
-    journal = SqlJournal(work.database, work.claim.job.number, fence=work.claim.fence)
-    try:
-        return run_job(
-            job.within(attrs.evolve(job.context, pause=work.heartbeat.pause)),
-            workers=workers,
+def _run(
+    work: _Work, job: OptimizationJob, project: Project, *, threads: int, executor: Executor | None
+) -> _End:
+    """Run the job, shown where runs of the project are, and return where it goes from there."""
+    heartbeat, claim = work.heartbeat, work.claim
+    bus = job.context.event_bus or EventBus()
+    trackers = TrackersConfig() if claim.job.changes.dry_run else project.config.trackers
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(tracking(trackers, bus, key=name_of(claim.job)))
+        except ConfigError as error:  # nothing of the job itself is at fault
+            return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
+        journal = SqlJournal(work.database, claim.job.number, fence=claim.fence)
+        held.callback(_close, journal)
+        result = run_job(
+            job.within(attrs.evolve(job.context, event_bus=bus, pause=heartbeat.pause)),
+            workers=threads,
             executor=executor,
             listeners=[work.events.on_event],
-            cancellation=work.heartbeat.cancellation,
+            cancellation=heartbeat.cancellation,
             journal=journal,
         )
-    finally:
-        _close(journal)
+    return _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
 
 
 def _close(journal: SqlJournal) -> None:

@@ -127,7 +127,7 @@ class ProjectConfig:
         runs: The folder of run directories.
         workers: Rollouts side by side; the result does not depend on it.
         executor: Makes rollouts in place of threads.
-        trackers: Where runs of `optimize` and `resume` are shown besides their folders.
+        trackers: Where runs of `optimize` and `resume`, and jobs, are shown besides.
         max_cost_per_day: US dollars that all jobs of the project may use in a day (UTC).
     """
 

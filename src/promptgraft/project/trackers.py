@@ -83,7 +83,7 @@ class TelemetryConfig:
 
 @attrs.frozen(kw_only=True)
 class TrackersConfig:
-    """Where runs of `optimize` and `resume` are shown besides.
+    """Where runs of `optimize` and `resume`, and jobs, are shown besides.
 
     Attributes:
         mlflow: A run of MLflow for each.
