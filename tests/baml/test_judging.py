@@ -150,9 +150,7 @@ def test_what_can_never_be_judged_is_said_beforehand() -> None:
     ]
     assert said[: len(good)] == [[]] * len(good)
     assert all(len(lines) == 1 and "\n" not in lines[0] for lines in said[len(good) :])
-    assert said[len(good)] == [
-        "@@assert({{ this + }}): syntax error: unexpected `)` (in <expression>:1)"
-    ]
+    assert said[len(good)] == ["@@assert({{ this + }}): syntax error: unexpected `)`"]
 
 
 def test_an_answer_cannot_change_a_rule() -> None:

@@ -1,4 +1,4 @@
-"""The rules of tests, judged by BAML: a function that is never called has them as its checks.
+"""The rules of tests, judged by BAML: a function that is never called has them as its prompt.
 
 The value that a rule speaks of is data of that function and no part of its source, so that nothing
 in an answer can change a rule.
@@ -7,39 +7,35 @@ in an answer can change a rule.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from promptgraft.baml.runtime import Compiled, UnreadableAnswerError
+from promptgraft.baml.parts import between
+from promptgraft.baml.runtime import Compiled, RefusedCallError
 from promptgraft.baml.tests import Rule
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import Json
 
 _SOURCE = """client<llm> Nobody {
-  provider openai
+  provider openai-generic
   options {
+    base_url "http://localhost"
     model "none"
   }
 }
 type Anything = int | float | bool | string | null | Anything[] | map<string, Anything>
-class Judged {
-  result Anything
-  latency_ms int
-  checks map<string, bool>
-  args map<string, Anything>
-}
-class Case {
-  seen Judged %s
-}
-function Judge(answer: string) -> Case {
+function Judge(seen: map<string, Anything>) -> string {
   client Nobody
-  prompt #"{{ answer }}"#
+  prompt %s
 }
 """
+# Tests compare what a rule is rendered as. Nothing of it is said but which of three it is.
+_RULE = (
+    '{%% set said = (%s)|string %%}{{ 1 if said == "true" else 0 if said in ["false", ""] else 2 }}'
+)
 # A name is a variable unless it is in a text, or that of a field, a filter, a test or an argument.
 _NAMES = re.compile(
     r"""
@@ -103,7 +99,8 @@ def _never(rule: Rule, args: Mapping[str, Json]) -> str:
     try:
         [found] = judged([rule], None, args=args, latency_ms=0)
     except DataFormatError as error:
-        return error.faults[0].partition("template: ")[2] or error.faults[0]
+        said = error.faults[0].partition("template: ")[2].partition(" (in ")[0]
+        return said or error.faults[0]
     return found.why if any(one in found.why for one in _NEVER) else ""
 
 
@@ -120,50 +117,42 @@ def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
 
 
 def _judged_group(rules: Sequence[Rule], data: Mapping[str, Json]) -> Iterator[Judged]:
+    args = data["args"]
+    names = frozenset(args) if isinstance(args, dict) else frozenset()
     try:
-        yield from _asked(rules, data)
-    except UnreadableAnswerError as error:
+        yield from map(_of, rules, _said(_compiled(tuple(rules), names), data))
+    except RefusedCallError as error:
         if len(rules) == 1:
-            why = str(error).rpartition("constraints: ")[2].removesuffix(" (in <string>:1)")
-            yield Judged(rule=rules[0], held=False, why=why)
+            why = str(error).partition("prompt: ")[2].partition(" (in prompt:")[0]
+            yield Judged(rule=rules[0], held=False, why=why or str(error))
             return
         for rule in rules:  # one that cannot be evaluated takes the others with it
             yield from _judged_group([rule], data)
 
 
-def _asked(rules: Sequence[Rule], data: Mapping[str, Json]) -> list[Judged]:
-    args = data["args"]
-    names = frozenset(args) if isinstance(args, dict) else frozenset()
-    expressions = tuple(written(rule.expression, names) for rule in rules)
-    match _compiled(expressions).parsed("Judge", json.dumps({"seen": data})):
-        case {"seen": {"checks": dict(checks)}}:
-            return [_of(rule, checks, n) for n, rule in enumerate(rules)]
-    raise UnreadableAnswerError("BAML has judged nothing")
+def _said(compiled: Compiled, data: Mapping[str, Json]) -> str:
+    context = compiled.runtime.create_context_manager()
+    match compiled.request(("Judge", {"seen": data}, context, None, None)):
+        case {"messages": [{"content": str(said)}]}:
+            return said
+    raise RefusedCallError("BAML has judged nothing")
 
 
-def _of(rule: Rule, checks: Mapping[str, Json], number: int) -> Judged:
-    match checks[f"t{number}"], checks[f"f{number}"]:
-        case {"status": "succeeded"}, _:
-            return Judged(rule=rule, held=True)
-        case _, {"status": "succeeded"}:
-            return Judged(rule=rule, held=False)
-    return Judged(rule=rule, held=False, why="expected true or false, found another value")
+def _of(rule: Rule, said: str) -> Judged:
+    why = "expected true or false, found another value" if said == "2" else ""
+    return Judged(rule=rule, held=said == "1", why=why)
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(expressions: tuple[str, ...]) -> Compiled:
-    # Tests compare what a rule is rendered as; a check has to be a boolean.
-    lines = [
-        f'@check(t{n}, {{{{ (({one})|string) == "true" }}}}) '
-        f'@check(f{n}, {{{{ (({one})|string) in ["false", ""] }}}})'
-        for n, one in enumerate(expressions)
-    ]
-    return Compiled.of({"judge.baml": _SOURCE % " ".join(lines)}, folder=Path("judge"))
+def _compiled(rules: tuple[Rule, ...], names: frozenset[str]) -> Compiled:
+    prompt = "".join(_RULE % written(rule.expression, names) for rule in rules)
+    return Compiled.of({"judge.baml": _SOURCE % between(prompt)}, folder=Path("judge"))
 
 
 def written(expression: str, args: frozenset[str]) -> str:
-    """Return a rule of a test as a rule of the class that holds all that it sees."""
-    known = {"this": "this.result", "_": "this", **{name: f"this.args.{name}" for name in args}}
+    """Return a rule of a test as an expression on the argument that holds all that it sees."""
+    known = {name: f"seen.{name}" for name in ("ctx", "seen")}  # a test knows neither
+    known |= {"this": "seen.result", "_": "seen", **{name: f"seen.args.{name}" for name in args}}
 
     def as_known(found: re.Match[str]) -> str:
         is_variable = found["name"] and not found["other"] and not found["given"]

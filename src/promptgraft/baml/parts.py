@@ -136,14 +136,15 @@ def _hashes(text: str) -> int:
     return 1 + max((len(found) for found in re.findall('"(#+)', text)), default=0)
 
 
-def _between(text: str) -> str:
+def between(text: str) -> str:
+    """Return a text as a literal of BAML."""
     hashes = "#" * _hashes(text)
     return f'{hashes}"{text}"{hashes}'
 
 
 def _quoted(text: str, *, is_block: bool) -> str:
     is_plain = not is_block and not re.search('[\r\n"\\\\]', text)
-    return f'"{text}"' if is_plain else _between(text)
+    return f'"{text}"' if is_plain else between(text)
 
 
 def _block(text: str, source: Literal) -> str:
@@ -151,12 +152,12 @@ def _block(text: str, source: Literal) -> str:
     lines = text.split("\n")
     before, margin, after = source.layout
     if "\n" not in before and len(lines) == 1:
-        return _between(f"{before}{text}{after}")
+        return between(f"{before}{text}{after}")
     if "\n" not in before:
         before, after = "\n", f"\n{_INDENT}"
         margin = _INDENT * 2
     body = "\n".join(f"{margin}{line}" if line.strip() else "" for line in lines)
-    return _between(f"{before}{body}{after}")
+    return between(f"{before}{body}{after}")
 
 
 def parts_of(

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
 from promptgraft.text import clip
 
 if TYPE_CHECKING:
-    from baml_py import BamlRuntime
+    from baml_py import BamlRuntime, ClientRegistry
+    from baml_py.baml_py import FunctionResult, RuntimeContextManager
+
+    Told = tuple[str, dict[str, object], RuntimeContextManager, Any, ClientRegistry | None]
+    """A call: function, arguments, context, types of the test and other clients."""
 
 _LONGEST = 400
 _PLACE = re.compile(r"^ *--> +(.+):(\d+)$", re.MULTILINE)
@@ -26,6 +31,10 @@ _REASON = re.compile(r'reason: "((?:\\.|[^"\\])*)"')
 
 class UnreadableAnswerError(Exception):
     """BAML cannot make the output type of an answer; says why in one line."""
+
+
+class RefusedCallError(Exception):
+    """BAML cannot make a request of arguments; says why in one line."""
 
 
 @attrs.frozen
@@ -83,6 +92,20 @@ class Compiled:
         except BamlError as error:
             raise UnreadableAnswerError(_reasons(str(error))) from None
         return _plain(value)
+
+    def output(self, result: FunctionResult) -> Json:
+        """Return the output of a call that was successful, as :meth:`parsed` does."""
+        return _plain(result.cast_to(_ENUMS, _CLASSES, _CLASSES, False, self.runtime))
+
+    def request(self, told: Told) -> JsonObject:
+        """Return the body that a call would send; raises ``RefusedCallError`` if there is none."""
+        from baml_py.errors import BamlError
+
+        try:
+            body: JsonObject = self.runtime.build_request_sync(*told, {}, False).body.json()
+        except BamlError as error:
+            raise RefusedCallError(said_by(error)) from None
+        return body
 
     def type_builder(self, types_in_test: str) -> Any:
         """Return what adds the types of a test to those of the function; None for none.
@@ -142,7 +165,7 @@ _CLASSES.__dict__["__getattr__"] = lambda _: _AnyClass
 
 
 def _plain(value: object) -> Json:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
