@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -12,10 +13,10 @@ from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.arguments import arguments_of
-from promptgraft.baml.calls import BamlCall, secrets_of
+from promptgraft.baml.calls import BamlAnswer, BamlCall, Environment
 from promptgraft.baml.functions import BamlFunction
 from promptgraft.baml.judging import Judged, check_rules, judged
-from promptgraft.baml.runtime import Compiled, UnreadableAnswerError
+from promptgraft.baml.runtime import Compiled
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.serde import Json, digest
@@ -38,16 +39,6 @@ class BamlAgent:
     tests: Mapping[str, BamlTest]
     model: Callable[[], ProviderAdapter] | None = None
     policy: RetryPolicy = attrs.field(factory=RetryPolicy)
-    _compiled: functools._lru_cache_wrapper[Compiled] = attrs.field(
-        init=False, repr=False, eq=False
-    )
-
-    def __attrs_post_init__(self) -> None:
-        @functools.lru_cache(maxsize=64)
-        def compiled(texts: tuple[tuple[str, str], ...]) -> Compiled:
-            return Compiled.of(self.function.sources(dict(texts)), folder=self.function.folder)
-
-        object.__setattr__(self, "_compiled", compiled)
 
     @property
     def name(self) -> str:
@@ -79,7 +70,7 @@ class BamlAgent:
     def faults(self) -> Iterator[str]:
         """Yield a line for each fault of the function and its tests, with file and line."""
         try:
-            compiled = self._compiled(())
+            compiled = self._compiled(frozenset())
         except DataFormatError as error:
             yield from error.faults
             return
@@ -106,19 +97,14 @@ class BamlAgent:
             test=test,
             session=call.session,
             deadline=call.deadline,
-            secrets=secrets_of(self.function),
         )
-        model = self._made()
-        answer = asked.by_model(model) if model else asked.by_own_client(self.policy)
-        took = answer.milliseconds
-        try:
-            value = compiled.parsed(self.function.name, answer.text, test.types)
-        except UnreadableAnswerError as error:
-            output = _output(None, str(error), (), took)
+        if model := self._made():
+            answer = asked.by_model(model)
         else:
-            found = judged(test.rules, value, args=test.args, latency_ms=took)
-            output = _output(value, "", found, took)
-        return AgentAnswer(text=answer.text, output=output, usage=answer.usage, counted=True)
+            answer = asked.by_own_client(self._environment, self.policy)
+        return AgentAnswer(
+            text=answer.text, output=_output(answer, test), usage=answer.usage, counted=True
+        )
 
     def _made(self) -> ModelAdapter | None:
         made = None if self.model is None else self.model()
@@ -129,10 +115,23 @@ class BamlAgent:
             f"{adapter_identity(made)}"
         )
 
+    @cached_property
+    def _environment(self) -> Environment:
+        return Environment.of(self.function)
+
+    @cached_property
+    def _compiled(self) -> Callable[[frozenset[tuple[str, str]]], Compiled]:
+        @functools.lru_cache(maxsize=64)
+        def compiled(texts: frozenset[tuple[str, str]]) -> Compiled:
+            self._check_aliases(dict(texts))
+            sources = self.function.sources(dict(texts))
+            return Compiled.of(sources, folder=self.function.folder)
+
+        return compiled
+
     def _candidate(self, texts: Mapping[str, str]) -> Compiled:
-        self._check_aliases(texts)
         try:
-            return self._compiled(tuple(sorted(texts.items())))
+            return self._compiled(frozenset(texts.items()))
         except DataFormatError as error:
             # Names of files mean nothing to a reflector.
             said = error.faults[0].partition(": ")[2]
@@ -149,7 +148,10 @@ class BamlAgent:
                 raise AgentFaultError(f"`{part.key}` and `{other}` are the same alias, `{text}`")
 
 
-def _output(value: Json, fault: str, found: Sequence[Judged], milliseconds: int) -> dict[str, Json]:
+def _output(answer: BamlAnswer, test: BamlTest) -> dict[str, Json]:
+    took, found = answer.milliseconds, tuple[Judged, ...]()
+    if not answer.fault:
+        found = judged(test.rules, answer.value, args=test.args, latency_ms=took)
     rules: list[Json] = [
         {
             "name": one.rule.name,
@@ -160,4 +162,4 @@ def _output(value: Json, fault: str, found: Sequence[Judged], milliseconds: int)
         }
         for one in found
     ]
-    return {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
+    return {"value": answer.value, "fault": answer.fault, "rules": rules, "latency_ms": took}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import Usage
@@ -25,7 +26,7 @@ from promptgraft.adapters.calling.turns import (
 )
 from promptgraft.baml.arguments import arguments_of
 from promptgraft.baml.functions import KEYS_OF, BamlFunction
-from promptgraft.baml.runtime import Compiled, said_by
+from promptgraft.baml.runtime import Compiled, RefusedCallError, UnreadableAnswerError, said_by
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -33,13 +34,13 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.budget import NOTHING
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import digest, looks_like_a_key
+from promptgraft.serde import Json, digest, looks_like_a_key
 
 if TYPE_CHECKING:
     from baml_py import ClientRegistry
-    from baml_py.baml_py import FunctionLog, RuntimeContextManager
+    from baml_py.baml_py import FunctionLog, FunctionResult, LLMCall, LLMStreamCall
 
-    Told = tuple[str, dict[str, object], RuntimeContextManager, Any, ClientRegistry | None]
+    from promptgraft.baml.runtime import Told
 
 _SHORTEST_SECRET = 8
 _OK, _NO_SUCCESS = 200, 300
@@ -50,11 +51,54 @@ _NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(
 
 @attrs.frozen(kw_only=True)
 class BamlAnswer:
-    """What a model said; ``milliseconds`` is how long that took."""
+    """What a model said.
+
+    Attributes:
+        milliseconds: how long that took.
+        value: what BAML reads in it.
+        fault: why BAML cannot read it; empty where it can.
+    """
 
     text: str
     usage: Usage
     milliseconds: int
+    value: Json
+    fault: str
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What clients find in the environment of the process.
+
+    Attributes:
+        variables: all of it.
+        secrets: the values of variables of a function that are secrets, by name or by look.
+        account: what its requests share a limit by.
+    """
+
+    variables: dict[str, str] = attrs.field(repr=False)
+    secrets: tuple[str, ...] = attrs.field(repr=False)
+    account: str
+
+    @classmethod
+    def of(cls, function: BamlFunction) -> Environment:
+        """Return that of a function now.
+
+        Raises:
+            ConfigError: a variable that it needs is not set.
+        """
+        variables = dict(os.environ)
+        for name in function.variables:
+            if not variables.get(name):
+                raise ConfigError(f"the environment variable {name} is not set; export it first")
+        secrets = tuple(
+            value
+            for name in sorted({*function.variables, *chain.from_iterable(KEYS_OF.values())})
+            if len(value := variables.get(name, "")) >= _SHORTEST_SECRET
+            and (SENSITIVE.search(name) or looks_like_a_key(value))
+        )
+        account = f"baml {function.client} {digest(secrets)}"
+        return cls(variables=variables, secrets=secrets, account=account)
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +109,6 @@ class BamlCall:
         compiled: the function with the texts of a candidate.
         session: where its calls are counted.
         deadline: until when; None without a limit.
-        secrets: the values of variables that no message may hold.
     """
 
     function: BamlFunction
@@ -73,23 +116,20 @@ class BamlCall:
     test: BamlTest
     session: SessionProtocol = attrs.field(repr=False)
     deadline: Deadline | None
-    secrets: tuple[str, ...] = attrs.field(repr=False)
 
-    def by_own_client(self, policy: RetryPolicy) -> BamlAnswer:
+    def by_own_client(self, environment: Environment, policy: RetryPolicy) -> BamlAnswer:
         """Have the client of the project answer; raises what :meth:`Caller.call` does.
 
         Raises:
-            ConfigError: the arguments do not fit, or a variable of the environment is not set.
+            ConfigError: the arguments do not fit.
         """
-        for name in self.function.variables:
-            if not os.environ.get(name):
-                raise ConfigError(f"the environment variable {name} is not set; export it first")
         endpoint = _OwnClient(
             self,
             self._told(None),
-            account=f"baml {self.function.client} {digest(self.secrets)}",
-            secrets=self.secrets,
-            blanked=self.secrets,
+            environment.variables,
+            account=environment.account,
+            secrets=environment.secrets,
+            blanked=environment.secrets,
         )
         turn = Caller(endpoint, policy=policy, call_timeout=policy.timeout).call(
             {},
@@ -100,7 +140,9 @@ class BamlCall:
             session=self.session,
             deadline=self.deadline,
         )
-        return read_as(BamlAnswer, turn.message)
+        # BAML has read it already, but with what is blanked now.
+        result = endpoint.result if endpoint.text == turn.text else None
+        return self._answer(turn, endpoint.milliseconds, result)
 
     def by_model(self, model: ModelAdapter) -> BamlAnswer:
         """Have a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
@@ -109,7 +151,6 @@ class BamlCall:
             ConfigError: the arguments do not fit.
         """
         from baml_py import ClientRegistry
-        from baml_py.errors import BamlError
 
         clients = ClientRegistry()
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
@@ -117,16 +158,14 @@ class BamlCall:
         clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
         clients.set_primary("model")
         try:
-            request = self.compiled.runtime.build_request_sync(*self._told(clients), {}, False)
-        except BamlError as error:
-            raise self.refusal(said_by(error)) from None
-        body = request.body.json()
+            body = self.compiled.request(self._told(clients))
+        except RefusedCallError as error:
+            raise self.refusal(str(error)) from None
         said: JsonObject = {name: body[name] for name in ("system", "messages") if name in body}
         began = time.perf_counter()
         asked = {**model.wire.open(_NO_SECTIONS), **said}
         turn = model.ask(asked, session=self.session, deadline=self.deadline)
-        took = round(1000 * (time.perf_counter() - began))
-        return BamlAnswer(text=turn.text, usage=turn.usage, milliseconds=took)
+        return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
         """Return what becomes of arguments that BAML refuses before it has sent anything."""
@@ -141,87 +180,101 @@ class BamlCall:
             clients,
         )
 
+    def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> BamlAnswer:
+        value, fault = None, ""
+        try:
+            if result is not None and result.is_ok():
+                value = self.compiled.output(result)
+            else:
+                value = self.compiled.parsed(self.function.name, turn.text, self.test.types)
+        except UnreadableAnswerError as error:
+            fault = str(error)
+        return BamlAnswer(
+            text=turn.text, usage=turn.usage, milliseconds=milliseconds, value=value, fault=fault
+        )
+
 
 @attrs.define
 class _OwnClient:
-    """The client that a project names, as an endpoint that makes one call, whatever is asked."""
+    """The client that a project names, as an endpoint that makes one call, whatever is asked.
+
+    Attributes:
+        text: the last answer.
+        result: what BAML has made of it.
+        milliseconds: how long it took.
+    """
 
     call: BamlCall
     told: Told = attrs.field(repr=False)
+    variables: dict[str, str] = attrs.field(repr=False)
     account: str = attrs.field(kw_only=True)
     secrets: tuple[str, ...] = attrs.field(kw_only=True, repr=False)
     blanked: tuple[str, ...] = attrs.field(kw_only=True, repr=False)
+    text: str = attrs.field(init=False, default="", repr=False)
+    result: FunctionResult | None = attrs.field(init=False, default=None, repr=False)
+    milliseconds: int = attrs.field(init=False, default=0)
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         del body
-        from baml_py import AbortController, Collector
+        from baml_py import Collector
         from baml_py.errors import BamlError
 
-        collector = Collector("promptgraft")
-        until = AbortController(timeout_ms=max(1, int(1000 * seconds)))
-        runtime = self.call.compiled.runtime
+        collector, runtime = Collector("promptgraft"), self.call.compiled.runtime
         try:
-            await runtime.call_function(*self.told, [collector], dict(os.environ), None, until)
+            async with asyncio.timeout(seconds):
+                self.result = await runtime.call_function(
+                    *self.told, [collector], self.variables, None
+                )
         except BamlError as error:
             raise self.call.refusal(one_line(said_by(error), self.secrets)) from None
-        finally:
-            until.abort()
-        if collector.last is None or not collector.last.calls:
+        log = collector.last
+        if log is None or not (calls := log.calls):
             raise self.call.refusal("BAML has sent nothing")
-        return _received(collector.last, seconds)
+        if (text := log.raw_llm_response) is None:
+            return _refused(calls[-1], len(calls))
+        self.text = text
+        self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
+        content = msgspec.json.encode(_Said(text=text, usage=_usage(log))).decode()
+        return Received(status=_OK, headers={}, content=content, requests=len(calls))
 
 
-def _received(log: FunctionLog, seconds: float) -> Received:
-    response = log.calls[-1].http_response
+def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
+    response = call.http_response
     if response is None:
-        raise NothingReceivedError(f"nothing within {seconds:g} s", timed_out=True)
+        raise NothingReceivedError("nothing was received")
     text, headers = response.body.text(), response.headers
-    status = response.status
-    if log.raw_llm_response is not None:
-        status, text = _OK, _body(log)
-    elif not headers:
+    if not headers:
         raise NothingReceivedError(text, unreachable="Connect" in text)
-    elif status < _NO_SUCCESS:
+    if response.status < _NO_SUCCESS:
         raise NothingReceivedError("a reply that BAML cannot read")
-    return Received(
-        status=status,
-        headers={name.lower(): str(value) for name, value in headers.items()},
-        content=text,
-        requests=len(log.calls),
-    )
+    told = {name.lower(): str(value) for name, value in headers.items()}
+    return Received(status=response.status, headers=told, content=text, requests=requests)
 
 
-def _body(log: FunctionLog) -> str:
-    """Return an answer as a body, in which secrets are blanked before it is read."""
+@attrs.frozen(kw_only=True)
+class _Said:
+    """The body of an answer, in which secrets are blanked before it is read."""
+
+    text: str
+    usage: Usage
+
+
+def _usage(log: FunctionLog) -> Usage:
     used = log.usage
-    usage = Usage(
+    return Usage(
         input_tokens=used.input_tokens or 0,
         output_tokens=used.output_tokens or 0,
         cached_tokens=used.cached_input_tokens or 0,
     )
-    took = max(one.timing.duration_ms or 0 for one in log.calls)
-    answer = BamlAnswer(text=log.raw_llm_response or "", usage=usage, milliseconds=took)
-    return json.dumps(attrs.asdict(answer))
 
 
 def _read(body: JsonObject) -> Turn:
-    answer = read_as(BamlAnswer, body)
+    said = read_as(_Said, body)
     return Turn(
-        text=answer.text,
+        text=said.text,
         finish=Finish.DONE,
         finish_reason="stop",
-        usage=answer.usage,
+        usage=said.usage,
         model="",
         message=body,
-    )
-
-
-def secrets_of(function: BamlFunction) -> tuple[str, ...]:
-    """Return the values of variables of a function that are secrets, by name or by look."""
-    names = {*function.variables, *chain.from_iterable(KEYS_OF.values())}
-    given = ((name, os.environ.get(name, "")) for name in sorted(names))
-    return tuple(
-        value
-        for name, value in given
-        if len(value) >= _SHORTEST_SECRET and (SENSITIVE.search(name) or looks_like_a_key(value))
     )
