@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import Mapping
 
 from promptgraft.baml.functions import BamlFunction
-from promptgraft.baml.scanner import words_of
+from promptgraft.baml.scanner import Declaration, words_of
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.serde import Json
@@ -28,17 +28,13 @@ def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
     Raises:
         ConfigError: a file cannot be read, or is outside of the project's folder.
     """
-    types = function.block.inputs
-    return {
-        name: _Arguments(function, test).value(value, types.get(name, ""))
-        for name, value in test.args.items()
-    }
+    types, given = function.block.inputs, _Arguments(function, test)
+    return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
 
 
 class _Arguments:
     def __init__(self, function: BamlFunction, test: BamlTest) -> None:
         self._function, self._test = function, test
-        self._blocks = [one for file in function.files for one in file.declarations]
 
     def value(self, value: Json, kind: str) -> object:
         """Return a value as one of a type, which is known by the words in it."""
@@ -56,12 +52,14 @@ class _Arguments:
     def _words(self, kind: str) -> frozenset[str]:
         """Return the words in a type, with those of what it is another name of."""
         words = words_of(kind)
-        named = (one.words for one in self._blocks if one.kind == "type" and one.name in words)
-        return words.union(*named)
+        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
 
     def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
-        classes = (one for one in self._blocks if one.kind == "class" and one.name in words)
+        classes = (one for one in self._named(words) if one.kind == "class")
         return {one.name: one.type for block in classes for one in block.members}
+
+    def _named(self, words: frozenset[str]) -> list[Declaration]:
+        return [one for name, one in self._function.types.items() if name in words]
 
     def _media(self, value: Mapping[str, Json], kind: str) -> object:
         import baml_py

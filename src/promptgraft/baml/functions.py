@@ -68,7 +68,13 @@ class BamlFunction:
     @cached_property
     def needed(self) -> frozenset[str]:
         """The names of all declarations that it may use."""
-        return _reached([self.name], self._named)
+        blocks = {name: block for name, (_, block) in self._named.items()}
+        return _reached([self.name], blocks)
+
+    @cached_property
+    def types(self) -> Mapping[str, Declaration]:
+        """The types of the project by name."""
+        return {name: one for name, (_, one) in self._named.items() if one.kind in _TYPES}
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -88,8 +94,7 @@ class BamlFunction:
 
     def _types(self, written: str) -> frozenset[str]:
         """Return the names of the types that a type is made of."""
-        types = {name: one for name, one in self._named.items() if one[1].kind in _TYPES}
-        return _reached(words_of(written) & types.keys(), types)
+        return _reached(words_of(written) & self.types.keys(), self.types)
 
     @cached_property
     def tests(self) -> tuple[BamlTest, ...]:
@@ -97,7 +102,7 @@ class BamlFunction:
         found = (one for file in self.files for one in tests_in(file))
         return tuple(one for one in found if self.name in one.functions)
 
-    @property
+    @cached_property
     def client(self) -> str:
         """The client that answers it, such as ``openai/gpt-5-mini``."""
         return self.block.word("client")
@@ -187,15 +192,13 @@ def edited(source: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, source[at:]])
 
 
-def _reached(
-    first: Iterable[str], named: Mapping[str, tuple[BamlFile, Declaration]]
-) -> frozenset[str]:
+def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozenset[str]:
     found, waiting = set[str](), list(first)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting.extend(named[name][1].words & named.keys())
+            waiting.extend(blocks[name].words & blocks.keys())
     return frozenset(found)
 
 
