@@ -232,6 +232,10 @@ def test_what_was_paid_is_counted_when_a_feedback_function_fails() -> None:
 def test_mistakes_are_named_before_the_first_call() -> None:
     with pytest.raises(ConfigError, match=r"did you mean `section rules`"):
         target(parts=["section rule"])
+    with pytest.raises(
+        ConfigError, match=r"0\.27\S* keeps overrides of tool and task examples and"
+    ):
+        target(parts=["section rules", "task example 0"])
     with pytest.raises(ConfigError, match="expected a part that accepts overrides, found none"):
         WeakIncentivesTarget(
             Prompt(PromptTemplate(ns="desk", key="none", sections=[ASKED])),

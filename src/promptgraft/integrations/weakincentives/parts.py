@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from string import Template
 from typing import Any
 
@@ -19,6 +21,7 @@ from promptgraft.text import listed
 MAX_TOOL_CHARS = 200
 """How long the description of a tool may be in weakincentives."""
 
+_EXAMPLES = re.compile(r"\b(tool|task)[ _-]*examples?\b", re.IGNORECASE)
 _ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "..."})
 
 
@@ -63,6 +66,11 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
     by_name = {part.name: part for part in found}
     for name in parts or ():
         if name not in by_name:
+            if _EXAMPLES.search(name):
+                raise ConfigError(
+                    f"parts: `{name}` is no part: weakincentives {version('weakincentives')} keeps "
+                    "overrides of tool and task examples and does not render them; leave it out"
+                )
             near = did_you_mean(name, list(by_name))
             raise ConfigError(f"parts: no part `{name}`{near}; there are {listed(by_name)}")
     chosen = {part: text for part, text in found.items() if parts is None or part.name in parts}
