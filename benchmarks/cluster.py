@@ -1,6 +1,7 @@
-"""What a dask cluster makes of rollouts that wait 50 ms, and what travels for each.
+"""What a dask cluster makes of rollouts that only wait, and what travels for each.
 
-Two processes on this machine with four threads each. Needs `pip install "promptgraft[dask]"`.
+Driver, scheduler and two workers with four threads each are processes of their own, all on this
+machine. Needs `pip install "promptgraft[dask]"`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import os
 import time
 from typing import Any, TypeVar
 
@@ -33,7 +35,7 @@ from promptgraft.targets.prompt_target import PromptTarget
 OutputT = TypeVar("OutputT")
 
 WORKERS, PROCESSES = 8, 2
-SECONDS = 0.05
+TIMES = 5
 CHARS = 20_000
 """Of the prompt."""
 
@@ -47,8 +49,9 @@ class Question:
 
 @attrs.frozen
 class Waiting:
-    """Answers after 50 ms."""
+    """Answers after some seconds."""
 
+    seconds: float
     identity: str = "waiting"
 
     def evaluate(
@@ -56,7 +59,7 @@ class Waiting:
     ) -> PromptResponse[OutputT]:
         """Answer."""
         del deadline
-        time.sleep(SECONDS)
+        time.sleep(self.seconds)
         return answered(prompt.render(session), "yes", session=session)
 
 
@@ -68,8 +71,8 @@ def judge(
     return RolloutFeedback(score=1.0, feedback="fine")
 
 
-def target() -> PromptTarget:
-    """Return a prompt of 20,000 characters as algorithms see it."""
+def target(seconds: float) -> PromptTarget:
+    """Return a prompt of 20,000 characters, answered after ``seconds``, as algorithms see it."""
     rules = MarkdownSection(title="Rules", key="rules", template="Think. " * (CHARS // 7))
     question = MarkdownSection(title="Question", key="question", template="$text")
     prompt = Prompt[object](
@@ -80,7 +83,7 @@ def target() -> PromptTarget:
         rollout=PromptRollout(
             prompts={"benchmarks/cluster": prompt},
             base={"benchmarks/cluster": address.empty()},
-            adapter=Waiting(),
+            adapter=Waiting(seconds),
             scoring=Scoring(feedback_fn=judge, max_example_chars=6_000),
         ),
         modules=(SectionModule(("rules",)),),
@@ -90,9 +93,8 @@ def target() -> PromptTarget:
     )
 
 
-def seconds_of(executor: DaskExecutor, rollouts: int) -> float:
+def seconds_of(executor: DaskExecutor, tried: PromptTarget, rollouts: int) -> float:
     """Return how long so many rollouts of the baseline take."""
-    tried = target()
     candidate = tried.baseline()
     began = time.perf_counter()
     made = [
@@ -105,33 +107,54 @@ def seconds_of(executor: DaskExecutor, rollouts: int) -> float:
     return time.perf_counter() - began
 
 
+def processor_seconds(pids: list[int]) -> float:
+    """Return what processes and their children have used."""
+    psutil: Any = importlib.import_module("psutil")
+    found = [psutil.Process(pid) for pid in pids]
+    found += [child for one in found if one.pid != os.getpid() for child in one.children()]
+    return sum(sum(one.cpu_times()[:2]) for one in found)
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=800)
-    rollouts = parser.parse_args().rollouts
+    parser.add_argument("--milliseconds", type=int, default=50)
+    options = parser.parse_args()
+    rollouts, seconds = options.rollouts, options.milliseconds / 1_000
+    tried = target(seconds)
     distributed: Any = importlib.import_module("distributed")
-    faster = {"distributed.worker.multiprocessing-method": "forkserver"}
-    with (
-        importlib.import_module("dask").config.set(faster),
-        distributed.LocalCluster(
-            n_workers=PROCESSES,
-            threads_per_worker=WORKERS // PROCESSES,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        DaskExecutor(cluster.scheduler_address) as executor,
-    ):
-        seconds_of(executor, 4 * WORKERS)  # imports
-        shares = [rollouts * SECONDS / WORKERS / seconds_of(executor, rollouts) for _ in range(5)]
-        tried = target()
-        example = GepaExample(id="1", params=(Question("1?"),))
-        call = functools.partial(tried.rollout, tried.baseline(), example, None)
-        task, large = executor._packed(call)  # noqa: SLF001 - what travels is not public
+    with distributed.SubprocessCluster(
+        host="127.0.0.1",
+        dashboard_address=None,
+        n_workers=PROCESSES,
+        threads_per_worker=WORKERS // PROCESSES,
+    ) as cluster:
+        with distributed.Client(cluster, set_as_default=False) as client:
+            client.wait_for_workers(PROCESSES)
+        kinds = {
+            "driver": [os.getpid()],
+            "scheduler": [cluster.scheduler.process.pid],
+            "workers": [worker.process.pid for worker in cluster.workers.values()],
+        }
+        with DaskExecutor(cluster.scheduler_address) as executor:
+            seconds_of(executor, tried, 4 * WORKERS)  # imports
+            before = {kind: processor_seconds(pids) for kind, pids in kinds.items()}
+            took = [seconds_of(executor, tried, rollouts) for _ in range(TIMES)]
+            used = {kind: processor_seconds(pids) - before[kind] for kind, pids in kinds.items()}
+            example = GepaExample(id="1", params=(Question("1?"),))
+            call = functools.partial(tried.rollout, tried.baseline(), example, None)
+            task, large = executor._packed(call)  # noqa: SLF001 - what travels is not public
     once = sum(map(len, large.values()))
     with_each = sum(len(part) for part in task.parts)
-    print(f"{rollouts:,} rollouts of 50 ms on {WORKERS} workers, a prompt of {CHARS:,} characters")
-    print("share of ideal:", ", ".join(f"{share:.0%}" for share in sorted(shares)))
+    ideal = rollouts * seconds / WORKERS
+    print(
+        f"{rollouts:,} rollouts of {options.milliseconds} ms on {WORKERS} workers, "
+        f"a prompt of {CHARS:,} characters"
+    )
+    print("share of ideal:", ", ".join(f"{ideal / one:.0%}" for one in sorted(took, reverse=True)))
+    each = (f"{kind} {1_000 * used[kind] / rollouts / TIMES:.1f}" for kind in used)
+    print("milliseconds of a processor for each:", ", ".join(each))
     print(f"bytes with each call: {with_each:,}; once to each worker: {once:,}")
 
 
