@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -21,6 +24,19 @@ def word_of(prompt: Prompt[object]) -> str:
     [question] = prompt.params
     assert isinstance(question, Question)
     return question.word
+
+
+def serve(started: Connection, kind: str, arguments: tuple[object, ...], options: Any) -> None:
+    """Be a scheduler or a worker of a cluster, which says its address, until it is killed."""
+
+    async def serving() -> None:
+        async with getattr(importlib.import_module("distributed"), kind)(
+            *arguments, **options
+        ) as made:
+            started.send(made.address)
+            await made.finished()
+
+    asyncio.run(serving())
 
 
 @attrs.frozen

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import pytest
 
 from cli.console import Console
 from optimizers.async_world import AsyncAdapter, AsyncJudge
-from optimizers.dask_world import Deadly, Hanging, Heavy
+from optimizers.dask_world import Deadly, Hanging, Heavy, serve
 from optimizers.worlds import PROMPT, PlainAdapter, answer, answers, config, propose
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.scripted import ScriptedAdapter
@@ -39,24 +42,44 @@ PROCESSES = 4
 def cluster() -> Iterator[Any]:
     """Four processes with a thread each, which are started again when they are lost."""
     dask, distributed = map(importlib.import_module, ("dask", "distributed"))
-    faster = {"distributed.worker.multiprocessing-method": "forkserver"}
-    with (
-        dask.config.set(faster),
-        distributed.LocalCluster(
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        # What every worker would import again, after each kill.
+        distributed.utils.get_mp_context().set_forkserver_preload(
+            ["distributed", "promptgraft.algorithms.gepa", "promptgraft.runtime.dask"]
+        )
+        with distributed.LocalCluster(
             n_workers=PROCESSES,
             threads_per_worker=1,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
-        ) as made,
-    ):
-        yield made
+        ) as made:
+            yield made
 
 
 @pytest.fixture
 def executor(cluster: Any) -> Iterator[Any]:
     with on(cluster.scheduler_address) as made:
         yield made
+
+
+@contextlib.contextmanager
+def scheduler_and_worker() -> Iterator[tuple[BaseProcess, str]]:
+    """Give the process of a scheduler that may be killed, and its address."""
+    with contextlib.ExitStack() as started:
+
+        def start(kind: str, *arguments: object, **options: object) -> tuple[BaseProcess, str]:
+            here, there = forkserver.Pipe()
+            process = forkserver.Process(target=serve, args=(there, kind, arguments, options))
+            process.start()
+            started.callback(process.join)
+            started.callback(process.kill)
+            return process, here.recv()
+
+        forkserver = multiprocessing.get_context("forkserver")
+        scheduler, address = start("Scheduler", host="127.0.0.1", port=0, dashboard=False)
+        start("Worker", address, nthreads=PROCESSES)
+        yield scheduler, address
 
 
 @contextlib.contextmanager
@@ -88,11 +111,12 @@ def run(
     return GepaOptimizer(context, chosen).optimize(PROMPT)
 
 
-def plain(**changes: Any) -> tuple[GepaResult, dict[str, Any]]:
+@functools.cache
+def plain() -> tuple[GepaResult, dict[str, Any]]:
     """Return what the run comes to on threads, and what its journal holds."""
     journal = MemoryJournal()
     with ThreadPoolExecutor(PROCESSES) as threads:
-        result = run(threads, settings=settings(**changes), journal=journal)
+        result = run(threads, journal=journal)
     assert result.found_better
     return result, answers(journal)
 
@@ -183,13 +207,35 @@ def test_a_run_that_is_stopped_is_resumed_as_if_it_never_was(executor: Any, how:
     assert (result.candidates, answers(journal)) == (plain()[0].candidates, plain()[1])
 
 
+def test_a_scheduler_that_is_lost_ends_the_run_which_is_resumed_with_another(
+    executor: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = MemoryJournal()
+    with scheduler_and_worker() as (scheduler, address), on(address) as lost:
+        stopped = run(lost, journal=journal, event_bus=after(30, scheduler.kill))
+    kept = answers(journal)
+
+    assert stopped.stop_reason is StopReason.PROVIDER_FAILED
+    assert stopped.stop_detail == (
+        f"the dask scheduler {address} was lost; start it and resume the run"
+    )
+    assert len(kept) >= 30
+
+    result = run(executor, journal=journal)
+    assert (result.candidates, answers(journal)) == (plain()[0].candidates, plain()[1])
+    assert kept.items() <= answers(journal).items()
+    assert "Traceback" not in caplog.text
+
+
 def test_a_deadline_leaves_behind_what_hangs_on_workers(executor: Any, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
+    held = os.open(pipe, os.O_RDWR)
     result = run(executor, Hanging(pipe), deadline=Deadline.after(1.0))
     assert result.stop_reason is StopReason.DEADLINE
-    for _ in range(PROCESSES):  # so that the workers can be used again
-        with contextlib.suppress(OSError):
-            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    # So that the workers can be used again: those that hang, and those that only begin now.
+    pipe.unlink()
+    pipe.touch()
+    os.close(held)
 
 
 def test_what_cannot_be_pickled_is_said_before_the_first_call(executor: Any) -> None:

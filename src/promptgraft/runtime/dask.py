@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import importlib
 import io
@@ -20,7 +19,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures import wait as wait_for
-from functools import partial
+from functools import cache, lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -56,7 +55,7 @@ _MSGSPEC = "__msgspec_cache__"
 _logger = logging.getLogger(__name__)
 
 
-@functools.cache
+@cache
 def versions() -> str:
     """Return the versions of what makes, carries and prices calls, the same on all machines."""
     found = [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
@@ -85,10 +84,9 @@ class _Task:
     sent: Mapping[str, bytes] = attrs.field(factory=dict)
 
 
-@functools.lru_cache(maxsize=_KEPT)
-def _place_of(digest: str) -> list[object]:
+@lru_cache(maxsize=_KEPT)
+def _place_of(_digest: str) -> list[object]:
     """Return where a worker keeps a large part: empty until it was sent."""
-    del digest
     return []
 
 
@@ -130,8 +128,16 @@ def _pickled(value: object) -> bytes:
                 delattr(obj, _MSGSPEC)
             return super().reducer_override(obj)
 
-    Pickler(buffer := io.BytesIO()).dump(value)
+    try:
+        Pickler(buffer := io.BytesIO()).dump(value)
+    except Exception as error:  # noqa: BLE001 - of the user's objects
+        raise ConfigError(f"executor: dask: a call cannot be pickled: {raised(error)}") from None
     return buffer.getvalue()
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    # The search of dask for a lost scheduler, given up, is logged with a traceback.
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class DaskExecutor(Executor):
@@ -146,8 +152,7 @@ class DaskExecutor(Executor):
         cluster: ``tcp://HOST:PORT`` of a scheduler, or a ``distributed.Client``.
         at_once: calls that may be under way, whatever the cluster takes; None for no limit.
         code: a folder with modules that workers do not have: their functions are sent whole.
-        say: is called, in another thread, with a line on each worker that is lost; by default it
-            is logged.
+        say: is called in another thread with a line on each lost worker, which is logged otherwise.
         timeout: seconds that the cluster is waited for.
 
     Attributes:
@@ -173,16 +178,15 @@ class DaskExecutor(Executor):
         self.made_again = 0
         self._say, self._modules = say or _logger.warning, list[Any]()
         self._code = () if code is None else (f"{code.absolute()}/", f"{code.resolve()}/")
-        self._large: dict[int, tuple[object, bytes]] = {}
-        self._keys: set[str] = set()
-        self._calls: dict[Future[None], Future[Any]] = {}
-        self._is_shut_down = False
+        self._large = dict[int, tuple[object, bytes]]()
+        self._calls = dict[Future[None], Future[Any]]()
+        self._keys, self._is_shut_down = set[str](), False
         self._client: Any = None
         given = cluster if isinstance(cluster, self._dask.Client) else None
         self._address: str = given.scheduler.address if given else str(cluster)
         security = given.security if given else None
         try:
-            event_loop.run(self._connect(security), deadline=Deadline.after(timeout))
+            threads = event_loop.run(self._connect(security), deadline=Deadline.after(timeout))
         except (OSError, ValueError) as error:
             self._close()
             if isinstance(error, ConfigError):
@@ -192,12 +196,12 @@ class DaskExecutor(Executor):
                 f"{timeout:g} s ({type(error).__name__}); start `dask scheduler` and "
                 f"`dask worker {self._address}`"
             ) from None
-        room = _CALLS_PER_THREAD * self._threads
-        self._room = asyncio.Semaphore(min(room, at_once or room))
+        self._room = asyncio.Semaphore(min(at_once or sys.maxsize, _CALLS_PER_THREAD * threads))
 
-    async def _connect(self, security: object) -> None:
-        """Open the connection; look for workers, and whether all have what they need."""
+    async def _connect(self, security: object) -> int:
+        """Open the connection; return how many threads workers have, with all that they need."""
         self._loop = asyncio.get_running_loop()
+        logging.getLogger("distributed.client").addFilter(_is_fault)
         self._client = self._dask.Client(
             self._address, security=security, asynchronous=True, set_as_default=False
         )
@@ -207,8 +211,8 @@ class DaskExecutor(Executor):
         for worker, has in found.items():
             if not isinstance(has, OSError):  # lost in the meantime
                 _check(worker, has if isinstance(has, str) else raised(has), versions())
-        self._threads = sum((await self._client.nthreads()).values())
         self._client.subscribe_topic("all", self._note)
+        return sum((await self._client.nthreads()).values())
 
     def _close(self) -> None:
         async def closing() -> None:
@@ -231,13 +235,8 @@ class DaskExecutor(Executor):
         if self._is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[T] = Future()
-        try:
-            task, large = self._packed(partial(fn, *args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - of the user's objects
-            why = f"executor: dask: a call cannot be pickled: {raised(error)}"
-            future.set_exception(ConfigError(why))
-            return future
-        call = asyncio.run_coroutine_threadsafe(self._call(task, large, future), self._loop)
+        made = self._call(partial(fn, *args, **kwargs), future)
+        call = asyncio.run_coroutine_threadsafe(made, self._loop)
         self._calls[call] = future
         call.add_done_callback(self._calls.pop)
         return future
@@ -260,17 +259,18 @@ class DaskExecutor(Executor):
         return _Task(versions(), tuple(parts)), large
 
     def _register_code(self) -> None:
-        for module in list(sys.modules.values()):
+        for module in list(sys.modules.values()) if self._code else ():
             file = getattr(module, "__file__", None) or ""
             if file.startswith(self._code) and is_own(file) and module not in self._modules:
                 self._pickle.register_pickle_by_value(module)
                 self._modules.append(module)
 
-    async def _call(self, task: _Task, large: Mapping[str, bytes], future: Future[T]) -> None:
+    async def _call(self, call: partial[T], future: Future[T]) -> None:
         async with self._room:
             if not future.set_running_or_notify_cancel():
                 return
             try:
+                task, large = self._packed(call)
                 answer = await self._answer(task, None)
                 while isinstance(answer, tuple):
                     sent = {digest: large[digest] for digest in answer[1]}
