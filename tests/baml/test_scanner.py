@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -28,14 +29,15 @@ def scanned(path: Path) -> BamlFile:
     return BamlFile(path, path.read_bytes().decode())
 
 
-def functions() -> list[BamlFunction]:
+@functools.cache
+def functions() -> tuple[BamlFunction, ...]:
     files = tuple(scanned(path) for path in FILES)
-    return [
+    return tuple(
         BamlFunction(name=block.name, files=files, folder=PROJECT)
         for file in files
         for block in file.declarations
         if block.kind == "function"
-    ]
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
