@@ -12,12 +12,11 @@ from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.serde import Json
 
-_MEDIA = {"image": "Image", "audio": "Audio", "pdf": "Pdf", "video": "Video"}
-_USUAL = {
-    "image": "image/png",
-    "audio": "audio/mpeg",
-    "pdf": "application/pdf",
-    "video": "video/mp4",
+_MEDIA = {
+    "image": ("Image", "image/png"),
+    "audio": ("Audio", "audio/mpeg"),
+    "pdf": ("Pdf", "application/pdf"),
+    "video": ("Video", "video/mp4"),
 }
 _WAYS = ("file", "url", "base64")
 
@@ -64,7 +63,8 @@ class _Arguments:
     def _media(self, value: Mapping[str, Json], kind: str) -> object:
         import baml_py
 
-        make = getattr(baml_py, _MEDIA[kind])
+        name_of_class, usual = _MEDIA[kind]
+        make = getattr(baml_py, name_of_class)
         given = value.get("media_type")
         if isinstance(url := value.get("url"), str):
             return make.from_url(url)
@@ -72,7 +72,7 @@ class _Arguments:
             content, named = self._content(name), mimetypes.guess_type(name)[0]
         else:
             content, named = str(value.get("base64")), None
-        media_type = given if isinstance(given, str) else named or _USUAL[kind]
+        media_type = given if isinstance(given, str) else named or usual
         return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
 
     def _content(self, name: str) -> str:

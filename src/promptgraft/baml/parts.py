@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import chain, count
 from pathlib import Path
 
 import attrs
@@ -166,14 +167,14 @@ def parts_of(
     types: Iterable[tuple[BamlFile, Declaration]],
 ) -> Iterator[Part]:
     """Yield the texts of a function, of its template strings and of the types that it returns."""
-    keys = _Keys()
+    keys: set[str] = set()
     for file, block in (function, *templates):
         if block.prompt is None:
             continue
         is_own = block.kind == "function"
         yield Part(
             kind=PartKind.PROMPT,
-            key=keys.fresh("prompt") if is_own else keys.fresh("text", block.name),
+            key=_key(keys, "prompt") if is_own else _key(keys, "text", block.name),
             title=f"Prompt of {block.name}" if is_own else f"Template string {block.name}",
             file=file.path,
             literal=block.prompt,
@@ -183,12 +184,12 @@ def parts_of(
         yield from _of_type(file, block, keys)
 
 
-def _of_type(file: BamlFile, block: Declaration, keys: _Keys) -> Iterator[Part]:
+def _of_type(file: BamlFile, block: Declaration, keys: set[str]) -> Iterator[Part]:
     is_class = block.kind == "class"
     if is_class:  # that of an enum is in no request
         yield Part(
             kind=PartKind.DESCRIPTION,
-            key=keys.fresh("about", block.name),
+            key=_key(keys, "about", block.name),
             title=f"Description of the class {block.name}",
             file=file.path,
             literal=_said(block.attributes, "description", block.end - 1, _new_line(file, block)),
@@ -202,14 +203,14 @@ def _of_type(file: BamlFile, block: Declaration, keys: _Keys) -> Iterator[Part]:
         kind = f" ({member.type})" if member.type else ""
         yield Part(
             kind=PartKind.DESCRIPTION,
-            key=keys.fresh("about", block.name, member.name),
+            key=_key(keys, "about", block.name, member.name),
             title=f"Description of the {what}{kind}",
             file=file.path,
             literal=_of_member(member, "description"),
         )
         yield Part(
             kind=PartKind.ALIAS if is_class else PartKind.LABEL,
-            key=keys.fresh("alias", block.name, member.name),
+            key=_key(keys, "alias", block.name, member.name),
             title=f"Alias of the {what}: what the answer calls it",
             file=file.path,
             literal=_of_member(member, "alias"),
@@ -239,16 +240,10 @@ def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
     return f"{lead}@@description(", f")\n{blank if is_free else ''}"
 
 
-class _Keys:
-    """Makes names that differ of the names of declarations, which may differ in case only."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def fresh(self, *words: str) -> str:
-        plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
-        key, number = plain, 2
-        while key in self._taken:
-            key, number = f"{plain}-{number}", number + 1
-        self._taken.add(key)
-        return key
+def _key(taken: set[str], *words: str) -> str:
+    """Return a name that is new: those of declarations may differ in case only."""
+    plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
+    numbered = (f"{plain}-{number}" for number in count(2))
+    key = next(one for one in chain([plain], numbered) if one not in taken)
+    taken.add(key)
+    return key

@@ -128,24 +128,30 @@ class Compiled:
 
 def said_by(error: BaseException) -> str:
     """Return the first sentence of an error of BAML, without its stack trace."""
-    text = str(error).partition("\n\nStack backtrace")[0]
+    return _clipped(_traceless(str(error)))
+
+
+def _traceless(text: str) -> str:
+    return text.partition("\n\nStack backtrace")[0]
+
+
+def _clipped(text: str) -> str:
     return clip(" ".join(text.split()), _LONGEST, around=" ")
 
 
 def _faults(text: str, folder: Path) -> list[str]:
     faults = []
-    for block in _BLOCK.findall(text.partition("\n\nStack backtrace")[0]):
+    for block in _BLOCK.findall(_traceless(text)):
         place = _PLACE.search(block)
-        said = " ".join(block[: place.start()].split()) if place else " ".join(block.split())
+        said = block[: place.start()] if place else block
         where = f"{folder / place[1]}:{place[2]}" if place else str(folder)
-        faults.append(f"{where}: {clip(said.removeprefix('Error validating: '), _LONGEST)}")
-    return list(dict.fromkeys(faults)) or [f"{folder}: {clip(' '.join(text.split()), _LONGEST)}"]
+        faults.append(f"{where}: {_clipped(said.removeprefix('Error validating: '))}")
+    return list(dict.fromkeys(faults)) or [f"{folder}: {_clipped(text)}"]
 
 
 def _reasons(text: str) -> str:
     found = [one.replace('\\"', '"') for one in _REASON.findall(text)]
-    said = found[1:] or found or [text.partition("\n\nStack backtrace")[0]]
-    return clip(" ".join("; ".join(dict.fromkeys(said)).split()), _LONGEST, around=" ")
+    return _clipped("; ".join(dict.fromkeys(found[1:] or found or [_traceless(text)])))
 
 
 class _AnyClass(dict[str, object]):

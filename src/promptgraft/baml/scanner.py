@@ -6,17 +6,25 @@ by BAML itself, when the project is compiled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import attrs
 
-from promptgraft.baml.tokens import Kind, Literal, Token, read_literal, tokens_of
+from promptgraft.baml.tokens import (
+    SILENT,
+    SPACING,
+    STRINGS,
+    Kind,
+    Literal,
+    Token,
+    read_literal,
+    tokens_of,
+)
 
-_SPACING = (Kind.SPACE, Kind.COMMENT)
-_SILENT = (*_SPACING, Kind.BREAK)
-_STRINGS = (Kind.RAW, Kind.QUOTED)
+_BREAK = re.compile("\r\n|\r|\n")
 _OPEN, _CLOSE = ("{", "[", "("), ("}", "]", ")")
 TEMPLATES = ("template_string", "string_template")
 _BLOCKS = ("class", "enum", "function", "client", "retry_policy", "generator", "test")
@@ -80,13 +88,7 @@ class Declaration:
     @cached_property
     def words(self) -> frozenset[str]:
         """Every word in it that may be the name of another declaration."""
-        found: set[str] = set()
-        for token in self.tokens:
-            if token.kind is Kind.WORD:
-                found.add(token.text)
-            elif token.kind in (Kind.RAW, Kind.QUOTED, Kind.JINJA):
-                found.update(one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))
-        return frozenset(found)
+        return frozenset(_words(self.tokens))
 
     @cached_property
     def prompt(self) -> Literal | None:
@@ -94,7 +96,7 @@ class Declaration:
         if self.kind in TEMPLATES:
             raw = [one for one in self.tokens if one.kind is Kind.RAW]
             return read_literal(raw[-1]) if raw else None
-        value = _without(self.value("prompt")[:2], _SPACING)
+        value = _without(self.value("prompt")[:2], SPACING)
         return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
 
     def value(self, name: str) -> Sequence[Token]:
@@ -106,7 +108,7 @@ class Declaration:
 
     def word(self, name: str) -> str:
         """Return the value of ``name``, a word or a string; empty where it is not set."""
-        value = _without(self.value(name), _SPACING)
+        value = _without(self.value(name), SPACING)
         return read_literal(value[0]).text if value else ""
 
     @cached_property
@@ -150,17 +152,8 @@ def _declarations(source: str) -> Iterator[Declaration]:
         if found is not None:
             yield found
         taken = len(found.tokens) if found else 1
-        line += sum(_breaks(one) for one in tokens[at : at + taken])
+        line += sum(len(_BREAK.findall(one.text)) for one in tokens[at : at + taken])
         at += taken
-
-
-def _breaks(token: Token) -> int:
-    return (
-        0
-        if token.kind is Kind.SPACE
-        else len(token.text.splitlines())
-        - (token.kind is not Kind.BREAK and not token.text.endswith(("\n", "\r")))
-    )
 
 
 def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
@@ -221,7 +214,7 @@ def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
     begin = _next(tokens, at)
     if begin >= len(tokens) or tokens[begin].text != "(":
         return {}, at
-    end = _closing(tokens, begin)
+    end = closing(tokens, begin)
     found: dict[str, str] = {}
     for part in _parted(tokens[begin + 1 : end]):
         name, _, kind = _text(part).partition(":")
@@ -244,7 +237,7 @@ def _block_end(tokens: Sequence[Token], at: int) -> int | None:
     begin = next((i for i in range(at, len(tokens)) if tokens[i].text == "{"), None)
     if begin is None:
         return None
-    end = _closing(tokens, begin)
+    end = closing(tokens, begin)
     return end + 1 if end < len(tokens) else None
 
 
@@ -252,11 +245,11 @@ def _template_end(tokens: Sequence[Token], at: int) -> int | None:
     place = _next(tokens, at)
     if place < len(tokens) and tokens[place].text == "=":
         place = _next(tokens, place + 1)
-    is_text = place < len(tokens) and tokens[place].kind in _STRINGS
+    is_text = place < len(tokens) and tokens[place].kind in STRINGS
     return place + 1 if is_text else None
 
 
-def _closing(tokens: Sequence[Token], begin: int, *, marks: str = "{[(}])") -> int:
+def closing(tokens: Sequence[Token], begin: int, *, marks: str = "{[(}])") -> int:
     """Return where the bracket at ``begin`` is closed; the number of tokens where it is not."""
     opened, closed = tuple(marks[: len(marks) // 2]), tuple(marks[len(marks) // 2 :])
     depth = 0
@@ -298,9 +291,9 @@ def _type_end(tokens: Sequence[Token], at: int) -> int:
         if is_new_line and not wanted and text != "|":
             break
         if wanted and (kind in (Kind.WORD, Kind.QUOTED, Kind.NUMBER) or text == "("):
-            end = _closing(tokens, place) + 1 if text == "(" else place + 1
+            end = closing(tokens, place) + 1 if text == "(" else place + 1
             if text == "map":
-                end = _closing(tokens, _next(tokens, end), marks="<>") + 1
+                end = closing(tokens, _next(tokens, end), marks="<>") + 1
             wanted = False
         elif text in ("?", "[", "]", "|", "."):
             end, wanted = place + 1, text in ("|", ".")
@@ -317,7 +310,7 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
     name = _text(tokens[at:end])
     if end >= len(tokens) or tokens[end].text != "(":
         return Attribute(name=name), min(end, len(tokens))
-    close = min(_closing(tokens, end), len(tokens) - 1)
+    close = min(closing(tokens, end), len(tokens) - 1)
     given = tokens[end + 1 : close]
     rules = [one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA]
     return (
@@ -328,10 +321,10 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
 
 def _argument(given: Sequence[Token]) -> Literal | None:
     """Return the first argument as a text: a string, or bare words."""
-    first = _without(next(iter(_parted(given))), _SILENT)
+    first = _without(next(iter(_parted(given))), SILENT)
     if not first or first[0].kind is Kind.JINJA:
         return None
-    if first[0].kind in _STRINGS:
+    if first[0].kind in STRINGS:
         return read_literal(first[0])
     return bare(first, given)
 
@@ -363,12 +356,12 @@ def _begins_line(tokens: Sequence[Token], at: int) -> bool:
         token = tokens[place]
         if token.kind is Kind.BREAK or token.text == "}":
             return True
-        if token.kind not in _SPACING:
+        if token.kind not in SPACING:
             return False
     return True
 
 
-def _next(tokens: Sequence[Token], at: int, skip: tuple[Kind, ...] = _SILENT) -> int:
+def _next(tokens: Sequence[Token], at: int, skip: tuple[Kind, ...] = SILENT) -> int:
     while at < len(tokens) and tokens[at].kind in skip:
         at += 1
     return at
@@ -384,6 +377,12 @@ def _text(tokens: Sequence[Token]) -> str:
 
 def words_of(written: str) -> frozenset[str]:
     """Return the words in a type."""
-    return Declaration(
-        kind="type", name="", start=0, end=0, line=1, tokens=tokens_of(written)
-    ).words
+    return frozenset(_words(tokens_of(written)))
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[str]:
+    for token in tokens:
+        if token.kind is Kind.WORD:
+            yield token.text
+        elif token.kind in (*STRINGS, Kind.JINJA):
+            yield from (one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))

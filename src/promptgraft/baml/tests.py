@@ -8,12 +8,10 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.baml.scanner import Attribute, BamlFile, Declaration
-from promptgraft.baml.tokens import Kind, Token, read_literal
+from promptgraft.baml.scanner import Attribute, BamlFile, Declaration, closing
+from promptgraft.baml.tokens import SILENT, SPACING, STRINGS, Kind, Token, read_literal
 from promptgraft.serde import Json
 
-_SPACING = (Kind.SPACE, Kind.COMMENT)
-_SILENT = (*_SPACING, Kind.BREAK)
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
 # Where a text without quotation marks ends.
 _ENDS = frozenset("#@{([<}])>,';")
@@ -89,21 +87,14 @@ def _rule(found: Attribute) -> Rule:
 
 
 def _between_braces(tokens: Sequence[Token]) -> str:
-    depth, text = 0, ""
-    for token in tokens:
-        depth -= token.text == "}"
-        if depth:
-            text += token.text
-        elif text:
-            break
-        depth += token.text == "{"
-    return text
+    begin = next((place for place, one in enumerate(tokens) if one.text == "{"), len(tokens))
+    return "".join(one.text for one in tokens[begin + 1 : closing(tokens, begin)])
 
 
 def read_value(tokens: Sequence[Token]) -> Json:
     """Return the value that tokens begin with; None where there is none."""
     reader = _Reader(tokens)
-    reader.skip(_SPACING)
+    reader.skip(SPACING)
     return None if reader.is_over() else reader.value()
 
 
@@ -125,38 +116,37 @@ class _Reader:
 
     def value(self) -> Json:
         token = self._tokens[self._at]
-        if token.text == "{":
-            return self._map()
-        if token.text == "[":
-            return self._list()
-        if token.kind in (Kind.RAW, Kind.QUOTED, Kind.JINJA):
+        if token.text in ("{", "["):
+            self._at += 1
+            return self._map() if token.text == "{" else self._list()
+        if token.kind in (*STRINGS, Kind.JINJA):
             self._at += 1
             return token.text if token.kind is Kind.JINJA else read_literal(token).text
         return self._bare()
 
     def _map(self) -> Json:
         found: dict[str, Json] = {}
-        self._at += 1
-        while True:
-            self.skip(_SILENT, marks=",")
-            if self.is_over() or self._tokens[self._at].text == "}":
-                self._at += 1
-                return found
+        while self._has_more("}"):
             key = read_literal(self._tokens[self._at]).text
             self._at += 1
-            self.skip(_SPACING, marks=":")
+            self.skip(SPACING, marks=":")
             ended = self.is_over() or self._tokens[self._at].kind is Kind.BREAK
             found[key] = None if ended else self.value()
+        return found
 
     def _list(self) -> Json:
         found: list[Json] = []
-        self._at += 1
-        while True:
-            self.skip(_SILENT, marks=",")
-            if self.is_over() or self._tokens[self._at].text == "]":
-                self._at += 1
-                return found
+        while self._has_more("]"):
             found.append(self.value())
+        return found
+
+    def _has_more(self, end: str) -> bool:
+        """Tell whether another item stands here; takes the end if there is none."""
+        self.skip(SILENT, marks=",")
+        if self.is_over() or self._tokens[self._at].text == end:
+            self._at += 1
+            return False
+        return True
 
     def _bare(self) -> Json:
         """Read words without quotation marks: to the end of the line or what cannot be in one."""
@@ -164,7 +154,7 @@ class _Reader:
         self._at += 1
         while not self.is_over():
             token = self._tokens[self._at]
-            is_end = token.kind in (Kind.BREAK, Kind.COMMENT, Kind.RAW, Kind.QUOTED)
+            is_end = token.kind in (Kind.BREAK, Kind.COMMENT, *STRINGS)
             if is_end or token.text[0] in _ENDS:
                 break
             self._at += 1

@@ -27,6 +27,11 @@ class Kind(StrEnum):
     MARK = "mark"
 
 
+SPACING = (Kind.SPACE, Kind.COMMENT)
+SILENT = (*SPACING, Kind.BREAK)
+STRINGS = (Kind.RAW, Kind.QUOTED)
+
+
 @attrs.frozen
 class Token:
     """A token and where it begins in the source."""
@@ -69,13 +74,10 @@ def tokens_of(source: str) -> tuple[Token, ...]:
         assert match is not None  # noqa: S101 - a mark is any character
         kind = Kind.JINJA if rule else Kind(match.lastgroup or Kind.MARK)
         found.append(Token(kind, match[0], at))
-        if kind not in _SILENT:
+        if kind not in SILENT:
             before = match[0]
         at = match.end()
     return tuple(found)
-
-
-_SILENT = (Kind.SPACE, Kind.BREAK, Kind.COMMENT)
 
 
 @attrs.frozen
@@ -106,19 +108,18 @@ def read_literal(token: Token) -> Literal:
     """Return what a string, a number or a word says."""
     if token.kind is Kind.RAW:
         hashes = token.text.index('"') + 1
-        inner = token.text[hashes:-hashes]
-        inner = inner.replace("\r\n", "\n")
+        inner = token.text[hashes:-hashes].replace("\r\n", "\n")
         margin = indentation(inner) if inner[:1].isspace() and _is_open(inner) else ""
         before, after = inner[: len(inner) - len(inner.lstrip())], inner[len(inner.rstrip()) :]
         layout = before.removesuffix(margin), margin, after
-        return Literal(token.start, token.end, block_text(inner), is_block=True, layout=layout)
+        return Literal(token.start, token.end, _block_text(inner), is_block=True, layout=layout)
     if token.kind is Kind.QUOTED:
         inner = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), token.text[1:-1])
         return Literal(token.start, token.end, inner)
     return Literal(token.start, token.end, token.text)
 
 
-def block_text(inner: str) -> str:
+def _block_text(inner: str) -> str:
     """Return what BAML makes of the text between ``#"`` and ``"#``, without blanks around it."""
     if not _is_open(inner):
         return inner.strip()
