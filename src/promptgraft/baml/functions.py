@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
@@ -148,7 +149,7 @@ class BamlFunction:
         written = (
             edited(
                 file.source[: block.end],
-                [one for one in self._changes(file, texts) if block.start <= one.start < block.end],
+                [one for one in self._changes(file, texts) if block.start <= one[0] < block.end],
             )[block.start :]
             for file, block in blocks
         )
@@ -157,7 +158,7 @@ class BamlFunction:
     def _changes(self, file: BamlFile, texts: Mapping[str, str]) -> list[Edit]:
         line_break = "\r\n" if "\r\n" in file.source else "\n"
         return [
-            Edit(part.literal.start, part.literal.end, written)
+            (part.literal.start, part.literal.end, written)
             for part in self.parts
             if part.file == file.path
             and (written := part.edited(texts.get(part.key, part.text), line_break))
@@ -168,27 +169,22 @@ class BamlFunction:
         for block in file.declarations:
             if block.kind in _NEVER_NEEDED or block.name not in self.needed:
                 gone = file.source[block.start : block.end]
-                yield Edit(block.start, block.end, "\n" * gone.count("\n"))
+                yield (block.start, block.end, "\n" * gone.count("\n"))
             elif block.kind == "client":
                 for found in _RETRIES.finditer(file.source, block.start, block.end):
-                    yield Edit(found.start(), found.end(), "")
+                    yield (*found.span(), "")
 
 
-@attrs.frozen
-class Edit:
-    """A range of a file, and what takes its place."""
-
-    start: int
-    end: int
-    text: str
+Edit: TypeAlias = tuple[int, int, str]
+"""Where a range of a file begins and ends, and what takes its place."""
 
 
 def edited(source: str, edits: Iterable[Edit]) -> str:
     """Return a text with edits that do not overlap."""
     pieces, at = list[str](), 0
-    for edit in sorted(edits, key=lambda one: one.start):
-        pieces += [source[at : edit.start], edit.text]
-        at = edit.end
+    for start, end, text in sorted(edits):
+        pieces += [source[at:start], text]
+        at = end
     return "".join([*pieces, source[at:]])
 
 

@@ -76,18 +76,10 @@ class Compiled:
         """
         from baml_py.errors import BamlError
 
+        context, types = self.runtime.create_context_manager(), self.type_builder(types_in_test)
         try:
             value = self.runtime.parse_llm_response(
-                function,
-                answer,
-                _ENUMS,
-                _CLASSES,
-                _CLASSES,
-                False,
-                self.runtime.create_context_manager(),
-                self.type_builder(types_in_test),
-                None,
-                {},
+                function, answer, *_AS_DATA, context, types, None, {}
             )
         except BamlError as error:
             raise UnreadableAnswerError(_reasons(str(error))) from None
@@ -95,7 +87,7 @@ class Compiled:
 
     def output(self, result: FunctionResult) -> Json:
         """Return the output of a call that was successful, as :meth:`parsed` does."""
-        return _plain(result.cast_to(_ENUMS, _CLASSES, _CLASSES, False, self.runtime))
+        return _plain(result.cast_to(*_AS_DATA, self.runtime))
 
     def request(self, told: Told) -> JsonObject:
         """Return the body that a call would send; raises ``RefusedCallError`` if there is none."""
@@ -168,6 +160,7 @@ class _AnyClass(dict[str, object]):
 # Every enum is missing: its values are texts.
 _ENUMS, _CLASSES = ModuleType("promptgraft_enums"), ModuleType("promptgraft_classes")
 _CLASSES.__dict__["__getattr__"] = lambda _: _AnyClass
+_AS_DATA = (_ENUMS, _CLASSES, _CLASSES, False)
 
 
 def _plain(value: object) -> Json:

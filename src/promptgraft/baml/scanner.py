@@ -312,11 +312,8 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
         return Attribute(name=name), min(end, len(tokens))
     close = min(closing(tokens, end), len(tokens) - 1)
     given = tokens[end + 1 : close]
-    rules = [one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA]
-    return (
-        Attribute(name=name, literal=_argument(given), rule=rules[0] if rules else ""),
-        close + 1,
-    )
+    rule = next((one.text[2:-2].strip() for one in given if one.kind is Kind.JINJA), "")
+    return Attribute(name=name, literal=_argument(given), rule=rule), close + 1
 
 
 def _argument(given: Sequence[Token]) -> Literal | None:
@@ -326,14 +323,8 @@ def _argument(given: Sequence[Token]) -> Literal | None:
         return None
     if first[0].kind in STRINGS:
         return read_literal(first[0])
-    return bare(first, given)
-
-
-def bare(words: Sequence[Token], within: Sequence[Token]) -> Literal:
-    """Return several words without quotation marks as the text that they are together."""
-    start, end = words[0].start, words[-1].end
-    text = "".join(one.text for one in within if start <= one.start < end)
-    return Literal(start, end, text)
+    start, end = first[0].start, first[-1].end
+    return Literal(start, end, "".join(one.text for one in given if start <= one.start < end))
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
@@ -361,8 +352,8 @@ def _begins_line(tokens: Sequence[Token], at: int) -> bool:
     return True
 
 
-def _next(tokens: Sequence[Token], at: int, skip: tuple[Kind, ...] = SILENT) -> int:
-    while at < len(tokens) and tokens[at].kind in skip:
+def _next(tokens: Sequence[Token], at: int) -> int:
+    while at < len(tokens) and tokens[at].kind in SILENT:
         at += 1
     return at
 
