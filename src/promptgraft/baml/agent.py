@@ -13,13 +13,13 @@ from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.arguments import arguments_of
-from promptgraft.baml.calls import BamlAnswer, BamlCall, Environment
+from promptgraft.baml.calls import BamlCall, Environment
 from promptgraft.baml.functions import BamlFunction
-from promptgraft.baml.judging import Judged, check_rules, judged
+from promptgraft.baml.judging import check_rules
 from promptgraft.baml.runtime import Compiled
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
-from promptgraft.serde import Json, digest
+from promptgraft.serde import digest
 
 _DIGITS = 12
 
@@ -89,22 +89,15 @@ class BamlAgent:
         Raises what :meth:`Agent.ask` does; ``ConfigError`` where the arguments do not fit.
         """
         del query
-        test = self.tests[call.example]
-        compiled = self._candidate(call.texts)
         asked = BamlCall(
             function=self.function,
-            compiled=compiled,
-            test=test,
-            session=call.session,
-            deadline=call.deadline,
+            compiled=self._candidate(call.texts),
+            test=self.tests[call.example],
+            asked=call,
         )
         if model := self._made():
-            answer = asked.by_model(model)
-        else:
-            answer = asked.by_own_client(self._environment, self.policy)
-        return AgentAnswer(
-            text=answer.text, output=_output(answer, test), usage=answer.usage, counted=True
-        )
+            return asked.by_model(model)
+        return asked.by_own_client(self._environment, self.policy)
 
     def _made(self) -> ModelAdapter | None:
         made = None if self.model is None else self.model()
@@ -146,20 +139,3 @@ class BamlAgent:
             text = texts.get(part.key, part.text)
             if (other := seen.setdefault((part.owner, text), part.key)) != part.key:
                 raise AgentFaultError(f"`{part.key}` and `{other}` are the same alias, `{text}`")
-
-
-def _output(answer: BamlAnswer, test: BamlTest) -> dict[str, Json]:
-    took, found = answer.milliseconds, tuple[Judged, ...]()
-    if not answer.fault:
-        found = judged(test.rules, answer.value, args=test.args, latency_ms=took)
-    rules: list[Json] = [
-        {
-            "name": one.rule.name,
-            "rule": one.rule.expression,
-            "assert": one.rule.is_assert,
-            "held": one.held,
-            "why": one.why,
-        }
-        for one in found
-    ]
-    return {"value": answer.value, "fault": answer.fault, "rules": rules, "latency_ms": took}

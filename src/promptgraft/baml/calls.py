@@ -1,4 +1,4 @@
-"""Who answers a function: the client that the BAML project names, or a model of promptgraft."""
+"""Calls of a function: the client of the BAML project answers, or a model of promptgraft."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     read_as,
 )
+from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.arguments import arguments_of
 from promptgraft.baml.functions import KEYS_OF, BamlFunction
-from promptgraft.baml.runtime import Compiled, RefusedCallError, UnreadableAnswerError, said_by
+from promptgraft.baml.judging import Judged, judged
+from promptgraft.baml.runtime import Compiled, UnreadableAnswerError, said_by
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.budget import NOTHING
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, digest, looks_like_a_key
 
 if TYPE_CHECKING:
@@ -47,23 +47,6 @@ _OK, _NO_SUCCESS = 200, 300
 _NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(
     ns="baml", key="function", sections=(), output_type=None, applied=(), skipped=()
 )
-
-
-@attrs.frozen(kw_only=True)
-class BamlAnswer:
-    """What a model said.
-
-    Attributes:
-        milliseconds: how long that took.
-        value: what BAML reads in it.
-        fault: why BAML cannot read it; empty where it can.
-    """
-
-    text: str
-    usage: Usage
-    milliseconds: int
-    value: Json
-    fault: str
 
 
 @attrs.frozen(kw_only=True)
@@ -107,17 +90,15 @@ class BamlCall:
 
     Attributes:
         compiled: the function with the texts of a candidate.
-        session: where its calls are counted.
-        deadline: until when; None without a limit.
+        asked: the call of the agent.
     """
 
     function: BamlFunction
     compiled: Compiled
     test: BamlTest
-    session: SessionProtocol = attrs.field(repr=False)
-    deadline: Deadline | None
+    asked: AgentCall
 
-    def by_own_client(self, environment: Environment, policy: RetryPolicy) -> BamlAnswer:
+    def by_own_client(self, environment: Environment, policy: RetryPolicy) -> AgentAnswer:
         """Have the client of the project answer; raises what :meth:`Caller.call` does.
 
         Raises:
@@ -137,14 +118,14 @@ class BamlCall:
             price=lambda _: None,
             model=self.function.client,
             expected=NOTHING,
-            session=self.session,
-            deadline=self.deadline,
+            session=self.asked.session,
+            deadline=self.asked.deadline,
         )
         # BAML has read it already, but with what is blanked now.
         result = endpoint.result if endpoint.text == turn.text else None
         return self._answer(turn, endpoint.milliseconds, result)
 
-    def by_model(self, model: ModelAdapter) -> BamlAnswer:
+    def by_model(self, model: ModelAdapter) -> AgentAnswer:
         """Have a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
 
         Raises:
@@ -159,12 +140,12 @@ class BamlCall:
         clients.set_primary("model")
         try:
             body = self.compiled.request(self._told(clients))
-        except RefusedCallError as error:
+        except ConfigError as error:
             raise self.refusal(str(error)) from None
         said: JsonObject = {name: body[name] for name in ("system", "messages") if name in body}
         began = time.perf_counter()
         asked = {**model.wire.open(_NO_SECTIONS), **said}
-        turn = model.ask(asked, session=self.session, deadline=self.deadline)
+        turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
@@ -180,8 +161,8 @@ class BamlCall:
             clients,
         )
 
-    def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> BamlAnswer:
-        value, fault = None, ""
+    def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
+        value, fault, found = None, "", tuple[Judged, ...]()
         try:
             if result is not None and result.is_ok():
                 value = self.compiled.output(result)
@@ -189,9 +170,21 @@ class BamlCall:
                 value = self.compiled.parsed(self.function.name, turn.text, self.test.types)
         except UnreadableAnswerError as error:
             fault = str(error)
-        return BamlAnswer(
-            text=turn.text, usage=turn.usage, milliseconds=milliseconds, value=value, fault=fault
-        )
+        else:
+            args = self.test.args
+            found = judged(self.test.rules, value, args=args, latency_ms=milliseconds)
+        rules: list[Json] = [
+            {
+                "name": one.rule.name,
+                "rule": one.rule.expression,
+                "assert": one.rule.is_assert,
+                "held": one.held,
+                "why": one.why,
+            }
+            for one in found
+        ]
+        output: Json = {"value": value, "fault": fault, "rules": rules, "latency_ms": milliseconds}
+        return AgentAnswer(text=turn.text, output=output, usage=turn.usage, counted=True)
 
 
 @attrs.define

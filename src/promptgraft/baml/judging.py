@@ -14,9 +14,9 @@ from pathlib import Path
 import attrs
 
 from promptgraft.baml.parts import between
-from promptgraft.baml.runtime import Compiled, RefusedCallError
+from promptgraft.baml.runtime import Compiled
 from promptgraft.baml.tests import Rule
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.serde import Json
 
 _SOURCE = """client<llm> Nobody {
@@ -121,7 +121,7 @@ def _judged_group(rules: Sequence[Rule], data: Mapping[str, Json]) -> Iterator[J
     names = frozenset(args) if isinstance(args, dict) else frozenset()
     try:
         yield from map(_of, rules, _said(_compiled(tuple(rules), names), data))
-    except RefusedCallError as error:
+    except ConfigError as error:
         if len(rules) == 1:
             why = str(error).partition("prompt: ")[2].partition(" (in prompt:")[0]
             yield Judged(rule=rules[0], held=False, why=why or str(error))
@@ -135,7 +135,7 @@ def _said(compiled: Compiled, data: Mapping[str, Json]) -> str:
     match compiled.request(("Judge", {"seen": data}, context, None, None)):
         case {"messages": [{"content": str(said)}]}:
             return said
-    raise RefusedCallError("BAML has judged nothing")
+    raise ConfigError("BAML has judged nothing")
 
 
 def _of(rule: Rule, said: str) -> Judged:

@@ -33,10 +33,6 @@ class UnreadableAnswerError(Exception):
     """BAML cannot make the output type of an answer; says why in one line."""
 
 
-class RefusedCallError(Exception):
-    """BAML cannot make a request of arguments; says why in one line."""
-
-
 @attrs.frozen
 class Compiled:
     """Sources that BAML has accepted.
@@ -90,13 +86,13 @@ class Compiled:
         return _plain(result.cast_to(*_AS_DATA, self.runtime))
 
     def request(self, told: Told) -> JsonObject:
-        """Return the body that a call would send; raises ``RefusedCallError`` if there is none."""
+        """Return the body that a call would send; raises ``ConfigError`` if there is none."""
         from baml_py.errors import BamlError
 
         try:
             body: JsonObject = self.runtime.build_request_sync(*told, {}, False).body.json()
         except BamlError as error:
-            raise RefusedCallError(said_by(error)) from None
+            raise ConfigError(said_by(error)) from None
         return body
 
     def type_builder(self, types_in_test: str) -> Any:

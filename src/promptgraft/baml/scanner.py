@@ -164,8 +164,10 @@ def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | N
         return _alias(tokens, at, line)
     if kind not in (*_BLOCKS, *TEMPLATES):
         return None
-    name_at = next((i for i in range(at + 1, len(tokens)) if _is_name(tokens, i)), len(tokens))
-    if name_at == len(tokens):
+    words = (i for i in range(at + 1, len(tokens)) if _is_word(tokens[i]))
+    # The first that is not in the brackets of `client<llm>`.
+    name_at = next((i for i in words if tokens[i - 1].text != "<"), None)
+    if name_at is None:
         return None
     inputs, after = _inputs(tokens, name_at + 1)
     end = _template_end(tokens, after) if kind in TEMPLATES else _block_end(tokens, after)
@@ -184,11 +186,6 @@ def _declaration(tokens: Sequence[Token], at: int, line: int) -> Declaration | N
         output=_text(tokens[after:begin]).removeprefix("->").strip() if kind == "function" else "",
         inside=tokens[begin + 1 : end - 1],
     )
-
-
-def _is_name(tokens: Sequence[Token], at: int) -> bool:
-    """Tell whether a name stands here: not in the brackets of ``client<llm>``."""
-    return _is_word(tokens[at]) and tokens[at - 1].text != "<"
 
 
 def _alias(tokens: Sequence[Token], at: int, line: int) -> Declaration | None:
@@ -234,9 +231,7 @@ def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _block_end(tokens: Sequence[Token], at: int) -> int | None:
-    begin = next((i for i in range(at, len(tokens)) if tokens[i].text == "{"), None)
-    if begin is None:
-        return None
+    begin = next((i for i in range(at, len(tokens)) if tokens[i].text == "{"), len(tokens))
     end = closing(tokens, begin)
     return end + 1 if end < len(tokens) else None
 
