@@ -36,6 +36,7 @@ TESTS = {
 """What concerns an extra."""
 
 BESIDE = {
+    "baml": "anthropic genai-prices jsonschema openai",
     "bedrock": "jsonschema openai",
     "mlflow": "mlflow",
     "openai": "jsonschema",

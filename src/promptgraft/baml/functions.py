@@ -206,7 +206,7 @@ def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> Baml
             model does not answer it.
         DataFormatError: a file is not UTF-8.
     """
-    for package, oldest in (("baml-py", "0.226"), ("pydantic", "2")):
+    for package, oldest in (("baml-py", "0.226"), ("pydantic", "2"), ("stamina", "25.2")):
         check_package(package, oldest, extra="baml", what="a BAML project")
     if not folder.is_dir():
         raise ConfigError(f"expected a folder of BAML files, found none at {folder}")
