@@ -91,6 +91,10 @@ OTHERS = (
     "this.total|round == 12",
     "words|length == limit - 1",
     "this.tags|items|length == 1",
+    "ctx is defined",
+    "result is defined or args is defined or latency_ms is defined",
+    "(_ is mapping) and _.result.paid",
+    "'%}' not in text and '\"#' != this.merchant",
 )
 RULES = (*(test.format(value) for value, test in product(VALUES, TESTS)), *OTHERS)
 ARGS = """  args {

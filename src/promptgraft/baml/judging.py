@@ -26,8 +26,8 @@ _SOURCE = """client<llm> Nobody {
     model "none"
   }
 }
-type Anything = int | float | bool | string | null | Anything[] | map<string, Anything>
-function Judge(seen: map<string, Anything>) -> string {
+type Any = map<string, Any> | Any[] | string | int | float | bool | null
+function Judge(result: Any, latency_ms: int, checks: map<string, bool>, args: Any) -> string {
   client Nobody
   prompt %s
 }
@@ -36,6 +36,8 @@ function Judge(seen: map<string, Anything>) -> string {
 _RULE = (
     '{%% set said = (%s)|string %%}{{ 1 if said == "true" else 0 if said in ["false", ""] else 2 }}'
 )
+_REQUEST = '{"result": result, "latency_ms": latency_ms, "checks": checks}'
+_UNKNOWN = ("args", "checks", "ctx", "latency_ms", "result")  # in a prompt, but in no test
 # A name is a variable unless it is in a text, or that of a field, a filter, a test or an argument.
 _NAMES = re.compile(
     r"""
@@ -72,13 +74,8 @@ def judged(
     found: list[Judged] = []
     checks: dict[str, bool] = {}
     for group in _groups(rules):
-        data: dict[str, Json] = {
-            "result": value,
-            "latency_ms": latency_ms,
-            "checks": {**checks},
-            "args": dict(args),
-        }
-        for one in _judged_group(group, data):
+        data = {"result": value, "latency_ms": latency_ms, "checks": checks, "args": args}
+        for one in _judged_group(group, data, frozenset(args)):
             found.append(one)
             if not one.rule.is_assert and not one.why:
                 checks[one.rule.name] = one.held
@@ -116,23 +113,23 @@ def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
         yield group
 
 
-def _judged_group(rules: Sequence[Rule], data: Mapping[str, Json]) -> Iterator[Judged]:
-    args = data["args"]
-    names = frozenset(args) if isinstance(args, dict) else frozenset()
+def _judged_group(
+    rules: Sequence[Rule], data: dict[str, object], names: frozenset[str]
+) -> list[Judged]:
     try:
-        yield from map(_of, rules, _said(_compiled(tuple(rules), names), data))
+        said = _said(_compiled(tuple(rules), names), data)
     except ConfigError as error:
         if len(rules) == 1:
             why = str(error).partition("prompt: ")[2].partition(" (in prompt:")[0]
-            yield Judged(rule=rules[0], held=False, why=why or str(error))
-            return
-        for rule in rules:  # one that cannot be evaluated takes the others with it
-            yield from _judged_group([rule], data)
+            return [Judged(rule=rules[0], held=False, why=why or str(error))]
+        # One that cannot be evaluated takes the others with it.
+        return [one for rule in rules for one in _judged_group([rule], data, names)]
+    return list(map(_of, rules, said))
 
 
-def _said(compiled: Compiled, data: Mapping[str, Json]) -> str:
+def _said(compiled: Compiled, data: dict[str, object]) -> str:
     context = compiled.runtime.create_context_manager()
-    match compiled.request(("Judge", {"seen": data}, context, None, None)):
+    match compiled.request(("Judge", data, context, None, None)):
         case {"messages": [{"content": str(said)}]}:
             return said
     raise ConfigError("BAML has judged nothing")
@@ -150,9 +147,9 @@ def _compiled(rules: tuple[Rule, ...], names: frozenset[str]) -> Compiled:
 
 
 def written(expression: str, args: frozenset[str]) -> str:
-    """Return a rule of a test as an expression on the argument that holds all that it sees."""
-    known = {name: f"seen.{name}" for name in ("ctx", "seen")}  # a test knows neither
-    known |= {"this": "seen.result", "_": "seen", **{name: f"seen.args.{name}" for name in args}}
+    """Return a rule of a test as an expression on the arguments that hold all that it sees."""
+    known = {name: f"args.{name}" for name in _UNKNOWN}
+    known |= {"this": "result", "_": _REQUEST, **{name: f"args.{name}" for name in args}}
 
     def as_known(found: re.Match[str]) -> str:
         is_variable = found["name"] and not found["other"] and not found["given"]
