@@ -124,7 +124,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_rules_hold_where_baml_says_so(project: Path) -> None:
-    command = [CLI, "test", "--from", project, "--parallel", "16"]
+    command = [str(CLI), "test", "--from", str(project), "--parallel", "16"]
     quiet = {**os.environ, "BAML_LOG": "off", "RUST_LIB_BACKTRACE": "0"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet) as ran:
         # Meanwhile: it takes two seconds however few tests there are.
