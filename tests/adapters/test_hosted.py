@@ -13,6 +13,7 @@ from promptgraft import MarkdownSection, Prompt, PromptTemplate, Session, Usage
 from promptgraft.adapters.base import ModelCalled, evaluated
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.hosted import (
+    HTTP_ADAPTERS,
     AzureOpenAIAdapter,
     BedrockAdapter,
     GeminiAdapter,
@@ -20,6 +21,7 @@ from promptgraft.adapters.hosted import (
 )
 from promptgraft.errors import ConfigError
 from promptgraft.project import load_project
+from promptgraft.project.format_sections import HOSTED
 from promptgraft.project.models import named_adapter
 from servers.behaviour import says
 from servers.hosted import AzureChat, BedrockMessages
@@ -55,6 +57,10 @@ def azure() -> Iterator[LoopbackServer]:
     server = LoopbackServer(AzureChat(), brain=says("it"), key="azure-key-1", models=("mini",))
     with server:
         yield server
+
+
+def test_project_files_know_the_name_of_every_provider() -> None:
+    assert tuple(HTTP_ADAPTERS) == HOSTED
 
 
 def test_azure_is_known_by_its_variables(

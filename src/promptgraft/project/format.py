@@ -23,11 +23,11 @@ from promptgraft.project.files import DEFAULT_RUNS, source_file
 from promptgraft.project.format_agents import AGENT, AgentConfig
 from promptgraft.project.format_judging import AGGREGATION, METRICS
 from promptgraft.project.format_sections import (
-    DEFINITIONS,
     MODELS,
     OPTIMIZER,
     ModelsConfig,
     OptimizerConfig,
+    model_schema,
     refuse_references,
 )
 from promptgraft.project.format_sources import (
@@ -181,7 +181,7 @@ def project_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "promptgraft.yaml",
         **PROJECT.schema,
-        "$defs": DEFINITIONS,
+        "$defs": {"model": model_schema()},
     }
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import attrs
 
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
-from promptgraft.adapters.hosted import HTTP_ADAPTERS
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
@@ -40,6 +39,9 @@ from promptgraft.strict.kinds import (
 )
 from promptgraft.strict.nodes import Node
 
+if TYPE_CHECKING:
+    from promptgraft.adapters.calling.adapter import ModelAdapter
+
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
 # What local servers are given that want some key, whatever it is.
@@ -51,7 +53,7 @@ class ModelConfig:
     """A model, and how it is reached.
 
     Attributes:
-        provider: ``offline``, ``python``, or one of ``HTTP_ADAPTERS``.
+        provider: ``offline``, ``python``, or one of ``HOSTED``.
         options: what the adapter takes, by name; a text with ``${NAME}`` in it as a secret.
         python: for ``python``: where the adapter, or what makes it, stands.
         api_key: the key, if one is named.
@@ -190,18 +192,28 @@ _SPECIAL: Mapping[str, Kind[object]] = {
     ),
 }
 
-_OPTIONS: Mapping[str, Keys] = {
-    "offline": {
-        "attention": Key(integer(1), "How many rule words of each choice count."),
-        "words_per_failure": Key(
-            integer(1), "How many words a reflection takes of a failed input."
-        ),
-    },
-    **{
-        provider: keys_of(adapter, skip=_ELSEWHERE, special=_SPECIAL)
-        for provider, adapter in HTTP_ADAPTERS.items()
-    },
-}
+HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
+"""The providers with an adapter in ``promptgraft.adapters.hosted``."""
+PROVIDERS = ("offline", *HOSTED)
+
+
+def hosted(provider: str) -> type[ModelAdapter]:
+    """Return the adapter of one of ``HOSTED``."""
+    # Imported here: it takes all that talks to servers, which other projects do without.
+    from promptgraft.adapters.hosted import HTTP_ADAPTERS
+
+    return HTTP_ADAPTERS[provider]
+
+
+def _options(provider: str) -> Keys:
+    if provider not in HOSTED:
+        return {
+            "attention": Key(integer(1), "How many rule words of each choice count."),
+            "words_per_failure": Key(
+                integer(1), "How many words a reflection takes of a failed input."
+            ),
+        }
+    return keys_of(hosted(provider), skip=_ELSEWHERE, special=_SPECIAL)
 
 
 def _model(provider: str, **options: object) -> ModelConfig:
@@ -214,14 +226,16 @@ def _model(provider: str, **options: object) -> ModelConfig:
     )
 
 
-_KINDS: Mapping[str, Kind[ModelConfig]] = {
-    name: record(
+@functools.cache
+def _kind_of(provider: str) -> Kind[ModelConfig]:
+    own = Key(one_of(provider), "Who answers.", required=True)
+    return record(
         _model,
-        {"provider": Key(one_of(name), "Who answers.", required=True), **options},
-        elsewhere=_ELSEWHERE if name in HTTP_ADAPTERS else None,
+        {"provider": own, **_options(provider)},
+        elsewhere=_ELSEWHERE if provider in HOSTED else None,
     )
-    for name, options in _OPTIONS.items()
-}
+
+
 _PYTHON: Kind[ModelConfig] = record(
     functools.partial(ModelConfig, provider="python"),
     {
@@ -239,22 +253,24 @@ def _read_model(node: Node) -> ModelConfig | None:
     if not isinstance(node.value, dict) or "provider" not in members:
         node.expected("an object with `provider` or `python`")
         return None
-    provider = one_of(*_KINDS).read(members["provider"])
-    return None if provider is None else _KINDS[provider].read(node)
+    provider = one_of(*PROVIDERS).read(members["provider"])
+    return None if provider is None else _kind_of(provider).read(node)
 
 
 MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"})
-DEFINITIONS: Schema = {
-    "model": {
-        "description": "A model: its provider with options, or an adapter from Python.",
-        "anyOf": [*(kind.schema for kind in _KINDS.values()), _PYTHON.schema],
-    }
-}
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
     special={**dict.fromkeys(abouts_of(ModelsConfig), MODEL), "judges": named(MODEL)},
     about="Who answers, who reflects, who judges.",
 )
+
+
+def model_schema() -> Schema:
+    """Return the JSON Schema of a model, which those of its places refer to."""
+    return {
+        "description": "A model: its provider with options, or an adapter from Python.",
+        "anyOf": [*(_kind_of(provider).schema for provider in PROVIDERS), _PYTHON.schema],
+    }
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from types import FunctionType
 from typing import TypeGuard, TypeVar
@@ -24,10 +24,8 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
-from promptgraft.adapters.hosted import HTTP_ADAPTERS
-from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_sections import NO_KEY, ModelConfig
+from promptgraft.project.format_sections import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -46,10 +44,6 @@ from promptgraft.yaml_text import YamlPath
 
 OutputT = TypeVar("OutputT")
 
-_MAKERS: Mapping[str, Callable[..., ProviderAdapter]] = {
-    "offline": OfflineAdapter,
-    **HTTP_ADAPTERS,
-}
 _STAND_IN = "unset"
 _DESCRIBED = "`help(promptgraft.ProviderAdapter)` says what an adapter has"
 
@@ -76,13 +70,13 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
         check_adapter(model, what)
         return model
     provider, _, name = model.partition("/")
-    if provider not in _MAKERS or (provider == "offline") == bool(name):
-        near = did_you_mean(provider, [one for one in _MAKERS if one != provider])
+    if provider not in PROVIDERS or (provider == "offline") == bool(name):
+        near = did_you_mean(provider, [one for one in PROVIDERS if one != provider])
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
-            f"{near}; providers are {', '.join(HTTP_ADAPTERS)}"
+            f"{near}; providers are {', '.join(HOSTED)}"
         )
-    return _MAKERS[provider](*filter(None, [name]))
+    return _maker(provider)(*filter(None, [name]))
 
 
 def checked_model(
@@ -128,8 +122,8 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     missing = {
         name: path for path, secret in secrets.items() if secret for name in secret.missing()
     }
-    adapter = HTTP_ADAPTERS.get(config.provider)
-    usual = adapter.api.variables if adapter is not None and adapter.api.needs_key else ()
+    api = hosted(config.provider).api if config.provider in HOSTED else None
+    usual = api.variables if api is not None and api.needs_key else ()
     signed = any(name.lower() == "authorization" for name in config.headers)
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
         missing[usual[0]] = ()
@@ -145,7 +139,15 @@ def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdap
         given["headers"] = {name: reveal(secret) for name, secret in config.headers.items()}
     if isinstance(price := given.get("prices"), ModelPrice):
         given["prices"] = Prices({str(given["model"]): price})
-    return _MAKERS[config.provider](**given)
+    return _maker(config.provider)(**given)
+
+
+def _maker(provider: str) -> Callable[..., ProviderAdapter]:
+    if provider in HOSTED:
+        return hosted(provider)
+    from promptgraft.adapters.offline import OfflineAdapter
+
+    return OfflineAdapter
 
 
 def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | FunctionType:
