@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -168,6 +169,8 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the command line of this process, and leave behind what does not end."""
+    # Imports make objects by the hundred thousand, all of which stay: no garbage is among them.
+    gc.set_threshold(100_000, 50, 50)
     spell_for_encoding(sys.stdout, sys.stderr)
     if asked := os.environ.get("_PROMPTGRAFT_COMPLETE"):
         from promptgraft.cli.completion import answer_shell
