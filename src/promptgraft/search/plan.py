@@ -164,10 +164,12 @@ class RunPlan(Shown):
         the kind. None when a price is not known.
         """
         whole, spent = self.expected_rollouts, ledger.known_cost
+        if spent is None:
+            return None
         left = Decimal(max(0, whole - ledger.rollouts))
         roles = {row.role for row in self.roles} | {role for role, _ in ledger.sums}
         rest = _sum([self._rest(role, ledger, left / whole) for role in roles if left], ZERO)
-        if spent is None or rest is None:
+        if rest is None:
             return None
         return _least(round(spent + rest, 6) if spent + rest else ZERO, self.max_cost)
 
