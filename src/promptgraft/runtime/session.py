@@ -143,7 +143,7 @@ class Session:
 
     def select_all(self, kind: type[E]) -> tuple[E, ...]:
         with self._lock:
-            return tuple(event for event in self._events if isinstance(event, kind))
+            return tuple([event for event in self._events if isinstance(event, kind)])
 
     def latest(self, kind: type[E]) -> E | None:
         with self._lock:
@@ -240,6 +240,10 @@ class Watch:
 
     def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
         return type(self), ()
+
+    def at(self, position: str) -> Watch:
+        """Return the same for a call there."""
+        return Watch(budget=self.budget, notices=self.notices, position=position, loop=self.loop)
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
         return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)

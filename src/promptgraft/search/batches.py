@@ -217,7 +217,7 @@ class RolloutBatch(Batch):
         ask, sources = one.ask, self._sources
         example = ask.examples[place]
         # What an agent, a tool or a feedback function changes, no other rollout may see.
-        own, watch = example.copy(), attrs.evolve(sources.watch, position=one.keys[place])
+        own, watch = example.copy(), sources.watch.at(one.keys[place])
         rollout = partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
         return partial(positioned, one.keys[place], rollout) if sources.in_batches else rollout
 
@@ -315,7 +315,7 @@ class QuestionBatch(Batch):
     def work(self, number: int) -> Callable[[], object]:
         question = self._questions[self._missing[number]]
         return partial(
-            attrs.evolve(self.sources.watch, position=question.position).call,
+            self.sources.watch.at(question.position).call,
             evaluated,
             self.sources.reflection,
             question.prompt,
