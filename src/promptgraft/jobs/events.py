@@ -107,7 +107,7 @@ class JobEvents:
     def on_event(self, event: object) -> None:
         """Write what an event tells."""
         with self._lock:
-            lines = list(self._lines.of(event))
+            lines = self._lines.of(event)
             if self._is_over:
                 return
             try:

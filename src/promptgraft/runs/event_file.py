@@ -39,6 +39,7 @@ from promptgraft.serde import Json, parse_json
 
 _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1
+_FREQUENT = (CallsInFlight, RolloutCompleted, Working)
 _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
 
 
@@ -57,25 +58,25 @@ class EventLines:
         self._told = self._begun = clock.monotonic()
         self.history = RunHistory()
 
-    def of(self, event: object) -> Iterator[Event]:
-        """Yield the lines of an event; none for those that are not told."""
-        if isinstance(event, RolloutCompleted | Working | CallsInFlight):
+    def of(self, event: object) -> tuple[Event, ...]:
+        """Return the lines of an event; none for those that are not told."""
+        if isinstance(event, _FREQUENT):
             if isinstance(event, CallsInFlight):
                 self.history.in_flight += event.change
             else:
                 self.history.add(event)
-            if self._is_due(event):
-                yield self._timed(self.history.progress())
-        elif isinstance(event, CallWaiting):
+            return (self._timed(self.history.progress()),) if self._is_due(event) else ()
+        if isinstance(event, CallWaiting):
             seconds, reason = event.seconds, event.reason
-            yield self._kept(CallWaits(model=event.model, seconds=seconds, reason=reason))
-        elif isinstance(event, _TRANSIENT):
-            yield self._kept(event)
-        elif isinstance(event, Event):
-            self._numbered += 1
-            line = self._kept(replace(event, number=self._numbered))
-            # Only the history knows which rejection of its step it is.
-            yield self.history.rejections[-1] if isinstance(line, MutationRejected) else line
+            return (self._kept(CallWaits(model=event.model, seconds=seconds, reason=reason)),)
+        if isinstance(event, _TRANSIENT):
+            return (self._kept(event),)
+        if not isinstance(event, Event):
+            return ()
+        self._numbered += 1
+        line = self._kept(replace(event, number=self._numbered))
+        # Only the history knows which rejection of its step it is.
+        return (self.history.rejections[-1] if isinstance(line, MutationRejected) else line,)
 
     def _is_due(self, event: object) -> bool:
         now = self._clock.monotonic()

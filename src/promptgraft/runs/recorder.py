@@ -111,7 +111,8 @@ class Recorder:
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
             return
-        told = self._means() if isinstance(event, events.RunEnded) else []
+        is_over = isinstance(event, events.RunEnded)
+        told = self._means() if is_over else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
             # Before the line: its readers find the page that it tells of.
@@ -121,7 +122,7 @@ class Recorder:
                 self._remove_pages_of_others()
             if not known:
                 self._file.append(line)
-        if isinstance(event, events.RunEnded):
+        if is_over:
             self._write_report()
 
     def retell(self) -> None:
