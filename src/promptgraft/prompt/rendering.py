@@ -262,8 +262,12 @@ def _full(
         pieces = source.pieces if body is None else source.parse(body)
         texts = source.texts(bindings.visible_to(section, path))
         segments = tuple(
-            Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
-            for piece in pieces
+            [
+                Segment(texts[piece.name], piece.name)
+                if isinstance(piece, Slot)
+                else Segment(piece)
+                for piece in pieces
+            ]
         )
     return RenderedSection(
         path=path, title=section.title, segments=segments, overridden=body is not None

@@ -48,9 +48,9 @@ class Remarks:
     def __call__(self, event: object) -> None:
         """Take account of an event of the run."""
         self._emit(event)
-        if isinstance(event, CaseTaught):
-            self.taught[event.case] = event.teacher
         if not isinstance(event, RolloutCompleted):
+            if isinstance(event, CaseTaught):
+                self.taught[event.case] = event.teacher
             return
         record = event.record
         if record.feedback is None or record.fault:
