@@ -157,39 +157,35 @@ def test_a_plan_without_a_key_expects_what_the_run_then_uses(
 
 
 def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals(
-    project: Path, servers: Mapping[str, str], brains: Brains
+    console: Console,
+    project: Path,
+    servers: Mapping[str, str],
+    brains: Brains,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shape = SHAPES["labels"]
     brains.of = shape.brain()
     shape.write(project, servers)
-    environment = {
-        **os.environ,
-        "LOOPBACK_KEY": KEY,
-        "TERM": "xterm-256color",
-        "COLUMNS": "90",
-        "LINES": "24",
-    }
-
-    def optimize(error: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "promptgraft", "optimize", "--workers", "2"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=error,
-        )
-
+    monkeypatch.setenv("LOOPBACK_KEY", KEY)
+    command = ("optimize", "--workers", "2")
     ours, theirs = pty.openpty()
-    panel, piped = optimize(theirs), optimize(subprocess.PIPE)
+    panel = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", *command],
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "90", "LINES": "24"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
     os.close(theirs)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_terminal(ours).decode())
-    lines = piped.communicate(timeout=60)[1].decode()
-    assert (panel.wait(timeout=60) in (0, 1), piped.returncode in (0, 1)) == (True, True)
+    assert panel.wait(timeout=60) in (0, 1)
+    piped = console(*command)
+    assert piped.code in (0, 1), piped.err
 
     money = r"\$0\.\d+ of about \$0\.\d+"
     assert re.search(rf"│ used        {money}, [\d,k]+ tokens", shown)
     assert re.search(r"│ calls       [12] in flight", shown)
     assert re.search(r"│ validation  \d of \d -> \d of \d", shown)
-    assert re.search(rf"(?m)^baseline \d of 4 \(the validation set .*, {money}$", lines)
-    assert "\x1b" not in lines
-    assert "Event loop" not in lines
+    assert re.search(rf"(?m)^baseline \d of 4 \(the validation set .*, {money}$", piped.err)
+    assert "\x1b" not in piped.err
+    assert "Event loop" not in shown + piped.err

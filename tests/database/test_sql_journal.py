@@ -50,12 +50,12 @@ def fresh_in_a_database(database: Database, job: int) -> Iterator[Journal]:
 def test_another_process_finds_the_answers(database: Database, job: int) -> None:
     with SqlJournal(database, job, fence=1) as first:
         first.begin(RUN)
-        for number in range(600):
+        for number in range(300):
             first.append(f"sch\u00f6n/{number}", ASKED, "rollout", {"n": number})
     with SqlJournal(database, job, fence=1) as second:
         second.begin(RUN)
-        found = [second.find(f"sch\u00f6n/{number}", ASKED) for number in range(600)]
-    assert [one and one.value for one in found] == [{"n": number} for number in range(600)]
+        found = [second.find(f"sch\u00f6n/{number}", ASKED) for number in range(300)]
+    assert [one and one.value for one in found] == [{"n": number} for number in range(300)]
 
 
 def test_nothing_is_written_after_a_take_over(database: Database, job: int) -> None:

@@ -213,11 +213,12 @@ def test_reading_refusing_and_deleting_nothing_leave_no_trace(
 @pytest.mark.parametrize(
     "bad", ["..", "/etc", "a\0b", "../../x", "Latest", "a" * 65, "", "a/", "é"]
 )
-def test_bad_identifiers_touch_no_file(
-    bad: str, store: LocalPromptOverridesStore, tmp_path: Path
-) -> None:
+def test_bad_identifiers_touch_no_file(bad: str, tmp_path: Path) -> None:
+    root = tmp_path / "above" / "root"
+    root.mkdir(parents=True)
+    store = LocalPromptOverridesStore(root, clock=FakeClock())
     store.set_section_override(PROMPT, path=TONE, body="x")
-    before = tree(tmp_path.parent)
+    before = tree(tmp_path)
     good = {"ns": "tests/stores", "prompt_key": "support", "tag": "latest"}
     for field in good:
         names = {**good, field: bad}
@@ -235,7 +236,7 @@ def test_bad_identifiers_touch_no_file(
                 method(**names)
     with pytest.raises(InvalidIdentifierError):
         store.rollback(**good, revision=bad or "/")
-    assert tree(tmp_path.parent) == before
+    assert tree(tmp_path) == before
 
 
 def test_a_refused_write_changes_no_file(store: LocalPromptOverridesStore, tmp_path: Path) -> None:
