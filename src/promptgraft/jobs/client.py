@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import tarfile
@@ -35,9 +36,19 @@ from promptgraft.serde import Json, shown
 from promptgraft.strict import structure
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _SECONDS = 60.0
+
+
+@functools.cache  # loading them takes longer than all else about a client
+def authorities() -> ssl.SSLContext:
+    """Return whom clients trust to say whose address it is."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 class JobClient(Jobs):
@@ -74,6 +85,7 @@ class JobClient(Jobs):
             base_url=f"{self._server}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
             timeout=_SECONDS,
+            verify=authorities(),
             follow_redirects=False,
         )
 

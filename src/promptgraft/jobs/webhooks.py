@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
+from promptgraft.jobs.client import authorities
 from promptgraft.jobs.outbox import Delivery, Outbox
 from promptgraft.jobs.rows import JobRows
 from promptgraft.jobs.types import JobNotFoundError
@@ -177,6 +178,7 @@ class WebhookSender:
                 content=delivery.body,
                 headers=headers,
                 timeout=_SECONDS_TO_ANSWER,
+                verify=authorities(),
                 follow_redirects=False,
             ) as answer:
                 return "" if answer.is_success else f"answered {answer.status_code}"
