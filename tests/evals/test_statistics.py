@@ -205,10 +205,10 @@ def skewed(chance: random.Random) -> dict[str, tuple[Callable[[], float], float]
 def test_an_interval_holds_the_true_gain_as_often_as_it_says(world: str, cases: int) -> None:
     draw, mean = skewed(random.Random(f"{world} {cases}"))[world]
     held = 0
-    for _ in range(100):
+    for _ in range(60):
         low, high = interval([draw() for _ in range(cases)], 0.9)
         held += low <= mean <= high
-    assert held >= 81  # three standard errors of the simulation
+    assert held >= 47  # three standard errors of the simulation
 
 
 @settings(max_examples=30, deadline=None)

@@ -117,6 +117,7 @@ MODEL = Naming()
 """
 
 
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_path: Path) -> None:
     path = write_priced(tmp_path / "own")
     path.write_text(path.read_text().replace("workers: 4", "workers: 8"))

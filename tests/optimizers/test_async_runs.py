@@ -556,23 +556,21 @@ def test_a_coroutine_that_waits_for_its_own_loop_is_told_how_to_do_it() -> None:
 
 
 def test_a_run_inside_a_coroutine_of_a_run_is_refused_or_works() -> None:
-    def nested() -> GepaOptimizer:
-        return attrs.evolve(plain(), feedback=judged).optimizer(MemoryJournal())
-
     async def plainly(*given: Any) -> RolloutFeedback:
         with ThreadPoolExecutor(2) as executor:
-            world = attrs.evolve(plain(), feedback=judged)
-            world.optimizer(MemoryJournal(), executor=executor).optimize(PROMPT)
+            optimizer(judged, executor=executor).optimize(PROMPT)
         return judge(*given)
 
     async def awaiting(*given: Any) -> RolloutFeedback:
-        await nested().aoptimize(PROMPT)
+        await optimizer(judged).aoptimize(PROMPT)
         return judge(*given)
 
     few = settings(rollout_budget=30, proposals_per_step=1, steps_at_once=1, enable_merge=False)
 
-    def optimizer(feedback: Any) -> GepaOptimizer:
-        context = OptimizationContext(plain().task, reflection_adapter=plain().reflection)
+    def optimizer(feedback: Any, executor: Executor | None = None) -> GepaOptimizer:
+        context = OptimizationContext(
+            plain().task, reflection_adapter=plain().reflection, executor=executor
+        )
         return GepaOptimizer(context, attrs.evolve(few, feedback_fn=feedback))
 
     with pytest.raises(FeedbackError, match=r"asyncio\.to_thread"):

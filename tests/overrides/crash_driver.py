@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from killing import Killer, at_every_effect, killed_by, say
+from killing import FEWER, Killer, at_every_effect, killed_by, say
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing.prompts import JUDGE, PROMPT, RULES, TONE, WRITER, set_all
@@ -150,7 +150,7 @@ def main(folder: Path, scenario: str) -> None:
         say(root, number)
         return number
 
-    at_every_effect(run)
+    at_every_effect(run, FEWER)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from forked import Run, forking
-from killing import deaths_in, folder_in_memory
+from killing import FEWER, deaths_in, folder_in_memory
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
@@ -125,9 +125,7 @@ def test_a_killed_process_leaves_the_old_or_the_new_revision_of_every_tag(
 
     survivors = [run for run, killed_by in runs.items() if killed_by != signal.SIGKILL]
     assert [run.name for run in survivors] == [
-        f"before-{effects + 1}",
-        f"after-{effects + 1}",
-        f"inside-{writes + 1}",
+        f"{when}-{(writes if when == 'inside' else effects) + 1}" for when in FEWER
     ]
     after = held(survivors[0])
     assert after != before
