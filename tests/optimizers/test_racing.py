@@ -139,7 +139,7 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
             training_examples=data,
             pareto_set_size=12,
             target_section_paths=(RULES,),
-            validation=Racing(first=2),
+            validation=Racing(first=3, every=2),
             rollout_budget=200,
         ),
         task=forgets,
@@ -148,7 +148,34 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
     assert not result.found_better
     raced = tried_on(session, r"step/\d+/pareto/(first|rest)")
     assert len(raced) > 5
-    assert set(raced.values()) == {2}
+    assert set(raced.values()) == {3}
+
+
+@pytest.mark.parametrize(("lost", "crowned"), [(1, True), (2, False)])
+def test_gains_on_a_minibatch_count_half_in_a_race_and_not_in_the_finals(
+    lost: int, *, crowned: bool
+) -> None:
+    def trades(rendered: RenderedPrompt[object]) -> str:
+        """What is learned mends w0 to w11, and loses some of w50 to w53."""
+        learned = re.search(r"w\d", section(rendered, RULES).text)
+        number = int(asked(rendered)[1:])
+        mended, kept = number < 50 and learned, 50 + lost * bool(learned) <= number < 54
+        return "ok" if mended or kept else "no"
+
+    session = Session()
+    settings = lean(
+        training_examples=(*examples(5, first=50), *examples(12)),
+        pareto_set_size=5,
+        target_section_paths=(RULES,),
+        validation=Racing(first=5),
+        minibatch_size=3,
+        rollout_budget=60,
+    )
+    result = optimize(settings, task=trades, session=session)
+    _, *raced = session.select_all(GepaCandidateAdded)
+    assert raced
+    assert any(added.best for added in raced) is crowned
+    assert not result.found_better
 
 
 def test_the_winner_and_the_baseline_are_tried_on_all_of_it() -> None:

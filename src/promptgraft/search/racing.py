@@ -13,6 +13,9 @@ from promptgraft.search.scores import Score, beats, is_behind, paired_gains
 from promptgraft.search.validation import Entry, Partial, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
+_TRAINING_WEIGHT = 0.5
+"""What a gain on a training example counts for beside one on a validation example."""
+
 
 @attrs.define(kw_only=True)
 class _Race:
@@ -28,6 +31,7 @@ class _Race:
     lacking: Sequence[int]
     candidate: Candidate
     records: dict[int, RolloutRecord]
+    gained: float  # on training examples, over its parent: the sum over them
     margin: float | None  # how much worse it may be and win, because it is shorter
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
 
@@ -36,23 +40,29 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
-        if not gains or self._is_behind(gains):
+        errors = 0.5 if self.margin is None else 1.0
+        if not gains or is_behind(gains, margin=self._slack(gains), errors=errors):
             return False
         rest = [one for one in self.order if one not in self.records]
         if rest:
             made = yield from self._on(f"{position}/rest", self.candidate, rest)
             self.records.update(zip(rest, made, strict=True))
         gains = self._gains(self.order)
-        # A child of the best one was better on a minibatch; no other candidate may win a tie.
-        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
-        if self.margin is not None:
-            wins = not is_behind(gains, margin=self.margin, errors=0.0)
+        wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
+        wins &= self._wins_ties or sum(gains) > 0
         return wins and self.population.may_join_as_best(self.records)
 
-    def _is_behind(self, gains: Sequence[float]) -> bool:
-        if self.margin is None:
-            return is_behind(gains)
-        return is_behind(gains, margin=self.margin, errors=1.0)
+    @property
+    def _wins_ties(self) -> bool:
+        """Whether it is shorter than the best one, or its child and was better on a minibatch."""
+        return self.margin is not None or self.position in self.candidate.parents
+
+    def _slack(self, gains: Sequence[float]) -> float:
+        """Return how far below the best one the mean of so many gains may be."""
+        if self.margin is not None:
+            return self.margin
+        # Few examples of either set tell apart what changes a few answers.
+        return _TRAINING_WEIGHT * self.gained / len(gains) if self._wins_ties else 0.0
 
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
         """Evaluate the best one on all that it lacks, and the candidate on its first leg."""
@@ -160,6 +170,7 @@ class RacingValidator(Validator):
         step: int,
         entry: Entry,
         proposals: int = 1,
+        gained: float = 0.0,
         margin: float | None = None,
     ) -> Asking[int]:
         pool = self._population.pool
@@ -174,6 +185,7 @@ class RacingValidator(Validator):
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
             records=dict(known),
+            gained=gained,
             margin=margin,
         )
         try:

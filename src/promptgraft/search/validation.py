@@ -48,7 +48,8 @@ class Racing:
     the same examples by more than half a standard error; else on as many as races take: ``first``
     at the beginning, and as many more after every ``every`` accepted proposals that have raced,
     together or alone. It is the best one from then on if its mean is higher on them, or the same
-    and it is a child of the best one.
+    and it is a child of the best one. To a child of the best one, each gain on the minibatches
+    that it was accepted on counts half as much as one in the race.
 
     Each race takes the examples in another order, so that luck of the best one on a few of them
     does not keep all others out. At the end of the search the baseline and the most promising
@@ -171,6 +172,7 @@ class Validator:
         step: int,
         entry: Entry,
         proposals: int = 1,
+        gained: float = 0.0,
         margin: float | None = None,
     ) -> Asking[int]:
         """Evaluate a candidate, take it in, and return its position.
@@ -182,10 +184,11 @@ class Validator:
             step: number of the step.
             entry: its way into the population.
             proposals: how many accepted proposals are in it.
+            gained: how far it is above its parent on training examples, the sum over them.
             margin: how much worse than the best one it may be and take its place, because it is
                 shorter; None where it must be better.
         """
-        del proposals
+        del proposals, gained
         records = dict(known)
         places = [place for place in entry.order if place not in known]
         if places:

@@ -27,12 +27,15 @@ class Combined:
         candidate: what its accepted children make together.
         proposals: those whose children are in it, the best first.
         left_out: those whose children are not.
+        gained: how far the children in it are above their parent on their minibatches, the sum
+            over the examples.
     """
 
     step: Step
     candidate: Candidate
     proposals: tuple[Proposal, ...]
     left_out: tuple[Proposal, ...]
+    gained: float
 
 
 @attrs.frozen
@@ -54,8 +57,8 @@ class Combiner:
 
         They are put onto the best candidate, when their parent was to be that and is not.
         """
-        accepted = [one for _, one in sorted(step.accepted, key=lambda one: -one[0].gain)]
-        children = [proposal.child for proposal in accepted]
+        accepted = sorted(step.accepted, key=lambda one: -one[0].gain)
+        children = [proposal.child for _, proposal in accepted]
         parent = pool.best if step.leads else step.parent
         own = pool.candidates[parent].digest == step.candidate.digest
         onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidates[parent]
@@ -76,8 +79,9 @@ class Combiner:
         return Combined(
             step,
             found,
-            tuple(one for one, brings in split if brings),
-            tuple(one for one, brings in split if not brings),
+            tuple(one for (_, one), brings in split if brings),
+            tuple(one for (_, one), brings in split if not brings),
+            sum(found.gain * len(one.records) for (found, one), brings in split if brings),
         )
 
     def put_together(

@@ -163,6 +163,7 @@ class GepaSearch(BaseSearch):
             step=step.number,
             entry=step.entry,
             proposals=len(racer.proposals),
+            gained=racer.gained,
         )
         self.racer = None
         self._positions[racer.candidate.digest] = position
