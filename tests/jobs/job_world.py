@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import sqlalchemy
+
 from promptgraft.database import Database
 from promptgraft.jobs import Job, JobManager, Worker
 from promptgraft.serde import Json
@@ -95,6 +97,14 @@ def work_off(manager: JobManager, *, most: int = 20) -> int:
             return count
         worker.run_here(claim)
     raise AssertionError("jobs do not end")
+
+
+def expire(manager: JobManager) -> None:
+    """Let all leases be over, as if half a minute had passed."""
+    jobs = manager.database.tables.jobs
+    manager.database.write(
+        lambda connection: connection.execute(sqlalchemy.update(jobs).values(lease=1.0))
+    )
 
 
 def outcome(manager: JobManager, job: Job) -> dict[str, Json]:

@@ -17,7 +17,16 @@ import pytest
 import sqlalchemy
 
 from database.database_servers import KINDS
-from jobs.job_world import FILE, KILLS, STOPS, outcome, work_off, write_priced, write_project
+from jobs.job_world import (
+    FILE,
+    KILLS,
+    STOPS,
+    expire,
+    outcome,
+    work_off,
+    write_priced,
+    write_project,
+)
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs import Job, JobManager, JobState, Worker
@@ -51,14 +60,6 @@ def answers(manager: JobManager, job: Job) -> int:
     query = sqlalchemy.select(sqlalchemy.func.count()).where(table.c.job == job.number)
     with manager.database.reading() as connection:
         return connection.scalar(query) or 0
-
-
-def expire(manager: JobManager) -> None:
-    """Let all leases be over, as if half a minute had passed."""
-    jobs = manager.database.tables.jobs
-    manager.database.write(
-        lambda connection: connection.execute(sqlalchemy.update(jobs).values(lease=1.0))
-    )
 
 
 def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Popen[bytes]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 
-from promptgraft.clock import SystemClock
+from promptgraft.clock import Clock
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import JournalCorruptError, LeaseLostError
 from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
@@ -28,18 +27,17 @@ class Heartbeat:
         fault: what was found damaged; None for nothing.
     """
 
-    def __init__(self, database: Database, claim: Claim) -> None:
+    def __init__(self, database: Database, claim: Claim, *, clock: Clock) -> None:
         self.pause, self.cancellation = Cancellation(), Cancellation()
         self.wish, self.lost, self.spent = Wish.NONE, "", ""
         self.fault: JournalCorruptError | None = None
         self._database, self._claim, self._rows = database, claim, JobRows(database)
+        self._clock, self._renewed = clock, clock.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
-        # What was asked before it began is done at once.
-        with contextlib.suppress(DatabaseError):
-            self._hear_now()
+        self.look()  # what was asked before it began is done at once
         self._thread.start()
         return self
 
@@ -62,36 +60,29 @@ class Heartbeat:
         self.spent = why
         self.pause.set(why)
 
-    def _hear_now(self) -> None:
+    def look(self) -> None:
+        """Renew the lease when that is due, and do what is asked; end the run once it is over."""
         try:
-            self._hear(self._look(renew=False))
+            # A write waits for a database that is away, until long after the lease.
+            with self._database.reading() as connection:
+                wish = self._rows.wish(connection, self._claim)
+            now = self._clock.monotonic()
+            if now - self._renewed >= SECONDS_BETWEEN_RENEWALS:
+                wish = self._database.write(
+                    lambda connection: self._rows.renew(connection, self._claim), durable=False
+                )
+                self._renewed = now
         except LeaseLostError as error:
             self.lose(str(error))
+        except DatabaseError as error:
+            if self._clock.monotonic() - self._renewed >= LEASE_SECONDS:
+                self.lose(f"the lease is over, and {error}")
+        else:
+            self._hear(wish)
 
     def _beat(self) -> None:
-        clock = SystemClock()
-        renewed = clock.monotonic()
-        while not self._over.wait(SECONDS_BETWEEN_LOOKS):
-            now = clock.monotonic()
-            is_due = now - renewed >= SECONDS_BETWEEN_RENEWALS
-            try:
-                self._hear(self._look(renew=is_due))
-                renewed = now if is_due else renewed
-            except LeaseLostError as error:
-                self.lose(str(error))
-                return
-            except DatabaseError as error:
-                if now - renewed >= LEASE_SECONDS:
-                    self.lose(f"the lease is over, and {error}")
-                    return
-
-    def _look(self, *, renew: bool) -> Wish:
-        if renew:
-            return self._database.write(
-                lambda connection: self._rows.renew(connection, self._claim), durable=False
-            )
-        with self._database.reading() as connection:
-            return self._rows.wish(connection, self._claim)
+        while not self.lost and not self._over.wait(SECONDS_BETWEEN_LOOKS):
+            self.look()
 
     def _hear(self, wish: Wish) -> None:
         self.wish = wish

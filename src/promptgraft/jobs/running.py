@@ -88,13 +88,14 @@ def carry_out(
     """
     if calls is not None:
         share_accounts(calls)
+    clock = SystemClock()
     with (
-        Heartbeat(database, claim) as heartbeat,
+        Heartbeat(database, claim, clock=clock) as heartbeat,
         beside(project.folder),
         paused_by_signal(heartbeat.pause),
     ):
         most = project.config.max_cost_per_day
-        events = JobEvents(database, claim, heartbeat, clock=SystemClock(), most=most)
+        events = JobEvents(database, claim, heartbeat, clock=clock, most=most)
         work = _Work(database, claim, heartbeat, events)
         job: OptimizationJob | None = None
         try:
