@@ -349,6 +349,10 @@ def test_two_equal_aliases_are_a_fault_of_the_candidate(world: World) -> None:
             "baml_src/add.baml:20: @@check({{ this.total|tiny }}): unknown filter",
         ),
         (
+            lambda text: text.replace("total int ", 'total int @alias("words") '),
+            "baml_src: `alias-sum-words` and `alias-sum-total` are the same alias, `words`",
+        ),
+        (
             lambda text: text.replace("function Add", "function Ad"),
             "promptgraft.yaml:3: prompts.sum: no function `Add` in baml_src (did you mean `Ad`?)",
         ),

@@ -74,6 +74,9 @@ class BamlAgent:
         except DataFormatError as error:
             yield from error.faults
             return
+        except AgentFaultError as error:
+            yield f"{self.function.folder}: {error}"
+            return
         for test in self.tests.values():
             yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
             try:
