@@ -191,6 +191,17 @@ def test_values_are_judged_as_what_they_are(value: Json) -> None:
     assert not judged(rules, value, args={"it": "else"}, latency_ms=0)[0].held
 
 
+def test_a_long_answer_is_judged() -> None:
+    value: Json = [{"name": str(n), "price": n / 2, "tags": ["a", n]} for n in range(500)]
+    rules = [
+        Rule(name="all", expression="this|length == 500 and last == 499", is_assert=False),
+        Rule(name="", expression="_.checks.all and this[last].price == 249.5", is_assert=True),
+    ]
+    assert [one.held for one in judged(rules, value, args={"last": 499}, latency_ms=0)] == [
+        True
+    ] * 2
+
+
 def test_an_answer_that_baml_cannot_read_says_why_in_one_line(project: Path) -> None:
     function = load_function("Read", project)
     compiled = Compiled.of(function.sources({}), folder=project)
