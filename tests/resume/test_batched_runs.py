@@ -83,15 +83,34 @@ def test_a_pause_does_not_wait_for_a_batch_and_its_answers_are_fetched_later(
         assert sum(server.sizes) + len(server.calls) == ordinary.total_rollouts
 
 
+def started(server: BatchServer, name: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a run in a process of its own."""
+    program = [sys.executable, batched_world.__file__, name, server.base_url, str(folder)]
+    path = os.pathsep.join((str(TESTS), str(TESTS / "resume")))
+    return subprocess.Popen(program, env={**os.environ, "PYTHONPATH": path})
+
+
+@BOTH
+def test_a_run_killed_before_it_knows_the_id_of_its_batch_pays_for_it_once(
+    name: str, tmp_path: Path, ordinary: GepaResult
+) -> None:
+    with BatchServer(name, brain) as server:
+        with started(server, name, tmp_path) as process:
+            server.on_made = process.kill
+            assert process.wait() == -signal.SIGKILL
+        server.on_made = lambda: None
+        assert server.sizes == [5]
+        assert outcome(run(name, server.base_url, tmp_path)) == outcome(ordinary)
+        assert sum(server.sizes) + len(server.calls) == ordinary.total_rollouts
+
+
 def test_a_run_killed_while_it_waits_for_a_batch_pays_for_it_once(
     tmp_path: Path, ordinary: GepaResult
 ) -> None:
     name = "openai"
     with BatchServer(name, brain) as server:
         server.hold()
-        program = [sys.executable, batched_world.__file__, name, server.base_url, str(tmp_path)]
-        path = os.pathsep.join((str(TESTS), str(TESTS / "resume")))
-        with subprocess.Popen(program, env={**os.environ, "PYTHONPATH": path}) as process:
+        with started(server, name, tmp_path) as process:
             server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
             process.send_signal(signal.SIGKILL)
         server.release()

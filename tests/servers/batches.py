@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from email import message_from_bytes
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ class Batch:
 
     id: str
     requests: Mapping[str, JsonObject]
+    metadata: JsonObject = attrs.field(factory=dict)
+    created: str = attrs.field(factory=lambda: datetime.now(UTC).isoformat())
     is_cancelled: bool = False
     looks: int = 0
 
@@ -70,6 +73,7 @@ class BatchServer(ThreadedServer):
         lost: ids of batches that are no longer known.
         names: makes the id of the n-th batch.
         on_look: is called when a batch is looked at.
+        on_made: is called when a batch is made, before that is answered.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class BatchServer(ThreadedServer):
         self.lost: set[str] = set()
         self.names: Callable[[int], str] = lambda number: f"batch_{number}"
         self.on_look: Callable[[], None] = lambda: None
+        self.on_made: Callable[[], None] = lambda: None
         self._brain = brain
         self._fate = fate
         self._refusals = list(refusals)
@@ -156,6 +161,8 @@ class BatchServer(ThreadedServer):
             return _Reply(200, self._files[found[1]])
         if method == "POST" and path in {"/v1/batches", "/v1/messages/batches"}:
             return self._made(json.loads(body), headers)
+        if method == "GET" and path.partition("?")[0] in {"/v1/batches", "/v1/messages/batches"}:
+            return _Reply.of({"data": [self._state(one) for one in reversed(self.batches)]})
         if found := re.fullmatch(r"/v1/(?:messages/)?batches/([\w-]+)(/\w+)?", path):
             known = [one for one in self.batches if one.id == found[1] and one.id not in self.lost]
             if known:
@@ -187,11 +194,13 @@ class BatchServer(ThreadedServer):
             assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
             assert self.provider.check(body, headers) is None
         assert len({name for name, _ in requests}) == len(requests)
-        batch = Batch(id=self.names(len(self.batches)), requests=dict(requests))
+        name, metadata = self.names(len(self.batches)), wanted.get("metadata", {})
+        batch = Batch(id=name, requests=dict(requests), metadata=metadata)
         known = sum(self.sizes)
         for place, name in enumerate(batch.requests):
             self._fates[f"{batch.id} {name}"] = self._fate(known + place)
         self.batches.append(batch)
+        self.on_made()
         return _Reply.of(self._state(batch))
 
     def _seen(self, batch: Batch, what: str) -> _Reply:
@@ -208,8 +217,12 @@ class BatchServer(ThreadedServer):
         is_done = not self._is_held and batch.looks > 1
         if isinstance(self.provider, AnthropicMessages):
             status = "ended" if is_done else "canceling" if batch.is_cancelled else "in_progress"
-            return {"id": batch.id, "type": "message_batch", "processing_status": status}
+            counts: JsonObject = {"processing": 0 if is_done else len(batch.requests)}
+            counts["succeeded"] = len(batch.requests) if is_done else 0
+            about: JsonObject = {"created_at": batch.created, "request_counts": counts}
+            return {"id": batch.id, "processing_status": status, **about}
         state: JsonObject = {"id": batch.id, "object": "batch", "status": "in_progress"}
+        state["metadata"] = batch.metadata
         if is_done:
             state["status"] = "completed"
             results = self._results(batch)

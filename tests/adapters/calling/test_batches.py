@@ -254,8 +254,10 @@ def test_what_is_paused_is_fetched_later_and_not_paid_again(name: str) -> None:
 
 def test_a_kept_batch_is_looked_for_only_where_it_was_made() -> None:
     with BatchExecutor(journal=begun()) as executor:
-        executor.keep("openai here gpt", "batch_1", ["first", "second"])
-        assert [*executor.kept("openai here gpt")] == [("batch_1", "first"), ("batch_1", "second")]
+        wanted = executor.intend("openai here gpt", ["first", "second"])
+        assert [*executor.kept("openai here gpt")] == [wanted]
+        executor.keep("openai here gpt", "batch_1", wanted)
+        assert [*executor.kept("openai here gpt")] == [attrs.evolve(wanted, batch="batch_1")]
         assert [*executor.kept("openai there gpt")] == []
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
+
+import attrs
 
 from promptgraft.adapters.calling.faults import Fault, judge
 from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
@@ -16,6 +18,7 @@ from promptgraft.serde import Json, parse_json
 
 Outcome: TypeAlias = Received | NothingReceivedError
 
+_MARK = "promptgraft"
 _ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 
@@ -35,6 +38,16 @@ class Ask(Protocol):
     ) -> Received: ...
 
 
+@attrs.frozen(kw_only=True)
+class Intended:
+    """A batch as it is kept before it is made; ``batch`` is its id when that is known."""
+
+    mark: str
+    since: datetime
+    requests: tuple[str, ...]
+    batch: str | None = None
+
+
 class BatchForm(Protocol):
     """The batch interface of a provider.
 
@@ -48,8 +61,12 @@ class BatchForm(Protocol):
     longest: int
     path: str
 
-    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
         """Have requests answered, each under its id; returns the id of the batch."""
+        ...
+
+    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
+        """Return whether a batch in the provider's list may be the one that was wanted."""
         ...
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
@@ -64,11 +81,19 @@ class AnthropicBatches:
     longest = 250_000_000
     path = "/v1/messages/batches"
 
-    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
+        del mark  # has no place in their batches
         listed: list[Json] = [
             {"custom_id": name, "params": params} for name, params in requests.items()
         ]
         return _id_in(_read(await ask("POST", self.path, body={"requests": listed})))
+
+    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
+        match found:
+            case {"created_at": str(made), "request_counts": dict(counts)}:
+                many = sum(count for count in counts.values() if isinstance(count, int))
+                return many == len(wanted.requests) and datetime.fromisoformat(made) >= wanted.since
+        return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
         found = _read(await ask("GET", f"{self.path}/{batch}"))
@@ -95,7 +120,7 @@ class OpenAIBatches:
     longest = 200_000_000
     path = "/batches"
 
-    async def create(self, ask: Ask, requests: Mapping[str, JsonObject]) -> str:
+    async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
         endpoint = "/v1/chat/completions"
         lines = [
             encoded({"custom_id": name, "method": "POST", "url": endpoint, "body": body})
@@ -107,8 +132,15 @@ class OpenAIBatches:
             "input_file_id": _id_in(_read(sent)),
             "endpoint": endpoint,
             "completion_window": "24h",
+            "metadata": {_MARK: mark},
         }
         return _id_in(_read(await ask("POST", self.path, body=wanted)))
+
+    def is_of(self, found: JsonObject, wanted: Intended) -> bool:
+        match found:
+            case {"metadata": dict(metadata)}:
+                return metadata.get(_MARK) == wanted.mark
+        return False
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
         found = _read(await ask("GET", f"{self.path}/{batch}"))
@@ -135,6 +167,17 @@ class OpenAIBatches:
 
 FORMS: Mapping[str, BatchForm] = {"anthropic": AnthropicBatches(), "openai": OpenAIBatches()}
 """The batch interfaces by provider."""
+
+
+async def made(ask: Ask, form: BatchForm, wanted: Intended, known: Set[str]) -> str | None:
+    """Return the id of the batch that was wanted, among the latest 100 but those that are known."""
+    try:
+        rows = _read(await ask("GET", f"{form.path}?limit=100")).get("data")
+        listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        found = {_id_in(row) for row in listed if form.is_of(row, wanted)} - known
+    except (UnusableError, ValueError, TypeError):  # a list of another form, or none at all
+        return None
+    return found.pop() if len(found) == 1 else None
 
 
 def _refused(errors: Json | None) -> Received:

@@ -15,10 +15,12 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.batch_forms import (
     FORMS,
+    Intended,
     Outcome,
     UnusableError,
     encoded,
     judged,
+    made,
 )
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.gathering import PAUSED, BatchExecutor, seat
@@ -71,8 +73,13 @@ class _Gathering:
         self._pending: list[_Request] = []
         self._batches: dict[str, _Batch] = {}
         self._kept: dict[str, list[tuple[str, str]]] = {}
-        for batch, request in executor.kept(endpoint.who):
-            self._kept.setdefault(request[:_KEY], []).append((batch, request))
+        self._lost: list[Intended] = []
+        self._finding = asyncio.Lock()
+        for one in executor.kept(endpoint.who):
+            if one.batch is None:
+                self._lost.append(one)
+            else:
+                self._know(one.batch, one.requests)
 
     def wake(self) -> None:
         if not self._loop.is_closed():
@@ -92,18 +99,33 @@ class _Gathering:
         """
         if self._executor.is_paused:
             raise RunPausedError(PAUSED)
+        async with self._finding:
+            await self._find_lost()
         key = digest([position, body])[:_KEY]
         while kept := self._kept.get(key):
             batch_id, request = kept.pop(0)
-            batch = self._batches.setdefault(batch_id, _Batch(batch_id))
             with self._executor.waiting():
-                found = await self._answer_in(batch, request)
+                found = await self._answer_in(self._batches[batch_id], request)
             if not isinstance(judged(found), Fault):
                 return found
         answer: asyncio.Future[Outcome] = self._loop.create_future()
         self._pending.append(_Request(key, body, len(encoded(body)) + _FRAME, answer))
         with self._executor.waiting():
             return await answer
+
+    def _know(self, batch: str, requests: Iterable[str]) -> None:
+        self._batches[batch] = _Batch(batch)
+        for request in requests:
+            self._kept.setdefault(request[:_KEY], []).append((batch, request))
+
+    async def _find_lost(self) -> None:
+        """Find the batches of an earlier process that ended before it had kept their ids."""
+        own = self._own
+        while self._lost:
+            wanted = self._lost.pop()
+            if batch := await made(own.ask, own.form, wanted, self._batches.keys()):
+                self._executor.keep(own.who, batch, wanted)
+                self._know(batch, wanted.requests)
 
     async def _answer_in(self, batch: _Batch, request: str) -> Outcome:
         if batch.outcome is not None:
@@ -139,19 +161,22 @@ class _Gathering:
         named = {f"{one.key}-{place}": one for place, one in enumerate(requests)}
         waiting = {name: one.answer for name, one in named.items()}
         bodies = {name: one.body for name, one in named.items()}
+        batch: _Batch | None = None
         try:
-            batch = _Batch(await self._own.form.create(self._own.ask, bodies), waiting)
+            wanted = self._executor.intend(self._own.who, tuple(named))
+            made_as = await self._own.form.create(self._own.ask, bodies, wanted.mark)
+            batch = _Batch(made_as, waiting)
+            self._executor.keep(self._own.who, made_as, wanted)
         except UnusableError as error:
             # A fault of each of them, as if it had been sent alone: those that are tried again
             # make the next batch.
             for answer in waiting.values():
                 _tell(answer, error.outcome)
             return
-        try:
-            self._executor.keep(self._own.who, batch.id, tuple(named))
         except PromptgraftError as error:
             _fail(waiting.values(), error)
-            await self._cancel(batch)
+            if batch is not None:
+                await self._cancel(batch)
             return
         self._batches[batch.id] = batch
         await self._follow(batch)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
@@ -14,6 +16,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import attrs
 
 from promptgraft.adapters.base import CallWaiting
+from promptgraft.adapters.calling.batch_forms import Intended
 from promptgraft.errors import JournalCorruptError
 from promptgraft.journal.base import Journal
 from promptgraft.runtime.cancellation import Cancellation
@@ -152,34 +155,47 @@ class BatchExecutor(ThreadPoolExecutor):
         is_cancelled = cancellation is not None and cancellation.is_set
         return is_cancelled or not (self._pause.is_set or self._deadline.expired)
 
-    def keep(self, who: str, batch: str, requests: Sequence[str]) -> None:
-        """Keep the id of a batch and those of its requests.
+    def intend(self, who: str, requests: Sequence[str]) -> Intended:
+        """Keep the ids of the requests of a batch before it is made; raises ``JournalError``."""
+        now = datetime.now(UTC)
+        wanted = Intended(mark=uuid.uuid4().hex, since=now, requests=tuple(requests))
+        answer: dict[str, Json] = {"of": who, "since": now.timestamp(), "requests": [*requests]}
+        self._append(wanted.mark, answer)
+        return wanted
 
-        Raises:
-            JournalError: they cannot be kept.
-        """
+    def keep(self, who: str, batch: str, wanted: Intended) -> None:
+        """Keep the id of a batch that was made; raises ``JournalError``."""
+        self._append(f"{wanted.mark}/made", {"of": who, "batch": batch})
+
+    def _append(self, name: str, answer: dict[str, Json]) -> None:
         if self._journal is not None:
-            answer: dict[str, Json] = {"of": who, "requests": [*requests]}
-            self._journal.append(f"{_KIND}/{batch}", digest([who]), _KIND, answer)
+            self._journal.append(f"{_KIND}/{name}", digest([answer["of"]]), _KIND, answer)
             self._journal.sync()
 
-    def kept(self, who: str) -> Iterator[tuple[str, str]]:
-        """Yield each request that is kept: the id of its batch, and its own.
+    def kept(self, who: str) -> Sequence[Intended]:
+        """Return what is kept of batches.
 
         Raises:
             JournalError: the journal cannot be read.
         """
+        found: dict[str, Intended] = {}
         for record in () if self._journal is None else self._journal.records():
             if record.kind != _KIND:
                 continue
+            mark = record.key.split("/")[1]
             match record.answer:
-                case {"of": str(of), "requests": list(requests)}:
-                    batch = record.key.removeprefix(f"{_KIND}/")
-                    yield from ((batch, str(one)) for one in requests if of == who)
+                case {"of": str(of)} if of != who:
+                    pass
+                case {"since": float(since), "requests": list(requests)}:
+                    ids, begun = tuple(map(str, requests)), datetime.fromtimestamp(since, UTC)
+                    found[mark] = Intended(mark=mark, since=begun, requests=ids)
+                case {"batch": str(batch)} if mark in found:
+                    found[mark] = attrs.evolve(found[mark], batch=batch)
                 case _:
                     raise JournalCorruptError(
                         f"the journal's record `{record.key}` is no batch; restore the journal"
                     )
+        return tuple(found.values())
 
     def tell(self, notice: CallWaiting) -> None:
         """Publish what is waited for."""
