@@ -225,6 +225,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_which_is_resumed_with_another(
     assert (result.candidates, answers(journal)) == (plain()[0].candidates, plain()[1])
     assert kept.items() <= answers(journal).items()
     assert "Traceback" not in caplog.text
+    assert "ERROR" not in caplog.text
 
 
 def test_a_deadline_leaves_behind_what_hangs_on_workers(executor: Any, tmp_path: Path) -> None:

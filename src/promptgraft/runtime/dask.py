@@ -51,8 +51,6 @@ CONNECT_SECONDS = 10.0
 
 _KEPT = 64  # large parts
 _CALLS_PER_THREAD = 2  # so that the next one is there when a call ends
-_MSGSPEC = "__msgspec_cache__"
-_logger = logging.getLogger(__name__)
 
 
 @cache
@@ -124,8 +122,8 @@ def _pickled(value: object) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: object) -> object:
             # What msgspec keeps at a class that is sent whole; it is made again when needed.
-            if isinstance(obj, type) and _MSGSPEC in vars(obj):
-                delattr(obj, _MSGSPEC)
+            if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):
+                type.__delattr__(obj, "__msgspec_cache__")
             return super().reducer_override(obj)
 
     try:
@@ -135,9 +133,10 @@ def _pickled(value: object) -> bytes:
     return buffer.getvalue()
 
 
-def _is_fault(record: logging.LogRecord) -> bool:
-    # The search of dask for a lost scheduler, given up, is logged with a traceback.
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+def _is_news(record: logging.LogRecord) -> bool:
+    # What dask logs of a lost scheduler, with tracebacks; a line of the run says it.
+    lost = isinstance((record.exc_info or (0, 0))[1], (OSError, asyncio.CancelledError))
+    return not lost and not str(record.msg).startswith("Failed to reconnect")
 
 
 class DaskExecutor(Executor):
@@ -176,7 +175,7 @@ class DaskExecutor(Executor):
         self._dask: Any = importlib.import_module("distributed")
         self._pickle: Any = importlib.import_module("cloudpickle")
         self.made_again = 0
-        self._say, self._modules = say or _logger.warning, list[Any]()
+        self._say, self._modules = say or logging.getLogger(__name__).warning, list[Any]()
         self._code = () if code is None else (f"{code.absolute()}/", f"{code.resolve()}/")
         self._large = dict[int, tuple[object, bytes]]()
         self._calls = dict[Future[None], Future[Any]]()
@@ -201,7 +200,8 @@ class DaskExecutor(Executor):
     async def _connect(self, security: object) -> int:
         """Open the connection; return how many threads workers have, with all that they need."""
         self._loop = asyncio.get_running_loop()
-        logging.getLogger("distributed.client").addFilter(_is_fault)
+        for name in ("distributed.batched", "distributed.client"):
+            logging.getLogger(name).addFilter(_is_news)
         self._client = self._dask.Client(
             self._address, security=security, asynchronous=True, set_as_default=False
         )
