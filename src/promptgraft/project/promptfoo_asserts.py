@@ -277,6 +277,7 @@ def judged(
     chosen = [_named(test.asked, names) for test in kept]
     metrics = {name: one for found in chosen for name, one in found.items()}
     compared = [name for name, one in metrics.items() if one.reference is not None]
+    several = len(compared) > 1
     differ = any(list(found) != list(chosen[0]) for found in chosen)
     cases = list[dict[str, Json]]()
     for number, (test, found) in enumerate(zip(kept, chosen, strict=True), start=1):
@@ -286,11 +287,7 @@ def judged(
         case: dict[str, Json] = {
             "id": f"test-{number}",
             "input": {name: _bound(name, test.values.get(name), text) for name in reads},
-            "expected": references
-            if len(compared) > 1
-            else references.get(compared[0])
-            if references
-            else None,
+            "expected": references if several else next(iter(references.values()), None),
             "recorded": test.recorded,
             "fields": fields or None,
         }
@@ -299,7 +296,7 @@ def judged(
     if len(thresholds) > 1:
         notes.add(kept[0].node, "a `threshold` that not all tests have is left out")
     threshold = thresholds.pop() if len(thresholds) == 1 else None
-    return cases, _judging(metrics, threshold, differ=differ, paths=len(compared) > 1)
+    return cases, _judging(metrics, threshold, differ=differ, paths=several)
 
 
 def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
