@@ -133,6 +133,14 @@ def filled(text: str, values: Mapping[str, Json]) -> str | None:
         return None
 
 
+def texts_in(message: Node) -> list[str | None]:
+    """Return the texts of the parts of a message; None for a part that is no text."""
+    content = message.member("content").value
+    parts = content if isinstance(content, list) else [{"text": content}]
+    found = [part.get("text") if isinstance(part, dict) else None for part in parts]
+    return [text if isinstance(text, str) else None for text in found]
+
+
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
     """Return the Markdown file of a prompt.
 

@@ -15,6 +15,7 @@ from promptgraft.project.imported import (
     prompt_file,
     rows_of,
     splits_of,
+    texts_in,
 )
 from promptgraft.project.promptfoo_models import OFFLINE
 from promptgraft.serde import Json
@@ -124,19 +125,15 @@ def _question(node: Node, notes: Notes) -> str:
         return str(node.value)
     told = []
     for message in node.items():
-        content = message.member("content")
-        parts = content.items() or [Node({"text": content.value}, content.path, content.source)]
-        texts = [part.member("text").value for part in parts]
-        told.append(
-            (message.member("role").value, [text for text in texts if isinstance(text, str)])
-        )
-        if len(told[-1][1]) < len(texts):
+        texts = texts_in(message)
+        if None in texts:
             notes.add(message, "a part of a message that is no text is left out")
+        text = "\n".join(text for text in texts if text is not None)
+        told.append((message.member("role").value, text))
     if len(told) == 1:
-        return "\n".join(told[0][1])
+        return told[0][1]
     notes.add(node, "several messages are asked as one text")
-    said = ((role, "\n".join(texts)) for role, texts in told)
-    return "\n\n".join(f"{role}: {text}" for role, text in said)
+    return "\n\n".join(f"{role}: {text}" for role, text in told)
 
 
 def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:

@@ -24,6 +24,7 @@ from promptgraft.project.imported import (
     rows_of,
     splits_of,
     text_of,
+    texts_in,
     with_lines,
 )
 from promptgraft.project.promptfoo_asserts import Test, choices_of, judged, read_assert, row_as_test
@@ -261,10 +262,8 @@ class _Reader:
     def _chat(self, node: Node) -> Iterator[tuple[str, str]]:
         """Yield the messages of a prompt, each a role and a text."""
         for message in node.items() or [node]:
-            role, content = (message.member(name).value for name in ("role", "content"))
-            parts = content if isinstance(content, list) else [{"text": content}]
-            texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
-            if not all(isinstance(text, str) for text in texts):
+            role, texts = message.member("role").value, texts_in(message)
+            if None in texts:
                 message.expected("a message with `role` and a text as `content`")
                 continue
             if role not in ("system", "user"):
