@@ -154,7 +154,7 @@ def test_a_request_without_an_answer_is_asked_again_in_the_next_batch(
             futures, sessions = asked(executor, adapter(server), "abc")
             assert [one.result().text for one in futures] == [*"abc"]
         assert server.sizes == [3, 1]
-        assert [call.requests for call in calls(sessions)] == [1, 2, 1]
+        assert sorted(call.requests for call in calls(sessions)) == [1, 1, 2]
 
 
 @BOTH
@@ -162,12 +162,12 @@ def test_a_request_that_never_gets_an_answer_is_a_fault_of_that_call_alone(name:
     fates: dict[int, Fate] = {0: "expired", 1: "errored"}
     server = BatchServer(name, echo, fate=lambda n: fates.get(n, "answered"))
     with server, BatchExecutor() as executor:
-        [expired, refused, well], _ = asked(executor, adapter(server, attempts=1), "abc")
-        with pytest.raises(TransientProviderError, match="expired in its batch"):
-            expired.result()
-        with pytest.raises(RejectedRequestError, match="invalid_request_error"):
-            refused.result()
-        assert well.result().text == "c"
+        futures, _ = asked(executor, adapter(server, attempts=1), "abc")
+        # Which of them comes first in the batch is up to their threads.
+        faults = {type(error): str(error) for one in futures if (error := one.exception())}
+    assert faults.keys() == {TransientProviderError, RejectedRequestError}
+    assert "expired in its batch" in faults[TransientProviderError]
+    assert "invalid_request_error" in faults[RejectedRequestError]
 
 
 @BOTH
