@@ -323,6 +323,7 @@ def share_accounts(most: int) -> None:
 
 def gate_of(account: str, clock: Clock) -> Gate:
     """Return the gate that this process shares for ``account``."""
-    # One step of a dictionary, so no lock, of which a forked process might get a taken copy.
-    process = os.getpid()
-    return _gates.setdefault((process, account), Gate(clock, Limiter(_shares.get(process))))
+    # Steps of a dictionary, so no lock, of which a forked process might get a taken copy.
+    key = process, _ = os.getpid(), account
+    found = _gates.get(key)
+    return found or _gates.setdefault(key, Gate(clock, Limiter(_shares.get(process))))
