@@ -19,7 +19,7 @@ PLACES = st.one_of(
     STEPS,
     *(
         st.builds(lambda step, count, phase=phase: step.at(phase, count=count), STEPS, COUNTS)
-        for phase in (Phase.PARENT, Phase.CHILD, Phase.REFLECT, Phase.IDLE)
+        for phase in (Phase.PARENT, Phase.CHILD, Phase.REFLECT, Phase.MOVE, Phase.IDLE)
     ),
     *(
         st.builds(

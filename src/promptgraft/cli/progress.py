@@ -187,6 +187,7 @@ _DOING: Mapping[Phase, str] = {
     Phase.STEP: "starting",
     Phase.PARENT: "evaluating the parent",
     Phase.REFLECT: "reflecting",
+    Phase.MOVE: "moving lines to other parts",
     Phase.CHILD: "evaluating the child",
     Phase.PARETO: "validating",
     Phase.MERGE: "merging",

@@ -137,6 +137,8 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
             return step.parent
         case Phase.VALIDATE if place.leg == "parent":
             return step.parent
+        case Phase.MOVE:
+            return None
         case Phase.CHILD:
             # The child of one of several proposals is no candidate: what joins is all together.
             return step.child if step.is_child_as_tried and not place.proposal else None

@@ -31,6 +31,8 @@ class Phase(StrEnum):
     """The parent is evaluated on a minibatch."""
     REFLECT = "reflect"
     """A model is asked for a proposal, or for a repair of one."""
+    MOVE = "move"
+    """A line that did not help is tried in other parts."""
     CHILD = "child"
     """The child is evaluated on the same minibatch."""
     PARETO = "pareto"
@@ -80,7 +82,7 @@ ROUNDS = frozenset(
 """The phases of a round."""
 
 
-MINIBATCHES = frozenset((Phase.PARENT, Phase.CHILD, Phase.TRAIN, Phase.TRY))
+MINIBATCHES = frozenset((Phase.PARENT, Phase.MOVE, Phase.CHILD, Phase.TRAIN, Phase.TRY))
 """The phases in which candidates are tried on a few examples, and whose answers come next."""
 
 
@@ -100,7 +102,7 @@ _FORMS = {
     Phase.HELD_OUT: "held-out/{candidate}[/{count}]",
     Phase.STEP: _STEP,
     **{side: f"{_STEP}[/again/{{count}}]/{side}" for side in (Phase.PARENT, Phase.CHILD)},
-    **{phase: f"{_STEP}/{phase}/{{count}}" for phase in (Phase.REFLECT, Phase.IDLE)},
+    **{phase: f"{_STEP}/{phase}/{{count}}" for phase in (Phase.REFLECT, Phase.MOVE, Phase.IDLE)},
     Phase.SHORTEN: f"{_STEP}/shorten/{{candidate}}/{{count}}/{{leg}}",
     **{phase: f"{_STEP}/{phase}[/{{leg}}]" for phase in (Phase.PARETO, Phase.MERGE)},
     Phase.ROUND: "round/{step}",
@@ -153,9 +155,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             one that races, or that a line was left out of.
         leg: which part of the phase, one of :data:`LEGS`; of the questions of a round what they
             are about, such as ``case-7/2`` for the second step of a case.
-        count: of parent and child the repeat, from 1, 0 for the first time; of a reflection its
-            number; of ``held-out`` the round, from 0; of ``idle`` and ``final`` the number of
-            examples; of ``shorten`` the number of the line, or what tells races apart.
+        count: of parent and child the repeat, from 1, 0 for the first time; of a reflection and
+            of a moved line its number; of ``held-out`` the round, from 0; of ``idle`` and
+            ``final`` the number of examples; of ``shorten`` the number of the line, or what tells
+            races apart.
     """
 
     phase: Phase

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import NOT_REFUSED, Draft, MetaPrompts, Part, question_on
+from promptgraft.algorithms.gepa.relocating import Relocation, Stray
 from promptgraft.algorithms.gepa.sampling import Lesson, Names, Remembered, better_answers, blamed
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -69,12 +70,14 @@ class Known:
         turn: whose turn it is.
         remembered: earlier answers to the minibatch, where a history is kept.
         tried: how many candidates of ``Rules.seen`` were tried by then.
+        strays: lines that it tries in other parts, instead of a reflection.
     """
 
     lesson: Lesson
     turn: Turn
     remembered: Remembered
     tried: int
+    strays: tuple[Stray, ...] = ()
 
 
 @attrs.define(kw_only=True)
@@ -125,8 +128,13 @@ class Proposal:
         )
         known = {**lesson.known, **{record.example_id: record for record in made}}
         self.records = tuple(known[example.id] for example in lesson.minibatch)
-        self.modules = self._choose_modules()
-        self.changes = yield from self._propose()
+        minibatch = lesson.minibatch
+        if self.known.strays:
+            self.changes, about = yield from self._relocate(known)
+            minibatch = tuple(one for one in minibatch if one.id in about)
+        else:
+            self.modules = self._choose_modules()
+            self.changes = yield from self._propose()
         for change in self.changes:
             self.rules.kit.emit(
                 MutationProposed(
@@ -143,7 +151,7 @@ class Proposal:
             self.child = attrs.evolve(self.changes[-1].candidate, modules=modules)
             pair = (lesson.candidate, self.child)
             self.compared = yield from self.rules.comparer.compare(
-                self.position, pair, lesson.minibatch, self.records
+                self.position, pair, minibatch, tuple(known[one.id] for one in minibatch)
             )
             if self.compared.refusal is not None:
                 reason, detail = self.compared.refusal
@@ -159,6 +167,20 @@ class Proposal:
         if self.compared is None or not self.accepted:
             return []
         return self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
+
+    def _relocate(
+        self, known: Mapping[str, RolloutRecord]
+    ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
+        """Return changes that move lines to other parts, and the examples that these are about."""
+        lesson = self.known.lesson
+        changes, about = yield from Relocation(
+            kit=self.rules.kit,
+            parent=lesson.candidate,
+            number=lesson.parent,
+            minibatch=lesson.minibatch,
+        ).run(self.position, self.known.strays, known)
+        is_new = changes and not self._was_tried(changes[-1].candidate)
+        return (changes, about) if is_new else ((), [])
 
     def _choose_modules(self) -> tuple[Module, ...]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""

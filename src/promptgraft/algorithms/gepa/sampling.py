@@ -111,14 +111,19 @@ class Lessons:
         self._choices = choices
         self._known = Known(scorer, config.objectives.perfect_score)
 
-    def begin(self, parent: int, candidate: Candidate) -> Lesson:
+    def begin(self, parent: int, candidate: Candidate, about: Iterable[GepaExample] = ()) -> Lesson:
         """Return what the next proposal learns from.
 
         Args:
             parent: position of its parent.
             candidate: the parent.
+            about: the examples, where these are not to be chosen.
         """
         strategy, choices, size = self._config.strategy, self._choices, self._size
+        known = self._known.of(candidate) if strategy.reuse_rollouts else {}
+        if given := tuple(about):
+            own = {example.id: known[example.id] for example in given if example.id in known}
+            return Lesson(parent=parent, candidate=candidate, minibatch=given, known=own)
         match strategy.minibatches:
             case "random":
                 minibatch = choices.minibatch(self._feedback, size)
@@ -128,7 +133,6 @@ class Lessons:
                 failed = self._known.failed(candidate)
                 minibatch = choices.teaching(self._feedback, size, failed=failed)
                 self._known.choose(candidate, minibatch)
-        known = self._known.of(candidate) if strategy.reuse_rollouts else {}
         names = [example.id for example in minibatch[:-1] if example.id in known]
         return Lesson(
             parent=parent,

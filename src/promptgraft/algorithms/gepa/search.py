@@ -109,6 +109,14 @@ class GepaSearch(BaseSearch):
         yield from self._or_broken(Join(started.branch, amend))
         lesson = proposal.known.lesson
         self._by.lessons.learn(lesson.candidate, proposal.records, known=lesson.known)
+        strays = proposal.known.strays
+        if self._by.strays is not None:
+            if strays:
+                step.taught, step.tried = proposal, True
+                self._by.strays.moved(gained=proposal.accepted)
+            elif proposal.compared is not None:
+                batches = proposal.compared.batches
+                self._by.strays.note(proposal.changes, batches[0], batches[-1], lesson.minibatch)
         if proposal.taught:
             step.taught = proposal
             self._by.choices.took(
@@ -118,7 +126,7 @@ class GepaSearch(BaseSearch):
                 on_all=bool(proposal.changes) if proposal.on_all else None,
             )
         if (compared := proposal.compared) is not None:
-            self._proposals += 1
+            self._proposals += not strays
             if self._by.shortener.margin is not None:
                 self._by.shortener.learn(proposal)
             if self._by.history is not None:

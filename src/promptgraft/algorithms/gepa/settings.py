@@ -214,6 +214,17 @@ class GepaSettings(RunConfig):
         return (f"minibatch_size: {said}, so every step takes all of them; lower it",)
 
     @property
+    def whole_share(self) -> float:
+        """Share of the steps in which one question may be on all parts."""
+        return self.strategy.whole_prompt if self.strategy.module_choice == "blamed" else 0.0
+
+    @property
+    def relocates_lines(self) -> bool:
+        """Whether lines that do not help are tried in other parts."""
+        # Two answers or three decide on these, too few for a test that asks for more.
+        return self.whole_share > 0 and not self.acceptance.max_repeats
+
+    @property
     def trial_size(self) -> int:
         """Rollouts of parent and child on a minibatch, all repeats included."""
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)

@@ -8,6 +8,7 @@ from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
 from promptgraft.algorithms.gepa.questions import questions_of
+from promptgraft.algorithms.gepa.relocating import Strays
 from promptgraft.algorithms.gepa.sampling import History, Lessons, names_of
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -31,6 +32,7 @@ class Strategies:
         patience: how long the search continues without anything to try.
         history: better answers that reflections are shown; None where they are shown none.
         lessons: parents and minibatches.
+        strays: lines that stand in the wrong part; None where they stay there.
         rules: what every proposal follows.
         validator: evaluates candidates on the validation set.
         combiner: puts the accepted children of a step together.
@@ -43,6 +45,7 @@ class Strategies:
     patience: Patience
     history: History | None
     lessons: Lessons
+    strays: Strays | None
     rules: Rules
     validator: Validator
     combiner: Combiner
@@ -58,9 +61,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         target.modules,
         example_rate=config.example_mutation_rate,
         draws_modules=config.strategy.module_choice == "random",
-        whole_share=config.strategy.whole_prompt
-        if config.strategy.module_choice == "blamed"
-        else 0.0,
+        whole_share=config.whole_share,
     )
     seen = Seen()
     margin = config.strategy.shorten_margin
@@ -77,6 +78,9 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         ),
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
+        strays=Strays(kit, config.trial_size, config.objectives.perfect_score)
+        if config.relocates_lines
+        else None,
         rules=Rules(
             config=config,
             trial_size=config.trial_size,

@@ -98,7 +98,9 @@ class UnderWay:
             pace = _Pace(step, deque())
             self._steps.append(pace)
             for index in range(count):
-                lesson = by.lessons.begin(step.parent, step.candidate)
+                strays = by.strays.take() if by.strays is not None else ()
+                about = dict.fromkeys(stray.example for stray in strays)
+                lesson = by.lessons.begin(step.parent, step.candidate, about)
                 proposal = Proposal(
                     step=step.number,
                     number=(step.number - 1) * count + index + 1,
@@ -112,6 +114,7 @@ class UnderWay:
                         turn=by.choices.turn(sum(len(one.waiting) for one in self._steps)),
                         remembered=by.history.of(lesson.minibatch) if by.history else {},
                         tried=len(by.seen),
+                        strays=strays,
                     ),
                 )
                 step.largest += proposal.largest

@@ -1,0 +1,288 @@
+"""Lines that did not help where a reflection put them, tried in the other parts.
+
+A lesson has no effect in the wrong part of a prompt, and models often put it there. A line that was
+added, and that left the failure that it is about as it was, is tried on that failure alone: in all
+other parts at once, then in half of them, until one is left. That takes a few rollouts and no
+reflection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.redundant import Line, lines_of, without
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, Records, Rollouts, Together
+from promptgraft.search.proposals import Change
+from promptgraft.search.scores import Score
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
+from promptgraft.text import folded_words
+
+_CHANCE = 0.15
+"""Share of the range of scores that an answer may gain by chance."""
+_TOLD_APART = 0.5
+"""Share of a minibatch that may have a word which tells what a line is about."""
+_IN_VAIN = 3
+"""Relocations without a gain before fewer are tried."""
+
+
+@attrs.frozen(kw_only=True)
+class Stray:
+    """A line that has not helped where it stands.
+
+    Attributes:
+        module: the part that it was put into.
+        text: the line, with those that belong to it.
+        key: what it says.
+        others: the parts where it may belong.
+        example: the training example that it is about.
+        enough: the score there with which it helps.
+    """
+
+    module: Module
+    text: str
+    key: str
+    others: tuple[Module, ...]
+    example: GepaExample
+    enough: float
+
+    @property
+    def cost(self) -> int:
+        """Rollouts that it can take to find its part: of parent, trials and child."""
+        return 3 + math.ceil(math.log2(len(self.others)))
+
+
+@attrs.define
+class Strays:
+    """Lines that the next proposals try in other parts.
+
+    Attributes:
+        kit: what the search works with.
+        most: rollouts that one proposal may use.
+        perfect: a score that leaves nothing to learn.
+    """
+
+    kit: Kit
+    most: int
+    perfect: float
+    _waiting: deque[tuple[Stray, ...]] = attrs.field(factory=deque, init=False)
+    _in_vain: int = attrs.field(default=0, init=False)
+    _rests: int = attrs.field(default=0, init=False)
+
+    def take(self) -> tuple[Stray, ...]:
+        """Return the lines that the next proposal is to move; none for a reflection."""
+        return self._waiting.popleft() if self._waiting else ()
+
+    def moved(self, *, gained: bool) -> None:
+        """Take account of a relocation: where lines mostly stand right, few are tried."""
+        self._in_vain = 0 if gained else self._in_vain + 1
+        self._rests = max(0, self._in_vain - _IN_VAIN)
+
+    def note(
+        self,
+        changes: Sequence[Change],
+        before: Records,
+        after: Records,
+        about: Sequence[GepaExample],
+    ) -> None:
+        """Take in the lines that changes have added and that have not helped.
+
+        Args:
+            changes: those of a proposal.
+            before: the parent's rollouts on its minibatch.
+            after: the child's.
+            about: the minibatch.
+        """
+        if self._rests:
+            self._rests -= 1
+            return
+        left, found = self.most, list[Stray]()
+        for stray in self._found(changes, before, after, about):
+            if stray.cost <= left:
+                left -= stray.cost
+                found.append(stray)
+        if found:
+            self._waiting.append(tuple(found))
+
+    def _found(
+        self,
+        changes: Sequence[Change],
+        before: Records,
+        after: Records,
+        about: Sequence[GepaExample],
+    ) -> Iterator[Stray]:
+        pairs = [
+            (self.kit.scorer.score(one), self.kit.scorer.score(two))
+            for one, two in zip(before, after, strict=True)
+        ]
+        seen = [score for pair in pairs for score in pair if score is not None]
+        chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
+        weights = _weights(before)
+        for change, line in self._added(changes):
+            near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
+            failed = [
+                (place, lowest, score)
+                for place, (lowest, score) in enumerate(pairs)
+                if near[place]
+                and lowest is not None
+                and lowest < self.perfect
+                and score is not None
+            ]
+            if not failed or any(score > lowest + chance for _, lowest, score in failed):
+                continue
+            place, lowest, _ = max(failed, key=lambda one: near[one[0]])
+            module = change.module
+            others = tuple(
+                one
+                for one in self.kit.target.modules
+                if one.kind == module.kind
+                and one != module
+                and one.owner not in before[place].hidden
+            )
+            if others:
+                text = self.kit.target.text(module, change.candidate).split("\n")
+                yield Stray(
+                    module=module,
+                    text="\n".join(text[number] for number in line.places),
+                    key=line.key,
+                    others=others,
+                    example=about[place],
+                    enough=lowest + chance,
+                )
+
+    def _added(self, changes: Sequence[Change]) -> Iterator[tuple[Change, Line]]:
+        for change in changes:
+            before, module = change.before, change.module
+            if not module.is_example and not before.as_json:
+                old = {line.key for line in lines_of(before.text)}
+                text = self.kit.target.text(module, change.candidate)
+                new = (line for line in lines_of(text, before.placeholders) if line.key not in old)
+                yield from ((change, line) for line in new)
+
+
+def _weights(records: Records) -> list[Mapping[str, float]]:
+    """Return the words of each rollout that tell it from the others, the rarer the heavier."""
+    said = [
+        {*folded_words(f"{one.inputs_repr} {one.feedback.feedback if one.feedback else ''}")}
+        for one in records
+    ]
+    counts, most = Counter(word for words in said for word in words), _TOLD_APART * len(said)
+    return [
+        {
+            word: math.log((1 + len(said)) / counts[word])
+            for word in words
+            if counts[word] <= max(1, most)
+        }
+        for words in said
+    ]
+
+
+@attrs.define(eq=False)
+class _Sought:
+    """A line whose part is sought.
+
+    Attributes:
+        stray: the line.
+        places: parts where it may belong.
+        tried: those of them that it is tried in next.
+        helps: whether it helped in some of them.
+    """
+
+    stray: Stray
+    places: tuple[Module, ...]
+    tried: tuple[Module, ...]
+    helps: bool = False
+
+    def learn(self, score: Score) -> None:
+        """Take account of the score with the line in ``tried``."""
+        if score is not None and score > self.stray.enough:
+            self.helps, self.places = True, self.tried
+        else:
+            left = (one for one in self.places if one not in self.tried)
+            self.places = tuple(left) if self.helps else ()
+        self.tried = self.places[: len(self.places) // 2]
+
+
+@attrs.frozen(kw_only=True)
+class Relocation:
+    """Moves lines of a candidate.
+
+    Attributes:
+        kit: what the search works with.
+        parent: the candidate.
+        number: its position in the pool.
+        minibatch: the examples that the lines are about.
+    """
+
+    kit: Kit
+    parent: Candidate
+    number: int
+    minibatch: Sequence[GepaExample]
+
+    def run(
+        self, position: str, strays: Sequence[Stray], known: Mapping[str, RolloutRecord]
+    ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
+        """Return the changes that move lines to where they help, and ids of what they are about.
+
+        Args:
+            position: where in the run.
+            strays: the lines.
+            known: the parent's rollouts, by example.
+        """
+        scores = {name: self.kit.scorer.score(record) for name, record in known.items()}
+        failed = [one for one in strays if (scores[one.example.id] or 0) <= one.enough]
+        sought = [_Sought(one, one.others, one.others) for one in failed]
+        count, waiting = 0, sought
+        while waiting:
+            asked = []
+            for one in waiting:
+                if (child := self._with(self.parent, one.stray, one.tried)) is not None:
+                    where, examples = f"{position}/move/{count}", [one.stray.example]
+                    asked.append(
+                        (one, Rollouts(position=where, candidate=child, examples=examples))
+                    )
+                    count += 1
+            made = yield from Together([rollouts for _, rollouts in asked])
+            for (one, _), [record] in zip(asked, made, strict=True):
+                one.learn(self.kit.scorer.score(record))
+            waiting = [one for one, _ in asked if one.tried]
+        child, moved = self.parent, list[Stray]()
+        for one in sought:
+            if one.helps and (found := self._with(child, one.stray, one.places)) is not None:
+                child = found
+                moved.append(one.stray)
+        return tuple(self._changes(child)), [one.example.id for one in moved]
+
+    def _changes(self, child: Candidate) -> Iterator[Change]:
+        target = self.kit.target
+        for module in target.modules:
+            if not module.is_example and target.text(module, child) != target.text(
+                module, self.parent
+            ):
+                before, text = target.describe(module, self.parent), target.text(module, child)
+                yield Change(module, before, text, child, "lines moved to where they help")
+
+    def _with(self, onto: Candidate, stray: Stray, places: Sequence[Module]) -> Candidate | None:
+        """Return a candidate with a line in other places; None where that cannot be."""
+        target = self.kit.target
+        texts = {module: target.text(module, onto) for module in (*places, stray.module)}
+        for module, text in texts.items():
+            own = [line for line in lines_of(text) if line.key == stray.key]
+            if module == stray.module:
+                texts[module] = without(text, own)
+            elif not own:
+                texts[module] = f"{text}\n{stray.text}"
+        try:
+            for module, text in texts.items():
+                if text != target.text(module, onto):
+                    onto = target.graft(
+                        onto, module, text, parents=(self.number,), examples=self.minibatch
+                    )
+        except InvalidProposalError:
+            return None
+        return onto
