@@ -81,7 +81,7 @@ class Combiner:
             found,
             tuple(one for (_, one), brings in split if brings),
             tuple(one for (_, one), brings in split if not brings),
-            sum(found.gain * len(one.records) for (found, one), brings in split if brings),
+            sum(one.gain * len(one.batches[0]) for (one, _), brings in split if brings),
         )
 
     def put_together(

@@ -89,7 +89,8 @@ class Strategy(Settings):
             one example of each minibatch.
         whole_prompt: share of the steps, 0 to 1, in which one reflection sees all instructions
             with the failures and may change several, those that it blames. The others reflect on
-            those that ``module_choice`` chooses, each alone.
+            those that ``module_choice`` chooses, each alone. Above 0, lines that did not help
+            where they were put are tried in other parts, without a reflection.
         module_choice: ``turns``: in turn; or ``blamed``: in half of the steps all those are
             changed together that feedback and traces name, up to four; in a quarter only those
             have their turn that are named most often. Examples are changed one at a time. Or
