@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def newer_python() -> str | None:
 
 
 @pytest.fixture(scope="module")
-def python() -> str:
-    """Return the Python of an environment with weakincentives, made once."""
+def python() -> Iterator[str]:
+    """Yield the Python of an environment with weakincentives, made once."""
     newer = newer_python()
     if newer is None:
         pytest.skip("no Python 3.12.2 or newer was found for weakincentives")
@@ -43,10 +44,11 @@ def python() -> str:
     done = home / "installed"
     with FileLock(f"{home}.lock"):
         if not done.exists():
-            subprocess.run([newer, "-m", "venv", "--clear", str(home)], check=True)
-            install = [str(home / "bin/python"), "-m", "pip", "install", "--quiet", "pytest"]
+            subprocess.run([newer, "-m", "venv", "--clear", "--without-pip", str(home)], check=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(home), "--quiet"]
+            wanted = ["pytest", "--editable", f"{ROOT}[weakincentives]"]
             made = subprocess.run(
-                [*install, "--editable", f"{ROOT}[weakincentives]"],
+                [*pip, "install", "--no-compile", *wanted],
                 check=False,
                 capture_output=True,
                 text=True,
@@ -54,7 +56,10 @@ def python() -> str:
             if made.returncode:
                 pytest.skip(f"weakincentives cannot be installed: {made.stderr[-200:]}")
             done.touch()
-    return str(home / "bin/python")
+    # What runs in another Python is compiled once for all tests.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield str(home / "bin/python")
 
 
 def test_prompts_of_weakincentives_are_improved(python: str) -> None:

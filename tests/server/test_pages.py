@@ -41,9 +41,13 @@ class Watched:
         page.goto(f"{client.url}/login?code={client.access.new_code()}")
 
 
-@pytest.fixture(params=[(1280, 900, "light"), (390, 800, "dark")], ids=["wide", "narrow"])
+WIDE = (1280, 900, "light")
+NARROW = (390, 800, "dark")
+
+
+@pytest.fixture
 def watched(request: pytest.FixtureRequest, browser: Browser, client: Client) -> Iterator[Watched]:
-    width, height, scheme = request.param
+    width, height, scheme = getattr(request, "param", WIDE)
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     found = Watched(context.new_page(), client)
     yield found
@@ -59,6 +63,7 @@ def no_sideways_scrolling(page: Page) -> bool:
     )
 
 
+@pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
 def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager) -> None:
     page = watched.page
     expect(page.get_by_text("No job yet.")).to_be_visible()
@@ -94,6 +99,7 @@ def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
     watched.faults.clear()  # the browser tells of the status, 422
 
 
+@pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
 def test_buttons_are_those_that_the_state_allows(watched: Watched, manager: JobManager) -> None:
     page = watched.page
     job = manager.create("support", "triage", {"budget": 100})
