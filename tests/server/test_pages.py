@@ -41,14 +41,16 @@ class Watched:
         page.goto(f"{client.url}/login?code={client.access.new_code()}")
 
 
-WIDE = (1280, 900, "light")
-NARROW = (390, 800, "dark")
+WIDE, NARROW = (1280, 900), (390, 800)
 
 
 @pytest.fixture
 def watched(request: pytest.FixtureRequest, browser: Browser, client: Client) -> Iterator[Watched]:
-    width, height, scheme = getattr(request, "param", WIDE)
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    width, height = getattr(request, "param", WIDE)
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if width == NARROW[0] else "light",
+    )
     found = Watched(context.new_page(), client)
     yield found
     assert found.faults == []
