@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import attrs
@@ -125,12 +126,22 @@ class SlowReflector:
 
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text; safe to call from several threads."""
+        with self._asked_for(module, text, *feedback):
+            return self._reflector.improve(module, text, feedback)
+
+    def improve_any(self, texts: Texts, feedback: Sequence[str]) -> Texts:
+        """Return what it takes for better texts; safe to call from several threads."""
+        with self._asked_for(*texts, *texts.values(), *feedback):
+            return self._reflector.improve_any(texts, feedback)
+
+    @contextmanager
+    def _asked_for(self, *parts: str) -> Iterator[None]:
         self._latency.wait()
-        question = "\x00".join((module, text, *feedback))
+        question = "\x00".join(parts)
         with self._lock:
             self._asked[question] += 1
             self._reflector.draw = random.Random(f"{self._asked[question]}/{question}")
-            return self._reflector.improve(module, text, feedback)
+            yield
 
 
 @attrs.frozen(kw_only=True)
