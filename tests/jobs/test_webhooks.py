@@ -201,6 +201,7 @@ WebhookSender(Database(sys.argv[1]), read_webhooks(sys.argv[2])).deliver()
 """
 
 
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 def test_a_sender_that_is_killed_has_sent_it_at_least_once(
     manager: JobManager, receiver: Receiver, file: Path
 ) -> None:

@@ -199,7 +199,7 @@ FAULT_IN_THE_FINALS = World(
 
 @given(worlds)
 @example(FAULT_IN_THE_FINALS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
         return
