@@ -19,7 +19,7 @@ from cli.console import process
 from promptgraft.cli.demo_run import load_example
 
 # Enough for the baseline and a winner.
-SHORT = ("--budget", "450")
+SHORT = ("--budget", "600")
 CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -41,7 +41,7 @@ def test_the_demo_improves_and_says_so_in_one_document(finished: Path) -> None:
     assert document["model"] == "embedded offline model"
     assert document["improved"] is True
     assert document["scores"]["pareto"]["gain"] > 0
-    assert document["rollouts"]["used"] <= 450 + 214
+    assert document["rollouts"]["used"] <= 600 + 214
     assert Path(document["stored"]["file"]).is_file()
     assert document["stored"]["store"] == str(finished)
 
@@ -61,7 +61,7 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     lines = log.decode().splitlines()
     assert lines[0] == "promptgraft demo, embedded offline model, seed 0"
     assert lines[1] == f"the winner will be kept under tag `triage-demo` in {finished}"
-    assert "; at most 664 rollouts, " in lines[2]
+    assert "; at most 814 rollouts, " in lines[2]
     assert lines[-1].startswith("ended: improved, ")
     assert any(line.startswith("step ") and " accepted section " in line for line in lines)
 

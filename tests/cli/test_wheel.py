@@ -102,7 +102,7 @@ def test_a_project_from_the_wheel_is_right(installed: Installed) -> None:
 
 
 def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
-    ended = installed("demo", "--json", "--quiet", "--budget", "250")
+    ended = installed("demo", "--json", "--quiet", "--budget", "600")
 
     assert ended.stderr == ""
     assert ended.returncode in (0, 1)
