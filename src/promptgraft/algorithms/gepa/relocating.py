@@ -27,8 +27,8 @@ _CHANCE = 0.15
 """Share of the range of scores that an answer may gain by chance."""
 _TOLD_APART = 0.5
 """Share of a minibatch that may have a word which tells what a line is about."""
-_IN_VAIN = 3
-"""Relocations without a gain before fewer are tried."""
+_FEW = 3
+"""Relocations in a row without a gain before fewer are tried."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ class Strays:
     most: int
     perfect: float
     _waiting: deque[tuple[Stray, ...]] = attrs.field(factory=deque, init=False)
-    _in_vain: int = attrs.field(default=0, init=False)
+    _without_gain: int = attrs.field(default=0, init=False)
     _rests: int = attrs.field(default=0, init=False)
 
     def take(self) -> tuple[Stray, ...]:
@@ -80,8 +80,8 @@ class Strays:
 
     def moved(self, *, gained: bool) -> None:
         """Take account of a relocation: where lines mostly stand right, few are tried."""
-        self._in_vain = 0 if gained else self._in_vain + 1
-        self._rests = max(0, self._in_vain - _IN_VAIN)
+        self._without_gain = 0 if gained else self._without_gain + 1
+        self._rests = max(0, self._without_gain - _FEW)
 
     def note(
         self,
@@ -235,8 +235,11 @@ class Relocation:
             known: the parent's rollouts, by example.
         """
         scores = {name: self.kit.scorer.score(record) for name, record in known.items()}
-        failed = [one for one in strays if (scores[one.example.id] or 0) <= one.enough]
-        sought = [_Sought(one, one.others, one.others) for one in failed]
+        sought = [
+            _Sought(one, one.others, one.others)
+            for one in strays
+            if (score := scores[one.example.id]) is not None and score <= one.enough
+        ]
         count, waiting = 0, sought
         while waiting:
             asked = []
