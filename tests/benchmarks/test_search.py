@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -32,11 +32,16 @@ NEW = ("tools", "few-shot", "mixed")
 CALLS = 300
 
 
+def lines_of(texts: Iterable[tuple[str, str]]) -> set[str]:
+    return {line for _, text in texts for line in text.split("\n")}
+
+
 class Overheard:
     """A world and a reflection model that remember what they saw, said and wrote."""
 
-    def __init__(self, family: str) -> None:
+    def __init__(self, family: str, *, moves_lines: bool = False) -> None:
         self._world, self._reflector = TASKS[family].make(3)
+        self._moves_lines = moves_lines
         world = self._world
         self.seed, self.tools, self.first = world.seed, world.tools, world.first
         self.train, self.validation, self.test = world.train, world.validation, world.test
@@ -48,6 +53,11 @@ class Overheard:
     def calls(self) -> int:
         return self._world.calls
 
+    def has_written(self, texts: Iterable[tuple[str, str]]) -> bool:
+        if self._moves_lines:
+            return lines_of(texts) <= lines_of(self.written)
+        return self.written.issuperset(texts)
+
     def answer(self, texts: Texts, item: Item) -> Trial:
         self.seen.update(texts.items())
         trial = self._world.answer(texts, item)
@@ -58,7 +68,7 @@ class Overheard:
         return self._world.expected(texts, items)
 
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
-        assert (module, text) in self.written
+        assert self.has_written([(module, text)])
         assert feedback
         assert self.said.issuperset(feedback)
         improved = self._reflector.improve(module, text, feedback)
@@ -66,7 +76,7 @@ class Overheard:
         return improved
 
     def improve_any(self, texts: Mapping[str, str], feedback: Sequence[str]) -> Mapping[str, str]:
-        assert self.written.issuperset(texts.items())
+        assert self.has_written(texts.items())
         assert self.said.issuperset(feedback)
         improved = self._reflector.improve_any(texts, feedback)
         self.written.update(improved.items())
@@ -76,7 +86,7 @@ class Overheard:
 @pytest.mark.parametrize("family", NEW)
 @pytest.mark.parametrize("preset", ["lean", "paper"])
 def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, preset: str) -> None:
-    world = Overheard(family)
+    world = Overheard(family, moves_lines=preset == "lean")
     # One reflection each, and nothing shortened: other texts would be made of replies.
     curve = ours.search(
         world,
@@ -88,7 +98,7 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
         shorten_margin="off",
     )
     assert len(world.seen) > len(world.first)
-    assert world.seen <= world.written
+    assert world.has_written(world.seen)
     assert curve.calls == world.calls <= CALLS
 
 
