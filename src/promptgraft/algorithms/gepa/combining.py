@@ -27,8 +27,8 @@ class Combined:
         candidate: what its accepted children make together.
         proposals: those whose children are in it, the best first.
         left_out: those whose children are not.
-        gained: how far the children in it are above their parent on their minibatches, the sum
-            over the examples.
+        gained: how far the children in it are above their parent on their minibatches: the sum
+            over the examples of one, the mean over the children.
     """
 
     step: Step
@@ -76,12 +76,14 @@ class Combiner:
         if own:
             brought = [True, *brought]
         split = list(zip(accepted, brought, strict=True))
+        gains = [one.gain * len(one.batches[0]) for (one, _), brings in split if brings]
         return Combined(
             step,
             found,
             tuple(one for (_, one), brings in split if brings),
             tuple(one for (_, one), brings in split if not brings),
-            sum(one.gain * len(one.batches[0]) for (one, _), brings in split if brings),
+            # Each was chosen for its gain, so the sum would promise more than they hold together.
+            sum(gains) / max(1, len(gains)),
         )
 
     def put_together(

@@ -203,11 +203,13 @@ class Shortener:
         """
         shared = {name: tried.words.intersection(line.words) for name, tried in self._tried.items()}
         counts = Counter(word for found in shared.values() for word in found)
+        said = (module.name, line.key)
+        holders = {digest for digest, keys in self._keys.items() if said in keys}
         ranked = []
         for name, tried in self._tried.items():
             sides: tuple[list[float], list[float]] = ([], [])
             for digest, score in tried.scores:
-                sides[(module.name, line.key) in self._keys[digest]].append(score)
+                sides[digest in holders].append(score)
             lacking, having = sides
             last = having[-1] if having else lacking[-1]
             gain = last - math.fsum(lacking) / len(lacking) if lacking else 0.0
