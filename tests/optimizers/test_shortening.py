@@ -209,8 +209,8 @@ def test_a_line_whose_loss_hurt_by_chance_is_tried_again() -> None:
 
 def test_nothing_is_kept_of_small_budgets() -> None:
     assert lean(rollout_budget=1_000).shortening_size == 0
-    assert lean(rollout_budget=1_500).shortening_size == 50
-    assert lean(rollout_budget=9_000).shortening_size == 100 + lean().pareto_set_size
+    assert lean(rollout_budget=1_500).shortening_size == 83
+    assert lean(rollout_budget=9_000).shortening_size == 300 + lean().pareto_set_size
 
 
 def dies_after(calls: int) -> Reply:
