@@ -207,24 +207,6 @@ def test_a_line_whose_loss_hurt_by_chance_is_tried_again() -> None:
     assert result.best_pareto_mean == 1.0
 
 
-@pytest.mark.parametrize(("wrong", "wins"), [(1, True), (4, False)])
-def test_one_wrong_answer_in_a_race_may_be_chance_and_most_are_not(wrong: int, wins: bool) -> None:
-    def raced(journal: MemoryJournal) -> list[int]:
-        places = enumerate(map(Place.of_rollout, answers(journal)))
-        return [at for at, one in places if one and str(one.leg).startswith("race")]
-
-    journal, again = MemoryJournal(), MemoryJournal()
-    steady = optimize(lean(), reflection=wordy, journal=journal)
-    failing = raced(journal)[:wrong]
-
-    def moody(number: int, rendered: RenderedPrompt[object]) -> str:
-        return "no" if number in failing else answer(rendered)
-
-    result = optimize(lean(), reflection=wordy, task=numbered(moody), journal=again)
-    assert texts(result) == texts(steady)
-    assert (len(raced(again)) == len(raced(journal))) is wins
-
-
 def test_nothing_is_kept_of_small_budgets() -> None:
     assert lean(rollout_budget=1_000).shortening_size == 0
     assert lean(rollout_budget=1_500).shortening_size == 83

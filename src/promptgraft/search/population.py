@@ -18,7 +18,6 @@ from promptgraft.search.frontier import (
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.passing import Figures, Passing, Tally
 from promptgraft.search.scores import (
-    SHORTER_ERRORS,
     UNSCORED,
     Objectives,
     Score,
@@ -170,7 +169,7 @@ class Population:
         tried = sum(score is not None for score in scores[position])
         return (
             bool(gains)
-            and not is_behind(gains, margin=margin, errors=SHORTER_ERRORS)
+            and not is_behind(gains, margin=margin, errors=0.0)
             and beats(scores[position], scores[0])
             and self.may_win(position, tried=tried)
         )

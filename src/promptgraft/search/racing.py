@@ -9,7 +9,7 @@ import attrs
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
-from promptgraft.search.scores import SHORTER_ERRORS, Score, beats, is_behind, paired_gains
+from promptgraft.search.scores import Score, beats, is_behind, paired_gains
 from promptgraft.search.validation import Entry, Partial, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
@@ -40,7 +40,7 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
-        errors = 0.5 if self.margin is None else SHORTER_ERRORS
+        errors = 0.5 if self.margin is None else 1.0
         if not gains or is_behind(gains, margin=self._slack(gains), errors=errors):
             return False
         rest = [one for one in self.order if one not in self.records]
@@ -48,8 +48,7 @@ class _Race:
             made = yield from self._on(f"{position}/rest", self.candidate, rest)
             self.records.update(zip(rest, made, strict=True))
         gains = self._gains(self.order)
-        errors = 0.0 if self.margin is None else SHORTER_ERRORS
-        wins = not is_behind(gains, margin=self._slack(gains), errors=errors)
+        wins = not is_behind(gains, margin=self._slack(gains), errors=0.0)
         wins &= self._wins_ties or sum(gains) > 0
         return wins and self.population.may_join_as_best(self.records)
 

@@ -107,13 +107,6 @@ def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]
     return [other - one for one, other in pairs if one is not None and other is not None]
 
 
-SHORTER_ERRORS = 1.0
-"""Standard errors by which a shorter text may be behind, beyond the margin.
-
-The longer one was chosen for its scores, so that new answers of the same text have lower ones.
-"""
-
-
 def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.5) -> bool:
     """Tell whether gains are below ``-margin`` by more than so many standard errors."""
     count = len(gains)

@@ -103,9 +103,9 @@ class Strategy(Settings):
             they change is put together line by line and evaluated as one.
         published_question: a reflection on a section asks in the words of the paper, and shows the
             section and the rollouts alone; else also the other parts and the expected answers.
-        shorten_margin: how much worse than the best candidate, beyond one standard error, one may
-            be that does without some of its lines, and take its place at the end of the search, 0
-            to 1; or ``off``, which shortens nothing.
+        shorten_margin: how much worse than the best candidate one may be that does without some of
+            its lines, and take its place at the end of the search, 0 to 1; or ``off``, which
+            shortens nothing.
         proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
             own; what is accepted of them is put together and evaluated as one. With more, an
             executor's workers are busy and a run takes less time; but proposals of a step do not
