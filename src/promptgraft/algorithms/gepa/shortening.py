@@ -29,8 +29,6 @@ _TRIALS = 3
 _CHANCE = 0.15
 """Share of the range of scores that an answer may lose by chance."""
 
-_RACES_KEPT = 3
-"""Races that stay paid for when the rest of what was kept goes back to the search."""
 _RACES = 2
 """Races that are paid for before lines are tried again."""
 _AGAIN = 10_000
@@ -120,7 +118,7 @@ class Shortener:
         """Give back to the search what was kept beyond the best candidate's need, if any was."""
         pool = self.kit.population.pool
         lines = len(self._added(pool.candidates[pool.best]))
-        needed = _RACES_KEPT * len(self.kit.validation) + 2 * _TRIALS * lines if lines else 0
+        needed = len(self.kit.validation) + 2 * _TRIALS * lines if lines else 0
         surplus = max(0, self.kept - needed)
         self.kept -= surplus
         self.kit.budget.release(surplus)
