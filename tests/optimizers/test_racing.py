@@ -26,6 +26,7 @@ from optimizers.worlds import (
     examples,
     failing,
     instruction,
+    note,
     numbered,
     optimize,
     propose,
@@ -151,9 +152,10 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
     assert set(raced.values()) == {3}
 
 
+@pytest.mark.parametrize("proposals", [1, 3])
 @pytest.mark.parametrize(("lost", "crowned"), [(1, True), (2, False)])
 def test_gains_on_a_minibatch_count_half_in_a_race_and_not_in_the_finals(
-    lost: int, *, crowned: bool
+    lost: int, *, crowned: bool, proposals: int
 ) -> None:
     def trades(rendered: RenderedPrompt[object]) -> str:
         """What is learned mends w0 to w11, and loses some of w50 to w53."""
@@ -170,10 +172,13 @@ def test_gains_on_a_minibatch_count_half_in_a_race_and_not_in_the_finals(
         validation=Racing(first=5),
         minibatch_size=3,
         rollout_budget=60,
+        proposals_per_step=proposals,
     )
-    result = optimize(settings, task=trades, session=session)
+    result = optimize(settings, task=trades, reflection=note, session=session)
     _, *raced = session.select_all(GepaCandidateAdded)
     assert raced
+    # Children that are put together gain no more than one of them does.
+    assert len(session.select_all(GepaMutationAccepted)) == proposals * len(raced)
     assert any(added.best for added in raced) is crowned
     assert not result.found_better
 

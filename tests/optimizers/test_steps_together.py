@@ -19,10 +19,11 @@ from optimizers.worlds import (
     Run,
     answer,
     asked,
-    bound,
     config,
     current_text,
     instruction,
+    missing,
+    note,
     numbered,
     section,
     twins,
@@ -119,15 +120,6 @@ class Watched:
 
     def refused(self, reason: RejectionReason) -> list[str]:
         return [one.text for one in self.result.rejections if one.reason is reason]
-
-
-def missing(rendered: Rendered) -> list[str]:
-    return re.findall(r"missing (\w+)", bound(rendered, "examples"))
-
-
-def note(rendered: Rendered) -> str:
-    """Add a line with the words that are missing."""
-    return instruction(f"{current_text(rendered)}\n{' '.join(missing(rendered))}")
 
 
 def texts(*replies: str) -> Any:

@@ -138,6 +138,15 @@ def propose(rendered: RenderedPrompt[object]) -> str:
     return instruction(f"{current_text(rendered)} {missing[1] if missing else 'nothing'}")
 
 
+def missing(rendered: RenderedPrompt[object]) -> list[str]:
+    return re.findall(r"missing (\w+)", bound(rendered, "examples"))
+
+
+def note(rendered: RenderedPrompt[object]) -> str:
+    """Add a line with the words that are missing."""
+    return instruction(f"{current_text(rendered)}\n{' '.join(missing(rendered))}")
+
+
 def instruction(text: str) -> str:
     return f"```instruction\n{text}\n```"
 
