@@ -32,6 +32,7 @@ OURS: Mapping[str, Search] = {
     "lean": METHODS[LEAN],
     "lean-long": partial(METHODS[LEAN], shorten_margin="off"),
     "lean-single": partial(METHODS[LEAN], whole_prompt=0.0),
+    "lean-8x4": partial(METHODS[LEAN], proposals_per_step=8, steps_at_once=4),
     "paper": METHODS[PAPER],
 }
 PEERS: Mapping[str, Search] = {"gepa": METHODS[DEFAULTS], "gepa-best": METHODS[BEST]}
