@@ -41,11 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Run two workers for each processor: a third of their time tests wait for processes."""
-    given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
-    return None if given else 2 * (os.cpu_count() or 1)
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Run two workers for each processor, since tests often wait for processes and servers."""
+    workers = yield
+    return workers if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else 2 * workers
 
 
 @pytest.hookimpl(wrapper=True)

@@ -154,7 +154,7 @@ def test_the_gate_opens_by_itself_when_a_pause_ends() -> None:
             return await gate.enter(Lane(), refusal=lambda _: "", announce=lambda *_: None)
 
         gate.leave(await enter(), Lane(), Verdict.LIMITED, wait=0.01)
-        await asyncio.wait_for(enter(), 10)
+        assert (await asyncio.wait_for(enter(), 10)).in_flight == 1
 
     play(scene())
 
