@@ -71,8 +71,11 @@ def without_address(text: str) -> str:
     return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
 
 
-def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that an exception came from; empty for none."""
+def place_of(error: BaseException, *, innermost: bool = False) -> str:
+    """Return file and line of the user's code that an exception came from; empty for none.
+
+    With ``innermost`` also empty where that code had called promptgraft, which raised.
+    """
     found, frames = "", error.__traceback__
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
@@ -80,6 +83,8 @@ def place_of(error: BaseException) -> str:
             path = Path(file)
             here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
             found = f"{here}:{frames.tb_lineno}"
+        elif innermost and Path(file).is_relative_to(_LIBRARIES[1]):
+            found = ""
         frames = frames.tb_next
     return found
 

@@ -92,3 +92,33 @@ def test_an_exception_in_code_of_the_user_names_file_line_and_case(
     assert re.search(line, said), said
     assert f"(code.py:{place})" in said
     assert "Traceback" not in ended.err
+
+
+STORE_JOB = """
+from promptgraft import GepaConfig, GepaExample, InMemoryPromptOverridesStore, OfflineAdapter
+from promptgraft import OptimizationContext, OptimizationJob, RolloutFeedback, Texts
+
+class Store(InMemoryPromptOverridesStore):
+    def resolve(self, descriptor, tag="latest"):
+        return {}["store"]
+
+def job():
+    config = GepaConfig(
+        rollout_budget=20,
+        minibatch_size=1,
+        pareto_set_size=2,
+        training_examples=[GepaExample(id=str(n), params=(n,)) for n in range(4)],
+        feedback_fn=lambda *_: RolloutFeedback(score=0, feedback="no"),
+    )
+    texts = Texts({"task": "Say it."}, run=lambda texts, n: str(n), key="say")
+    context = OptimizationContext(reflection_adapter=OfflineAdapter(), overrides_store=Store())
+    return OptimizationJob(texts, context, config)
+"""
+
+
+def test_an_exception_in_a_store_of_the_user_is_no_fault_in_promptgraft(console: Console) -> None:
+    Path("stored.py").write_text(STORE_JOB, "utf-8")
+    ended = console("optimize", "stored.py:job")
+    assert ended.code == ExitCode.WRONG_USE
+    assert ended.err.endswith("promptgraft: stored.py:7 raised KeyError: 'store'\n")
+    assert "Traceback" not in ended.err

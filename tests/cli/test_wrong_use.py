@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -241,12 +242,12 @@ def test_every_expected_error_has_its_exit_code(
 def test_an_unexpected_error_shows_its_traceback_and_is_no_verdict(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main, "_invoke", raising(ZeroDivisionError("oh")))
+    monkeypatch.setattr(main, "_invoke", operator.neg)  # raises where no code of the user's is
 
     ended = console("show")
 
     assert ended.code == ExitCode.INTERNAL_ERROR
-    assert "ZeroDivisionError: oh\npromptgraft: this is a fault in promptgraft;" in ended.err
+    assert "unary -: 'tuple'\npromptgraft: this is a fault in promptgraft;" in ended.err
 
 
 def test_only_expected_errors_are_concluded() -> None:

@@ -17,8 +17,9 @@ from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.files import nearest_folder
+from promptgraft.text import raised
 from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
@@ -147,7 +148,11 @@ def run(arguments: Sequence[str]) -> int:
         return _invoke(arguments)
     except EXPECTED as error:
         return conclude(error)
-    except Exception:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
+    except Exception as error:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
+        from promptgraft.functions import place_of  # what it takes to read code takes its time
+
+        if place := place_of(error, innermost=True):
+            return conclude(CallerError(f"{place} raised {raised(error)}"))
         traceback.print_exc()
         complain("this is a fault in promptgraft; please report it with the lines above")
         return ExitCode.INTERNAL_ERROR
