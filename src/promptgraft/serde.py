@@ -29,15 +29,16 @@ _SHOWN_CHARS = 80
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def unstructure(value: object) -> Json:
+def unstructure(value: object, *, path: str = "$") -> Json:
     """Return attrs classes, dataclasses, enums, mappings, sequences, sets and dates as JSON data.
 
-    Raises ``DataFormatError`` when some part of ``value`` has no plain form.
+    Raises ``DataFormatError`` when some part of ``value``, which stands at ``path``, has no plain
+    form.
     """
     try:
-        return _plain(value, "$")
+        return _plain(value, path)
     except RecursionError:
-        raise DataFormatError("$: the data is nested too deeply") from None
+        raise DataFormatError(f"{path}: the data is nested too deeply") from None
 
 
 def canonical_json(value: object) -> str:

@@ -12,6 +12,7 @@ import pytest
 from optimizers.worlds import PROMPT, RULES, examples, target_of
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.errors import CallerError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.runtime import Deadline
 from promptgraft.search import (
@@ -150,7 +151,7 @@ def test_waiting_for_a_branch_that_is_not_released_is_an_error() -> None:
     def search() -> Asking[str]:
         return (yield from Join((yield from Start(world.part("a", 0), held=True))))
 
-    with pytest.raises(RuntimeError, match="waits for a branch that it has not released"):
+    with pytest.raises(CallerError, match="waits for a branch that it has not released"):
         world.driver.run(search())
 
 
@@ -158,7 +159,7 @@ def test_something_that_is_no_ask_is_named() -> None:
     def search() -> Any:
         yield "what is best?"
 
-    with pytest.raises(TypeError, match=r"expected something to ask for, .*'what is best"):
+    with pytest.raises(CallerError, match=r"expected something to ask for, .*'what is best"):
         World().driver.run(search())
 
 

@@ -10,6 +10,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing, answered
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.ledger import RolloutBudget
+from promptgraft.search.place import Phase, Place
 from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
@@ -99,18 +100,21 @@ class BaseSearch:
             self.population.join(baseline, dict(zip(chosen, scored, strict=False)), step=0)
         return made
 
-    def validate(self, candidate: Candidate, *, step: int = 0) -> Asking[int]:
+    def validate(self, candidate: Candidate, *, step: int = 0, proposal: int = 0) -> Asking[int]:
         """Evaluate a candidate on the validation set, take it in, and return its position.
 
         Args:
             candidate: the candidate.
             step: number of the step that made it, from 1; 0 for the baseline.
+            proposal: number of the proposal in its step, from 1; 0 where the step has only one.
         """
         if not step:
             yield from self.evaluate_baseline()
             return 0
         made: Records = yield from Rollouts(
-            position=f"step/{step}/pareto", candidate=candidate, examples=self.kit.validation
+            position=str(Place.of_step(step, proposal).at(Phase.PARETO)),
+            candidate=candidate,
+            examples=self.kit.validation,
         )
         self.accepted.append(candidate.modules)
         return self.population.join(candidate, dict(enumerate(made)), step=step)

@@ -186,7 +186,12 @@ class RolloutBatch(Batch):
 
     def _recall(self, ask: Rollouts) -> Asked:
         answers, ledger, known = self._books.answers, self._books.ledger, self._sources
-        own = [known.example_digests[example.id] for example in ask.examples]
+        try:
+            own = [known.example_digests[example.id] for example in ask.examples]
+        except KeyError as missing:
+            raise CallerError(
+                f"the run has no example {missing}, which is asked for at `{ask.position}`"
+            ) from None
         if ask.by_example:
             pairs = zip(own, ask.examples, strict=True)
             names = [digest_text(f"{content}:{example.id}")[:12] for content, example in pairs]

@@ -13,7 +13,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
-from promptgraft.errors import ConfigError
+from promptgraft.errors import CallerError, ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, QuestionBatch
@@ -181,7 +181,7 @@ class Calls:
         within ``GRACE`` seconds are left behind.
         """
         if not self.pending:
-            raise RuntimeError("the search waits for a branch that it has not released")
+            raise CallerError("the search waits for a branch that it has not released")
         deadline = self._deadline
         self._take_in(self._next(min(LONGEST_WAIT, deadline.remaining, deadline.look_every)))
         if deadline.expired:

@@ -169,7 +169,7 @@ class RunConfig(Settings, ABC):
         """The algorithm's own settings that decide the path of a run; part of the fingerprint."""
         shared: type[Settings] = RunConfig
         own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
-        return {name: unstructure(getattr(self, name)) for name in sorted(own)}
+        return {name: unstructure(getattr(self, name), path=name) for name in sorted(own)}
 
     def check(self) -> None:
         """Check the algorithm's own settings against each other.

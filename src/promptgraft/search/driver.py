@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
-from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    CallerError,
+    JournalError,
+    JournalMismatchError,
+    PromptgraftError,
+)
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import (
     AnyEnded,
@@ -40,6 +46,7 @@ from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.lines import FaultyStretch, Line, Made, Waits
 from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.text import raised_at
 
 T = TypeVar("T")
 
@@ -55,6 +62,8 @@ class Driver:
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         look: is called at each checkpoint for a reason to stop.
         publish: is called with every event.
+        author: name of the algorithm, where it is not one of promptgraft's: what it raises is a
+            fault of its caller then.
     """
 
     def __init__(
@@ -67,12 +76,14 @@ class Driver:
         max_unscored_share: float = 1.0,
         look: Callable[[Standing], Outlook],
         publish: Emit,
+        author: str = "",
     ) -> None:
         self._sources = sources
         self._whole = whole
         self._calls = calls
         self._look = look
         self._publish = publish
+        self._author = author
         self._main: Line[Any] = Line((), books, FaultyStretch(max_unscored_share))
         self._current: Line[Any] = self._main
         self._branches: list[Line[Any]] = []  # those not joined yet, in order
@@ -87,13 +98,19 @@ class Driver:
         they are paid for.
         """
         main: Line[T] = self._main
-        with self._calls:
-            self._continue(main, self._driven(main, search))
-            while not main.has_ended:
-                if not self._continue_waiting():
-                    self._calls.collect()
-        if main.error is not None:
-            raise main.error
+        try:
+            with self._calls:
+                self._continue(main, self._driven(main, search))
+                while not main.has_ended:
+                    if not self._continue_waiting():
+                        self._calls.collect()
+            if main.error is not None:
+                raise main.error
+        except JournalError as error:
+            if self._author and type(error) in (JournalError, JournalMismatchError):
+                mend = "asks for two things there: give each a position of its own"
+                error.args = (f"{error}; in a new run, algorithm `{self._author}` {mend}",)
+            raise
         return main.value
 
     # Lines: each is run as far as it goes without waiting.
@@ -110,6 +127,15 @@ class Driver:
                 return
             except PromptgraftError as found:
                 line.has_ended, line.error = True, found
+                return
+            except Exception as found:
+                if not self._author:
+                    raise
+                line.has_ended, line.error = (
+                    True,
+                    CallerError(f"algorithm `{self._author}` raised {raised_at(found)}"),
+                )
+                line.error.__cause__ = found
                 return
             answer = error = None
             try:
@@ -164,7 +190,7 @@ class Driver:
             case Checkpoint():
                 self._main.books.answers.journal.sync()
                 return self._look(ask.standing)
-        raise TypeError(f"expected something to ask for, such as Rollouts, found {ask!r}")
+        raise CallerError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
     def _together(self, line: Line[Any], ask: Together[Any]) -> Waits[object]:
         parts = ask.parts

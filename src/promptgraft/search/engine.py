@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
+from promptgraft.errors import CallerError
 from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
@@ -18,6 +19,7 @@ from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.passing import Passing
 from promptgraft.search.population import Population
 from promptgraft.search.stops import Stops
+from promptgraft.serde import shown
 from promptgraft.targets.base import Target
 
 
@@ -68,7 +70,12 @@ def assemble(
         questions=questions,
         emit=driver.emit,
     )
-    search = config.search(kit)
+    search: object = config.search(kit)
+    if not isinstance(search, BaseSearch):
+        raise CallerError(
+            f"algorithm `{config.algorithm}`: `search` returned {shown(search)}; "
+            "expected a BaseSearch"
+        )
     course = Course(
         search,
         answers=answers,
@@ -118,4 +125,5 @@ def _driver(
         max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,
         publish=publish,
+        author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
     )

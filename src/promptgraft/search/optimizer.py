@@ -50,6 +50,7 @@ from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
 from promptgraft.search.passing import Passing
+from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
 from promptgraft.search.remarks import Remarks
@@ -303,6 +304,7 @@ class _Run:
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
     ) -> None:
+        Place.parse(position)  # whatever shows the run relies on its form
         bus.publish(
             WorkingNotice(
                 position=position,
