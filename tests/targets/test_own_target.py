@@ -280,6 +280,22 @@ def test_a_fault_of_its_methods_names_class_method_and_part(
         assert caught.value.result.baseline_pareto_mean == 0.25
 
 
+@pytest.mark.parametrize("parts", [(), (Paragraph("today"), Rubric("today"))])
+def test_parts_that_cannot_be_told_apart_are_refused(parts: tuple[Module, ...]) -> None:
+    broken = type("Broken", (Forecast,), {"modules": parts})
+    with pytest.raises(CallerError, match="target Broken: `modules`: expected at least one part"):
+        GepaOptimizer(context(), settings()).optimize(broken(TEXTS, {}))
+
+
+def test_a_record_of_another_example_is_refused() -> None:
+    class Broken(Forecast):
+        def rollout(self, candidate: Candidate, example: Any, deadline: Any) -> RolloutRecord:
+            return attrs.evolve(super().rollout(candidate, example, deadline), example_id="d77")
+
+    with pytest.raises(CallerError, match=r"example `d\d+`: the record is of example 'd77'; at"):
+        GepaOptimizer(context(), settings()).optimize(Broken(TEXTS, {}))
+
+
 def test_a_fault_of_a_merge_names_its_sides() -> None:
     target = OwnTarget(type("Broken", (Forecast,), {"merge": _fail})(TEXTS, {}))
     one = target.baseline()

@@ -254,6 +254,9 @@ class RolloutBatch(Batch):
         if not isinstance(record, RolloutRecord):
             found = shown(record)
             raise CallerError(f"{where}: expected a RolloutRecord, found {found}").at(key)
+        if record.example_id != one.ask.examples[place].id:
+            found = shown(record.example_id)
+            raise CallerError(f"{where}: the record is of example {found}").at(key)
         try:
             self._sources.scorer.check(record)
         except FeedbackError:

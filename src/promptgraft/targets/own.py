@@ -99,6 +99,12 @@ class OwnTarget(Target):
             return _expected(Estimate, self.own.estimate(examples))
 
     def check(self, examples: Sequence[GepaExample]) -> None:
+        names = [module.name for module in self.modules]
+        if not names or len(set(names)) < len(names):
+            raise CallerError(
+                f"target {type(self.own).__name__}: `modules`: expected at least one part, and "
+                f"different names, found {shown(names)}"
+            )
         with self._named("check"):
             self.own.check(examples)
 
