@@ -11,7 +11,7 @@ from pathlib import Path
 import agents
 import baml_calls
 import calling
-import datasets
+import data_sets
 import durable
 import graph_faults
 import graphs
@@ -39,7 +39,7 @@ def main() -> int:
             graph_faults.TITLE: graph_faults.measure(),
             scale.TITLE: scale.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
-            datasets.TITLE: datasets.measure(Path(folder)),
+            data_sets.TITLE: data_sets.measure(Path(folder)),
             startup.TITLE: startup.measure(),
             calling.TITLE: calling.measure(),
             agents.TITLE: agents.measure(),
