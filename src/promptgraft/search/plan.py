@@ -192,10 +192,13 @@ class RunPlan(Shown):
         """The plan in one line."""
         fewest, most = self.proposals.if_accepted, self.proposals.if_refused
         proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        expected = _amount(self.expected_tokens, self.expected_cost)
+        bound = _amount(self.tokens, self.cost)
+        calls = f"{self.rollouts} rollouts" + (", " if bound else " and ")
         return (
-            f"plan: about {_amount(self.expected_tokens, self.expected_cost)}; at most "
-            f"{self.rollouts} rollouts, {self.reflections} reflections and "
-            f"{_amount(self.tokens, self.cost)}; {proposals} proposals"
+            f"plan: {f'about {expected}' if expected else 'tokens and price unknown'}; at most "
+            f"{calls}{self.reflections} reflections{f' and {bound}' if bound else ''}; "
+            f"{proposals} proposals"
         )
 
     @property
@@ -276,5 +279,8 @@ def _least(value: N | None, limit: N | None) -> N | None:
 
 
 def _amount(tokens: int | None, cost: Decimal | None) -> str:
+    """Return both in words; empty when neither is known."""
+    if tokens is cost is None:
+        return ""
     counted = "an unknown number of" if tokens is None else short_count(tokens)
     return f"{counted} tokens {'of unknown price' if cost is None else f'for {dollars(cost)}'}"
