@@ -55,6 +55,19 @@ class Trial(RunConfig):
         return Search(kit, self.then)
 
 
+class Lost(Search):
+    """Evaluates no baseline."""
+
+    def run(self) -> Asking[None]:
+        yield from self.then(self)
+
+
+@attrs.frozen(kw_only=True)
+class Hasty(Trial):
+    def search(self, kit: Kit) -> BaseSearch:
+        return Lost(kit, self.then)
+
+
 @attrs.frozen(kw_only=True)
 class Bare(Trial):
     decisive = RunConfig.decisive
@@ -148,6 +161,11 @@ def test_what_a_search_asks_wrongly_is_named_before_a_call(then: Part, message: 
 def test_settings_that_make_no_search_are_named() -> None:
     with pytest.raises(CallerError, match=r"`trial`: `search` returned None; expected a BaseSea"):
         run(broken, Nothing)
+
+
+def test_a_search_without_its_baseline_says_how_it_begins() -> None:
+    with pytest.raises(CallerError, match=r"^Lost.run: expected the baseline .*; begin with"):
+        run(lambda search: rollouts(search, "step/1/parent"), Hasty)
 
 
 def test_a_setting_without_a_plain_form_is_named() -> None:

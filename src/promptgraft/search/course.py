@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
+from promptgraft.errors import (
+    CallerError,
+    LimitReachedError,
+    PermanentProviderError,
+    PromptgraftError,
+)
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
@@ -90,10 +95,16 @@ class Course:
 
         Raises:
             FeedbackError, BindingError: the caller's fault, at once.
+            CallerError: the search has not evaluated the baseline.
             JournalError: the journal cannot be used.
         """
         done = StopReason.DONE, "the search has come to its own end"
         ended = yield from self._until_end(self._search.run(), done)
+        if not self._search.population.pool.candidates:
+            raise CallerError(
+                f"{type(self._search).__name__}.run: expected the baseline to be taken in first; "
+                "begin with `yield from self.validate(self.kit.target.baseline())`"
+            )
         if ended[0] in _ENDS:
             ended = yield from self._until_end(self._search.finish(), ended)
         if ended[0] in _ENDS:
