@@ -280,7 +280,7 @@ def _least(value: N | None, limit: N | None) -> N | None:
 
 def _amount(tokens: int | None, cost: Decimal | None) -> str:
     """Return both in words; empty when neither is known."""
-    if tokens is cost is None:
+    if tokens is None and cost is None:
         return ""
     counted = "an unknown number of" if tokens is None else short_count(tokens)
     return f"{counted} tokens {'of unknown price' if cost is None else f'for {dollars(cost)}'}"
