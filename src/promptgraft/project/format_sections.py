@@ -387,7 +387,8 @@ def _read_optimizer(node: Node) -> OptimizerConfig | None:
     try:
         kind = _settings_of(given if isinstance(given, str) else DEFAULT)
     except ConfigError:
-        kind = _settings_of(DEFAULT)  # which says what is wrong with the name
+        _algorithm(node.member("algorithm"))  # says what is wrong with the name
+        return None  # of the other keys nothing is known
     return kind.read(node)
 
 
