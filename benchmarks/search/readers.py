@@ -104,7 +104,8 @@ class ReadingModel:
         parts = shown.parts if self.habits.sees_prompt or len(shown.asked) > 1 else shown.asked
         fits = {name: self._fit(lesson, f"{name}\n{shown.parts[name]}") for name in parts}
         best = max(fits.values())
-        if best or len(shown.asked) > 1:
+        # With one part there is no other that a lesson could belong to.
+        if best or len(shown.asked) > 1 or len(shown.parts) == 1:
             return self.draw.choice([name for name, fit in fits.items() if fit == best])
         unknown = not lesson.named and not lesson.about
         often = self.habits.credulity if unknown else _MOSTLY_HEEDED

@@ -251,6 +251,15 @@ def test_a_question_on_one_part_leaves_out_what_fits_another_part_that_is_seen()
     assert "baba" in ReadingModel(FAULTLESS, (), 0).revise(unnamed)["one-two"]
 
 
+@pytest.mark.parametrize("said", ["baba wants tu", "baba wants tu (threes)"])
+@pytest.mark.parametrize("text", ["[x-1] baba", "[x-1] baba in green"])
+def test_a_lesson_belongs_to_the_only_part_of_a_prompt(said: str, text: str) -> None:
+    shown = Shown(asked=("one-two",), parts={"one-two": "Rules:"}, answers=((text, said),))
+    doubts = attrs.evolve(FAULTLESS, insight=0.0, credulity=0.0)
+    new = ReadingModel(doubts, (), 0).revise(shown)
+    assert new == {"one-two": "Rules:\n- when baba then tu"}
+
+
 def test_the_command_prints_a_line_for_each_odd_shape_and_compares(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
