@@ -494,3 +494,9 @@ def test_a_project_names_the_gradient_search_with_its_settings(folder: Path) -> 
     assert (config.max_rounds, config.train_batch, config.first_try) == (7, "all", True)
     with pytest.raises(DataFormatError, match="max_rounds: expected an integer from 1 to 100"):
         project_of(folder, "optimizer: {algorithm: gradient, max_rounds: 0}")
+
+
+def test_of_an_algorithm_that_is_not_installed_only_the_name_is_a_fault(folder: Path) -> None:
+    with pytest.raises(DataFormatError, match="there is none called `rewrite`") as caught:
+        project_of(folder, "optimizer: {algorithm: rewrite, rewrites: 3}")
+    assert len(caught.value.faults) == 1
