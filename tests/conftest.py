@@ -136,8 +136,8 @@ def no_connections_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_plugins_of_others() -> None:
-    """Spare each run of pytest that a test starts two seconds of plugins which it does not use."""
-    others = ("schemathesis", "langsmith_plugin", "anyio")
+    """Spare each run of pytest that a test starts a second of plugins which it does not use."""
+    others = ("schemathesis", "langsmith_plugin", "anyio", "hypothesispytest")
     os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p no:{name}" for name in others)
 
 

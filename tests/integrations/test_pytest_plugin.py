@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -384,9 +383,8 @@ def test_the_plugin_imports_nothing_but_pytest_until_it_is_used(tmp_path: Path) 
         "utf-8",
     )
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest", "-p", "no:xdist"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist"],
         cwd=tmp_path,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,
