@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 
@@ -83,7 +84,10 @@ def written(texts: dict[str, str], rng: random.Random) -> str:
     """Return a reply with edits; an object is written as an object or as its text."""
     those = []
     for mark, text in texts.items():
-        plain = json.loads(text) if text.startswith('{"desc') and rng.random() < 0.7 else text
+        plain: object = text
+        if text.startswith('{"desc') and rng.random() < 0.7:
+            with contextlib.suppress(json.JSONDecodeError):  # a text may begin like an object
+                plain = json.loads(text)
         why = {"reason": a_text(rng)} if rng.random() < 0.5 else {}
         those.append({"part": mark, **why, "text": plain})
     return edits(*those)
