@@ -89,7 +89,7 @@ MINIBATCHES = frozenset((Phase.PARENT, Phase.MOVE, Phase.CHILD, Phase.TRAIN, Pha
 LEGS = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
-    Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first", "race/rest"),
+    Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first"),
     Phase.VALIDATE: ("parent", "child"),
 }
 """The parts of the phases that have several."""

@@ -25,9 +25,7 @@ from promptgraft.search.scores import (
     Scores,
     beats,
     critical_loss,
-    is_behind,
     mean_score,
-    paired_gains,
     paired_means,
     pick,
 )
@@ -162,16 +160,10 @@ class Population:
         pool = self.pool
         return self._is_eligible(tried, pool.scores[position], pool.objectives[position])
 
-    def replaces(self, position: int, longer: int, *, margin: float) -> bool:
-        """Tell whether a shorter member may win in the place of a longer one."""
-        scores = self.pool.scores
-        gains = paired_gains(scores[longer], scores[position])
-        tried = sum(score is not None for score in scores[position])
-        return (
-            bool(gains)
-            and not is_behind(gains, margin=margin, errors=0.0)
-            and beats(scores[position], scores[0])
-            and self.may_win(position, tried=tried)
+    def may_replace_best(self, records: Mapping[int, RolloutRecord]) -> bool:
+        """Tell whether a candidate, as good as the best one, beats the baseline and may win."""
+        return beats(self._scored(records)[0], self.pool.scores[0]) and self.may_join_as_best(
+            records
         )
 
     def may_join_as_best(self, records: Mapping[int, RolloutRecord]) -> bool:

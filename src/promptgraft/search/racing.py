@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -32,7 +32,6 @@ class _Race:
     candidate: Candidate
     records: dict[int, RolloutRecord]
     gained: float  # on training examples, over its parent: the sum over them
-    margin: float | None  # how much worse it may be and win, because it is shorter
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
 
     def run(self, position: str) -> Asking[bool]:
@@ -40,8 +39,7 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
-        errors = 0.5 if self.margin is None else 1.0
-        if not gains or is_behind(gains, margin=self._slack(gains), errors=errors):
+        if not gains or is_behind(gains, margin=self._slack(gains)):
             return False
         rest = [one for one in self.order if one not in self.records]
         if rest:
@@ -54,13 +52,11 @@ class _Race:
 
     @property
     def _wins_ties(self) -> bool:
-        """Whether it is shorter than the best one, or its child and was better on a minibatch."""
-        return self.margin is not None or self.position in self.candidate.parents
+        """Whether it is a child of the best one, and was better on a minibatch."""
+        return self.position in self.candidate.parents
 
     def _slack(self, gains: Sequence[float]) -> float:
         """Return how far below the best one the mean of so many gains may be."""
-        if self.margin is not None:
-            return self.margin
         # Few examples of either set tell apart what changes a few answers.
         return _TRAINING_WEIGHT * self.gained / len(gains) if self._wins_ties else 0.0
 
@@ -121,7 +117,6 @@ class RacingValidator(Validator):
         self._race_order = race_order
         self._budget = budget
         self._races = 0
-        self._shortened: dict[int, tuple[int, float]] = {}
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
@@ -171,8 +166,11 @@ class RacingValidator(Validator):
         entry: Entry,
         proposals: int = 1,
         gained: float = 0.0,
-        margin: float | None = None,
+        crowned: bool | None = None,
     ) -> Asking[int]:
+        if crowned is not None:
+            crowned &= self._population.may_replace_best(known)
+            return self._join(candidate, known, step=step, crowned=crowned)
         pool = self._population.pool
         race = _Race(
             first=entry.first,
@@ -186,19 +184,19 @@ class RacingValidator(Validator):
             candidate=candidate,
             records=dict(known),
             gained=gained,
-            margin=margin,
         )
         try:
             won = yield from race.run(position)
         finally:
             self._untried[race.position].difference_update(race.found)
             self._population.fill(race.position, race.found, step=step)
-        self._races += proposals if margin is None else 0
-        joined = self._population.join(candidate, race.records, step=step, crowned=won)
-        if margin is not None and won:
-            self._shortened[race.position] = joined, margin
+        self._races += proposals
+        return self._join(candidate, race.records, step=step, crowned=won)
+
+    def _join(self, candidate: Candidate, known: Partial, *, step: int, crowned: bool) -> int:
+        joined = self._population.join(candidate, known, step=step, crowned=crowned)
         self._untried[joined] = {
-            place for place in range(len(self._examples)) if place not in race.records
+            place for place in range(len(self._examples)) if place not in known
         }
         return joined
 
@@ -238,16 +236,10 @@ class RacingValidator(Validator):
         for position in complete:
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
-        pool.best = self._shortest(best, complete)
+        pool.best = best
 
-    def _shortest(self, position: int, complete: Collection[int]) -> int:
-        """Return the last that a candidate was shortened to and that is not worse, or itself."""
-        found, shorter = position, position
-        while shorter in self._shortened:
-            shorter, margin = self._shortened[shorter]
-            if shorter in complete and self._population.replaces(shorter, position, margin=margin):
-                found = shorter
-        return found
+    def complete_best(self, step: int) -> Asking[None]:
+        yield from self._complete([self._population.pool.best], step)
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Try members on all that they lack, as far as that is paid for; return which."""

@@ -173,7 +173,7 @@ class Validator:
         entry: Entry,
         proposals: int = 1,
         gained: float = 0.0,
-        margin: float | None = None,
+        crowned: bool | None = None,
     ) -> Asking[int]:
         """Evaluate a candidate, take it in, and return its position.
 
@@ -185,8 +185,8 @@ class Validator:
             entry: its way into the population.
             proposals: how many accepted proposals are in it.
             gained: how far it is above its parent on training examples, the sum over them.
-            margin: how much worse than the best one it may be and take its place, because it is
-                shorter; None where it must be better.
+            crowned: whether it takes the place of the best one, unless something else keeps it from
+                winning; None where its scores decide.
         """
         del proposals, gained
         records = dict(known)
@@ -195,9 +195,8 @@ class Validator:
             examples = [self._examples[place] for place in places]
             made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
             records.update(zip(places, made, strict=True))
-        best = self._population.pool.best
         joined = self._population.join(candidate, records, step=step)
-        if margin is not None and self._population.replaces(joined, best, margin=margin):
+        if crowned and self._population.may_replace_best(records):
             self._population.pool.best = joined
         return joined
 
@@ -210,6 +209,11 @@ class Validator:
         """Have the best candidate evaluated on more; return whether that was done at once."""
         del step
         return answered(False)
+
+    def complete_best(self, step: int) -> Asking[None]:
+        """Have the best candidate evaluated on all that it lacks, if that can be paid for."""
+        del step
+        return answered(None)
 
     def finish(self, step: int) -> Asking[None]:
         """Settle which candidate is the best, at the end of the search."""

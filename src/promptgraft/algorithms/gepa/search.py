@@ -75,9 +75,10 @@ class GepaSearch(BaseSearch):
                 stop = stop or ended or (yield from self._reason_to_stop())
 
     def finish(self) -> Asking[None]:
-        """Shorten the best candidate, and settle which is the best."""
-        yield from self._by.shortener.finish(self.steps)
+        """Settle which candidate is the best, and shorten it."""
         yield from self._by.validator.finish(self.steps)
+        yield from self._by.shortener.finish(self.steps)
+        yield from self._by.validator.complete_best(self.steps)
 
     def open_step(self, number: int, *, alone: bool) -> Step:
         """Line 7, algorithm 2: select the parent of a step, ``alone`` or while others run."""

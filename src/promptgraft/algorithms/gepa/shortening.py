@@ -1,8 +1,9 @@
 """Shorter texts: at its end a search drops the lines that its best candidate can spare.
 
 Each line that the search has added is left out alone, on training examples where that could hurt.
-Those that nothing was lost without are dropped together, and what comes of it races the best
-candidate, where it must not be worse by more than a margin. If it is, half of them are tried.
+Those that nothing was lost without are left out together, on such examples again; where that hurts,
+the lines that it is about come back. What is left then races the best candidate, and must not be
+worse by more than a margin. If it is, half of the lines are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import attrs
 
@@ -18,8 +20,8 @@ from promptgraft.algorithms.gepa.redundant import Line, lines_of, replaced, with
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.population import Seen
-from promptgraft.search.scores import Score
-from promptgraft.search.validation import Validator
+from promptgraft.search.scores import Score, is_behind, paired_gains
+from promptgraft.search.validation import Entry, Validator
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module
 from promptgraft.text import folded_words
@@ -33,6 +35,9 @@ _RACES = 2
 """Races that are paid for before lines are tried again."""
 _AGAIN = 10_000
 """Added to the number of a line that is tried again."""
+
+_ROUNDS = 3
+"""Times that lines are left out together before what comes of it races."""
 
 _Dropped = Sequence[tuple[Module, Line]]
 
@@ -95,6 +100,7 @@ class Shortener:
     seen: Seen
     validator: Validator
     _tried: dict[str, _Tried] = attrs.field(factory=dict, init=False)
+    _entry: Entry = attrs.field(init=False)
     _keys: dict[str, frozenset[tuple[str, str]]] = attrs.field(factory=dict, init=False)
 
     def learn(self, proposal: Proposal) -> None:
@@ -131,6 +137,7 @@ class Shortener:
         best, parent = pool.best, pool.candidates[pool.best]
         if self.margin is None or not best or not self._tried:
             return
+        self._entry = self.validator.begin(alone=True)
         added = self._added(parent)
         redundant = {
             line
@@ -143,37 +150,90 @@ class Shortener:
             for number, at in enumerate((*doubled, *(at for at in added if at not in doubled)))
             if (child := self._without(parent, [*doubled, at], best)) is not None
         ]
+        position = f"step/{step}/shorten/{best}"
         for trial in range(_TRIALS):
-            spares = yield from self._try(spares, trial, parent, f"step/{step}/shorten/{best}")
-        yield from self._drop(
-            parent, [one.at for one in spares], [one.at for one in spares if one.is_proven], step
-        )
+            spares = yield from self._try(spares, trial, parent, position)
+        proven = [one for one in spares if one.is_proven]
+        spared = yield from self._try_together(proven, parent, position)
+        yield from self._drop(parent, spared, step)
 
-    def _drop(
-        self, parent: Candidate, unhurt: _Dropped, proven: _Dropped, step: int
-    ) -> Asking[None]:
-        """Let as many lines go as races allow: all, then the proven ones, then halves of these."""
-        pool = self.kit.population.pool
-        best, gone = pool.best, list[tuple[Module, Line]]()
-        has_one = not self.kit.budget.affords(_RACES * self._room)
-        groups = [proven] if has_one or len(proven) == len(unhurt) else [unhurt, proven]
-        while groups:
-            group = [at for at in groups.pop(0) if at not in gone]
-            child = self._without(parent, [*gone, *group], best) if group else None
+    def _try_together(
+        self, spares: list[_Spare], parent: Candidate, position: str
+    ) -> Asking[_Dropped]:
+        """Return the lines that can be left out together, as far as examples of each tell."""
+        scores, used = self.kit.population.scores, set[str]()
+        best = self.kit.population.pool.best
+        for _ in range(_ROUNDS):
+            examples: dict[str, GepaExample] = {}
+            for one in spares:
+                new = (each for each in one.examples if each.id not in {*used, *examples})
+                examples |= {each.id: each for each in islice(new, 1)}
+            while examples and not self.kit.budget.affords(self._room + 2 * len(examples)):
+                examples.popitem()
+            child = self._without(parent, [one.at for one in spares], best) if examples else None
             if child is None:
+                break
+            used.update(examples)
+            before, after = yield from Together(
+                [
+                    _on(f"{position}/{_number(child)}/{leg}", one, *examples.values())
+                    for leg, one in (("best", parent), ("line", child))
+                ]
+            )
+            gains = zip(examples, scores(before), scores(after), strict=True)
+            back = {
+                one.number
+                for name, with_it, without_it in gains
+                if with_it is not None
+                and without_it is not None
+                and with_it - without_it > self._chance
+                for one in self._about(name, spares)
+            }
+            spares = [one for one in spares if one.number not in back]
+            if not back:
+                break
+        return [one.at for one in spares]
+
+    def _about(self, name: str, spares: Sequence[_Spare]) -> list[_Spare]:
+        """Return the lines that share the rarest words with an example."""
+        counts = Counter(word for tried in self._tried.values() for word in tried.words)
+        words, every = self._tried[name].words, 1 + len(self._tried)
+        near = [
+            math.fsum(
+                math.log(every / counts[word]) for word in words.intersection(one.at[1].words)
+            )
+            for one in spares
+        ]
+        return [
+            one for one, found in zip(spares, near, strict=True) if found and 2 * found >= max(near)
+        ]
+
+    def _drop(self, parent: Candidate, spared: _Dropped, step: int) -> Asking[None]:
+        """Let as many lines go as races allow: all, then halves."""
+        pool = self.kit.population.pool
+        best, gone, groups = pool.best, list[tuple[Module, Line]](), [spared]
+        while groups:
+            group = groups.pop(0)
+            child = self._without(parent, [*gone, *group], best) if group else None
+            if child is None or child.digest in self.seen:
                 continue
-            shorter = pool.best
-            if not (yield from self._race(child, step)):
+            if not self.kit.budget.affords(self._room):
                 return
-            if pool.best != shorter:
+            if (yield from self._race(child, parent, step)):
                 gone += group
-            elif len(group) > 1 and groups != [proven]:
+            elif len(group) > 1:
                 groups += [group[: len(group) // 2], group[len(group) // 2 :]]
 
     @property
     def _room(self) -> int:
-        """Rollouts that a race can take."""
-        return self.validator.needs([self.validator.begin(alone=True)])[0]
+        """Rollouts that a race takes."""
+        return 2 * len(self._entry.order)
+
+    @property
+    def _chance(self) -> float:
+        """How much an answer may lose by chance."""
+        seen = [score for tried in self._tried.values() for _, score in tried.scores]
+        return _CHANCE * (max(seen) - min(seen))
 
     @property
     def _modules(self) -> list[Module]:
@@ -298,31 +358,46 @@ class Shortener:
     def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
         """Return the lines without which nothing is lost: scores with them and without."""
         seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        chance, found = _CHANCE * (max(seen) - min(seen)), []
+        chance, found = self._chance, []
         for (one, _), (before, after) in zip(asked, pairs, strict=True):
             if before is not None and after is not None and before - after <= chance:
                 one.is_proven |= before > min(seen) + chance  # there was something to lose
                 found.append(one)
         return found
 
-    def _race(self, child: Candidate, step: int) -> Asking[bool]:
-        """Let a shorter text race the best candidate; return whether that is paid for."""
-        entry = self.validator.begin(alone=True)
-        if child.digest in self.seen:
-            return True
-        if not self.kit.budget.affords(self.validator.needs([entry])[0]):
-            return False
+    def _race(self, child: Candidate, parent: Candidate, step: int) -> Asking[bool]:
+        """Return whether a shorter text takes the place of the best candidate.
+
+        Both are asked anew, side by side: the best one was chosen for the answers that it had.
+        """
         self.seen.add(child.digest)
-        joins, number = len(self.kit.population.pool), int(child.digest[:8], 16)
-        yield from self.validator.take_in(
-            f"step/{step}/shorten/{joins}/{number}/race",
-            child,
-            {},
-            step=step,
-            entry=entry,
-            margin=self.margin,
+        population, order = self.kit.population, self._entry.order
+        position = f"step/{step}/shorten/{len(population.pool)}/{_number(child)}/race"
+        before, after = yield from Together(
+            [
+                Rollouts(
+                    position=f"{position}/{leg}",
+                    candidate=candidate,
+                    examples=[self.kit.validation[place] for place in order],
+                )
+                for leg, candidate in (("best", parent), ("first", child))
+            ]
         )
-        return True
+        gains = paired_gains(population.scores(before), population.scores(after))
+        wins = bool(gains) and not is_behind(gains, margin=self.margin or 0.0)
+        joined = yield from self.validator.take_in(
+            position,
+            child,
+            dict(zip(order, after, strict=True)),
+            step=step,
+            entry=self._entry,
+            crowned=wins,
+        )
+        return population.pool.best == joined
+
+
+def _number(candidate: Candidate) -> int:
+    return int(candidate.digest[:8], 16)
 
 
 def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:
