@@ -187,24 +187,29 @@ def test_a_run_that_is_stopped_while_it_shortens_ends_the_same_when_it_is_resume
         assert second.task.calls == len(places) - calls
 
 
-def test_a_line_whose_loss_hurt_by_chance_is_tried_again() -> None:
-    """Give a wrong answer to the first trial of each line, and right ones from then on."""
+def test_the_winner_of_the_finals_is_shortened_and_asked_anew_beside_the_shorter_text() -> None:
     journal = MemoryJournal()
-    steady = optimize(lean(), reflection=wordy, journal=journal)
+    optimize(lean(), reflection=wordy, journal=journal)
     places = [one for key in answers(journal) if (one := Place.of_rollout(key)) is not None]
-    lines = {at for at, one in enumerate(places) if one.leg == "line"}
-    first = {at for at in lines if not set(range(min(lines), at)) - lines}
-    assert first
+    shortened = [at for at, one in enumerate(places) if one.phase is Phase.SHORTEN]
+    finals = [at for at, one in enumerate(places) if one.phase is Phase.FINAL]
+    assert any(at < shortened[0] for at in finals)
+    legs = [places[at].leg for at in shortened]
+    assert legs.count("race/best") == legs.count("race/first") > 0
 
-    def moody(number: int, rendered: RenderedPrompt[object]) -> str:
-        return "no" if number in first else answer(rendered)
 
-    again = MemoryJournal()
-    result = optimize(lean(), reflection=wordy, task=numbered(moody), journal=again)
-    tried = [one for key in answers(again) if (one := Place.of_rollout(key)) is not None]
-    assert len([one for one in tried if one.leg == "line"]) > len(first)
-    assert 0 < result.shortened <= steady.shortened
-    assert result.best_pareto_mean == 1.0
+def test_nothing_is_lost_where_either_of_two_lines_would_do() -> None:
+    """Either of two lines will do for each word, though they share no other one."""
+
+    def twice(rendered: RenderedPrompt[object]) -> str:
+        text = current_text(rendered)
+        missing = dict.fromkeys(re.findall(r"missing (\w+)", bound(rendered, "examples")))
+        said = (f"- {word} first\n- then comes {word}\n- {IDLE[1]}" for word in missing)
+        return instruction("\n".join([text, *said]))
+
+    long = optimize(lean(shorten_margin="off"), reflection=twice)
+    short = optimize(lean(), reflection=twice)
+    assert short.best_pareto_mean == long.best_pareto_mean == 1.0
 
 
 def test_nothing_is_kept_of_small_budgets() -> None:

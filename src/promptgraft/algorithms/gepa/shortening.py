@@ -31,11 +31,6 @@ _TRIALS = 3
 _CHANCE = 0.15
 """Share of the range of scores that an answer may lose by chance."""
 
-_RACES = 2
-"""Races that are paid for before lines are tried again."""
-_AGAIN = 10_000
-"""Added to the number of a line that is tried again."""
-
 _ROUNDS = 3
 """Times that lines are left out together before what comes of it races."""
 
@@ -335,30 +330,13 @@ class Shortener:
             (self._tried[example.id].score_of(parent), scores(records)[0])
             for (_, example), records in zip(asked, made, strict=True)
         ]
-        unhurt = self._unhurt(asked, pairs)
-        hurt = [(one, example) for one, example in asked if one not in unhurt]
-        later = (_TRIALS - trial - 1) * len(unhurt)
-        if hurt and budget.affords(_RACES * room + later + 2 * len(hurt)):
-            unhurt += yield from self._try_again(hurt, parent, position)
-        done += unhurt + (untried if trial else [])
+        done += self._unhurt(asked, pairs) + (untried if trial else [])
         return [one for one in spares if one in done]
-
-    def _try_again(self, hurt: _Pairs, parent: Candidate, position: str) -> Asking[list[_Spare]]:
-        """Return the lines whose loss has hurt by chance only: not in new answers of both sides."""
-        made = yield from Together(
-            [
-                _on(f"{position}/{_AGAIN + one.number}/{leg}", candidate, example)
-                for one, example in hurt
-                for leg, candidate in (("best", parent), ("line", one.candidate))
-            ]
-        )
-        found = [self.kit.population.scores(records)[0] for records in made]
-        return self._unhurt(hurt, list(zip(found[::2], found[1::2], strict=True)))
 
     def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
         """Return the lines without which nothing is lost: scores with them and without."""
         seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        chance, found = self._chance, []
+        chance, found = self._chance, list[_Spare]()
         for (one, _), (before, after) in zip(asked, pairs, strict=True):
             if before is not None and after is not None and before - after <= chance:
                 one.is_proven |= before > min(seen) + chance  # there was something to lose
