@@ -16,6 +16,7 @@ from promptgraft.evals.aggregate import (
     CaseStatus,
     Lexicographic,
     WeightedMean,
+    check_aggregation,
     crashed,
     judged,
     summarize,
@@ -225,6 +226,6 @@ def test_weights_of_unknown_metrics_are_refused() -> None:
         Lexicographic(("accuracy", "tokns")),
     ):
         with pytest.raises(ConfigError, match=r"unknown metric `tokns` .did you mean `tokens`"):
-            aggregation.check(["accuracy", "tokens"])
+            check_aggregation(aggregation, ["accuracy", "tokens"])
     with pytest.raises(ConfigError, match="unknown metric `z`; there are `a`, `b`, `c`"):
         judged("x", verdicts(1, 1, 1), THREE, WeightedMean({"z": 1}))

@@ -24,12 +24,12 @@ from promptgraft.errors import (
     PermanentProviderError,
     TransientProviderError,
 )
-from promptgraft.evals.aggregate import CaseStatus, Spread, Varies
+from promptgraft.evals.aggregate import CaseStatus, Spread
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.judges import LlmFinalResponse
-from promptgraft.evals.metrics import AllOf, Exact, Python
-from promptgraft.evals.types import Answer, Case, Message, Metric, Speaker, ToolUse, Turn
+from promptgraft.evals.metrics import Exact, Python
+from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Budget, Cancellation, Deadline, Session, event_loop
 from promptgraft.serde import Json
@@ -362,20 +362,6 @@ def test_the_spread_of_runs_is_of_the_same_cases() -> None:
     assert found.score == Spread(mean=1.0, deviation=0.0)
     assert found.cases[1].score == Spread(mean=0.0, deviation=None)
     assert found.cases[1].unscored == 1
-
-
-def test_what_varies_is_said_for_each_case() -> None:
-    recorded = attrs.evolve(CASES[0], recorded=Answer(text="w0"))
-    judged = LlmFinalResponse(judges=[ScriptedAdapter(always(category("correct")))])
-    expected: dict[Varies, tuple[Case, list[Metric]]] = {
-        Varies.ANSWERS: (CASES[0], [Exact()]),
-        Varies.NOTHING: (recorded, [Exact()]),
-        Varies.BOTH: (CASES[0], [Exact(), judged]),
-        Varies.JUDGEMENTS: (recorded, [AllOf(metrics=(judged,))]),
-    }
-    for varies, (case, metrics) in expected.items():
-        found = evaluate(ECHO, [case], metrics, adapter=ScriptedAdapter(echo), num_runs=2)
-        assert found.cases[0].varies is varies
 
 
 def test_the_embedded_model_is_evaluated_as_any_other() -> None:

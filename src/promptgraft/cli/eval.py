@@ -257,7 +257,8 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
         ("pass rate", f"{score(report.pass_rate)}  {passing}"),
     ]
     if found.comparison is not None:
-        rows.append(("baseline", f"{score(found.comparison.before)}  {found.comparison.line()}"))
+        gain = found.comparison.gain
+        rows.append(("baseline", f"{score(gain.mean_before)}  {gain.line()}"))
     if report.stopped:
         rows.append(("stopped", report.stopped))
     return rows

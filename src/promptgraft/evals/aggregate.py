@@ -26,22 +26,17 @@ _DIGITS = 16
 
 
 class Aggregation(Protocol):
-    """Makes one score, 0 to 1, of the scores by metric.
-
-    ``names`` are the metrics that have a part in it. ``check`` refuses an aggregation that names
-    others than the known metrics with a ``ConfigError``.
-    """
+    """Makes one score, 0 to 1, of the scores by metric; ``names`` have a part in it."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
 
-    def check(self, known: Collection[str]) -> None: ...
-
     def score(self, scores: Mapping[str, float]) -> float: ...
 
 
-def _check(names: Collection[str], known: Collection[str]) -> None:
-    for name in names:
+def check_aggregation(aggregation: Aggregation, known: Collection[str]) -> None:
+    """Refuse an aggregation of other metrics than the known ones with a ``ConfigError``."""
+    for name in aggregation.names:
         if name not in known:
             near = did_you_mean(name, sorted(known))
             there = f"; there are {listed(known)}"
@@ -72,9 +67,6 @@ class WeightedMean:
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, weight in self.weights.items() if weight > 0)
 
-    def check(self, known: Collection[str]) -> None:
-        _check(self.weights, known)
-
     def score(self, scores: Mapping[str, float]) -> float:
         total = math.fsum(self.weights.values())
         parts = (self.weights[name] / total * scores[name] for name in self.names)
@@ -102,9 +94,6 @@ class Lexicographic:
     @property
     def names(self) -> tuple[str, ...]:
         return self.order
-
-    def check(self, known: Collection[str]) -> None:
-        _check(self.order, known)
 
     def score(self, scores: Mapping[str, float]) -> float:
         shares = [_STEP**place for place in range(len(self.order))]
@@ -270,7 +259,7 @@ def judged(
         return CaseOutcome(case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=kept)
     required = {metric.name for metric in metrics if is_required(metric)} or set(asked)
     chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
-    chosen.check(asked)
+    check_aggregation(chosen, asked)
     scores = {name: verdict.score for name, verdict in asked.items() if verdict.score is not None}
     if missing := [name for name in names if name in {*required, *chosen.names} - scores.keys()]:
         why = "; ".join(f"{name}: {asked[name].reason}" for name in missing)
@@ -333,15 +322,6 @@ def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
     )
 
 
-class Varies(StrEnum):
-    """What differs from one run to the next, and so what a spread is made of."""
-
-    ANSWERS = "answers"
-    JUDGEMENTS = "judgements"
-    BOTH = "answers and judgements"
-    NOTHING = "nothing"
-
-
 @attrs.frozen(kw_only=True)
 class Spread:
     """Mean of the scores of several runs, and their standard deviation as a sample.
@@ -361,7 +341,6 @@ class CaseRepeats:
         score: over the runs in which it has one.
         passed: number of runs in which it passes; ``failed``, in which it fails or crashes;
             ``unscored``, in which it has no score.
-        varies: what differs from run to run.
     """
 
     case_id: str
@@ -369,7 +348,6 @@ class CaseRepeats:
     passed: int
     failed: int
     unscored: int
-    varies: Varies
 
 
 def _spread(scores: Iterable[float | None]) -> Spread:
@@ -377,7 +355,7 @@ def _spread(scores: Iterable[float | None]) -> Spread:
     return Spread(mean=mean(known), deviation=stdev(known) if len(known) > 1 else None)
 
 
-def case_repeats(outcomes: Sequence[CaseOutcome], varies: Varies) -> CaseRepeats:
+def case_repeats(outcomes: Sequence[CaseOutcome]) -> CaseRepeats:
     """Return what the runs of one case come to; ``outcomes`` has one for each."""
     kinds = [outcome.status for outcome in outcomes]
     passed, unscored = kinds.count(CaseStatus.PASSED), kinds.count(CaseStatus.UNSCORED)
@@ -387,7 +365,6 @@ def case_repeats(outcomes: Sequence[CaseOutcome], varies: Varies) -> CaseRepeats
         passed=passed,
         failed=len(kinds) - passed - unscored,
         unscored=unscored,
-        varies=varies,
     )
 
 

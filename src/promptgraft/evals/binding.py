@@ -27,7 +27,11 @@ class _CaseInput(FrozenMap[str, object]):
 
 
 def params_of_cases(
-    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
+    prompt: Prompt[object],
+    cases: Iterable[Case],
+    params: ParamsOf | None = None,
+    *,
+    noted: CaseFaults | None = None,
 ) -> dict[str, tuple[object, ...]]:
     """Return what the prompt is bound to for each case, by the id of the case.
 
@@ -36,18 +40,9 @@ def params_of_cases(
     nothing is bound.
 
     Cases that do not fit the prompt raise one ``ConfigError``, which says once what several of them
-    share.
+    share; or that is ``noted``, and they are left out.
     """
-    faults = in_one_line()
-    made = params_of_fitting(prompt, cases, params, faults)
-    faults.refuse()
-    return made
-
-
-def params_of_fitting(
-    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None, faults: CaseFaults
-) -> dict[str, tuple[object, ...]]:
-    """Return the same for the cases that fit the prompt, and note what is wrong with the others."""
+    faults = in_one_line() if noted is None else noted
     made: dict[str, tuple[object, ...]] = {}
     make = params or _maker_of(prompt)
     for case in cases:
@@ -55,10 +50,11 @@ def params_of_fitting(
             made[case.id] = ()
             continue
         try:
-            found = make(case)
-            made[case.id] = _checked_params(prompt, found)
+            made[case.id] = _checked_params(prompt, make(case))
         except (BindingError, ConfigError) as error:
             faults.add_of(case, str(error))
+    if noted is None:
+        faults.refuse()
     return made
 
 

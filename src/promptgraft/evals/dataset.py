@@ -131,14 +131,6 @@ class CaseReader:
         return case_id
 
 
-@attrs.frozen
-class SourceFile:
-    """A file under any name: its absolute path without links, its device and number."""
-
-    path: Path
-    file: tuple[int, int]
-
-
 def file_and_case(path: str | Path) -> tuple[Path, str]:
     """Return the file that a path names, and the case that it picks; empty for all of them."""
     file, _, case = str(path).rpartition(":")
@@ -173,7 +165,7 @@ class Dataset(Shown):
 
     cases: tuple[Case, ...]
     name: str = "cases"
-    source: SourceFile | None = attrs.field(default=None, eq=False)
+    source: Path | None = attrs.field(default=None, eq=False)
 
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
@@ -220,7 +212,7 @@ class Dataset(Shown):
         reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
         try:
             cases = reader.read_all(rows_of(path, kind, delimiter, reader.faults))
-            return cls(_chosen(cases, chosen, path), str(path), source_of(path))
+            return cls(_chosen(cases, chosen, path), str(path), path)
         except OSError as error:
             raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -306,12 +298,6 @@ def asked_by(case: Case) -> Json:
 def _cell(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "" if value is None else cell(text)
-
-
-def source_of(path: Path) -> SourceFile:
-    """Return what tells a file from all others."""
-    status = path.stat()
-    return SourceFile(path.resolve(), (status.st_dev, status.st_ino))
 
 
 def _rows(given: Iterable[Case | Mapping[str, object]], faults: CaseFaults) -> Iterator[Row]:

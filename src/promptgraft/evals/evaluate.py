@@ -22,7 +22,6 @@ from promptgraft.evals.aggregate import (
     CaseRepeats,
     EvaluationReport,
     Spread,
-    Varies,
     case_repeats,
     report_card,
     spread_of_runs,
@@ -31,7 +30,6 @@ from promptgraft.evals.aggregate import (
 )
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.binding import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frames import frame_of
@@ -174,7 +172,7 @@ def evaluate(
         found.get(place) or _untried(case, run, stopped)
         for place, (case, _, run) in enumerate(plan)
     ]
-    return _evaluation(chosen, metrics, attempts, stopped)
+    return _evaluation(len(chosen), metrics, attempts, stopped)
 
 
 def _checked(
@@ -193,30 +191,18 @@ def _checked(
 
 
 def _evaluation(
-    cases: tuple[Case, ...], metrics: Sequence[Metric], attempts: Sequence[Attempt], stopped: str
+    size: int, metrics: Sequence[Metric], attempts: Sequence[Attempt], stopped: str
 ) -> Evaluation:
     """Return the figures of the attempts, which come run by run."""
-    size = len(cases)
     by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
     runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
-    judged_anew = any(asks_models(metric) for metric in metrics)
-    repeats = [
-        case_repeats([run.cases[place] for run in runs], _varies(case, judged_anew))
-        for place, case in enumerate(cases)
-    ]
     return Evaluation(
         runs=runs,
-        cases=tuple(repeats),
+        cases=tuple(map(case_repeats, zip(*(run.cases for run in runs), strict=True))),
         score=spread_of_runs(runs),
         attempts=tuple(attempts),
         stopped=stopped,
     )
-
-
-def _varies(case: Case, judged_anew: bool) -> Varies:
-    if case.recorded is None:
-        return Varies.BOTH if judged_anew else Varies.ANSWERS
-    return Varies.JUDGEMENTS if judged_anew else Varies.NOTHING
 
 
 def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]:

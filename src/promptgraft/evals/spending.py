@@ -129,11 +129,9 @@ class AbandonedRolloutError(PromptgraftError):
     """
 
     def __init__(self, cause: PromptgraftError, spent: tuple[Spending, ...]) -> None:
-        super().__init__(str(cause))
+        super().__init__(cause, spent)
         self.cause = cause
         self.spent = spent
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[AbandonedRolloutError], tuple[PromptgraftError, tuple[Spending, ...]]]:
-        return type(self), (self.cause, self.spent)
+    def __str__(self) -> str:
+        return str(self.cause)

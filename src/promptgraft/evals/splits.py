@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset, SourceFile, asked_by, source_of
+from promptgraft.evals.dataset import Dataset, asked_by
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
@@ -115,7 +115,7 @@ class Splits(Shown):
         paths = {"train": train, "validation": validation}
         paths |= {} if test is None else {"test": test}
         faults = CaseFaults("splits")
-        _check_sources({name: _source(Path(path)) for name, path in paths.items()}, faults)
+        _check_sources({name: Path(path) for name, path in paths.items()}, faults)
         faults.raise_all()
         sets = {n: Dataset.load(path, fields=fields, keep=keep) for n, path in paths.items()}
         return cls(sets["train"], sets["validation"], sets.get("test"))
@@ -214,20 +214,11 @@ def asked_digest(asked: Json) -> HexDigest:
     return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
 
 
-def _source(path: Path) -> SourceFile | None:
-    try:
-        return source_of(path)
-    except OSError:  # loading says it better
-        return None
-
-
-def _check_sources(sources: Mapping[str, SourceFile | None], faults: CaseFaults) -> None:
-    for one, other in combinations(sources, 2):
-        first, second = sources[one], sources[other]
-        if first is None or second is None:
-            continue
-        if first.file == second.file or first.path == second.path:
-            faults.add(0, f"{one} and {other} are the same file {second.path}")
+def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> None:
+    there = {name: path for name, path in sources.items() if path is not None and path.exists()}
+    for one, other in combinations(there, 2):
+        if there[one].samefile(there[other]):
+            faults.add(0, f"{one} and {other} are the same file {there[other].resolve()}")
 
 
 def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:

@@ -13,7 +13,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.evals.aggregate import Aggregation
+from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
@@ -144,7 +144,7 @@ class Project:
         if aggregation is None:
             return None if self.baml is None else self.baml.aggregation(self.metrics)
         try:
-            aggregation.check([metric.name for metric in self.metrics])
+            check_aggregation(aggregation, [metric.name for metric in self.metrics])
         except ConfigError as error:
             name, _, why = str(error).partition(": ")
             raise self.surroundings.refusal(("aggregation", name), why) from error

@@ -10,9 +10,9 @@ import attrs
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
-from promptgraft.evals.binding import ParamsOf, params_of_fitting
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.metrics.checking import note_unjudgeable
+from promptgraft.evals.metrics.checking import check_cases
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -136,14 +136,14 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
     cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
     source = prompt.prompt
-    note_unjudgeable(
+    check_cases(
         judging.metrics,
         known(cases) if judging.taught else cases,
-        unjudged,
         source.template.output_type,
         by_turn=takes_cases(source),
+        noted=unjudged,
     )
-    params_of_fitting(prompt.prompt, cases, judging.params, unbound)
+    params_of_cases(source, cases, judging.params, noted=unbound)
     for path, faults in ((("metrics",), unjudged), (prompt.place, unbound)):
         yield from (around.file.line(path, line) for line in faults.lines)
         if faults.more:

@@ -307,8 +307,8 @@ def _questions(
     for metric in metrics:
         if isinstance(metric, AllOf):
             yield from _questions(metric.metrics, case, answer)
-        elif isinstance(metric, JudgeMetric) and (asked := metric.question(case, answer)):
-            first = asked.bind(Refused())
+        elif isinstance(metric, JudgeMetric):
+            first = metric.question(case, answer).bind(Refused())
             yield from ((judge, first) for judge in metric.judges for _ in range(metric.samples))
 
 

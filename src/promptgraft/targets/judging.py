@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
-from promptgraft.evals.aggregate import Aggregation, judged, metrics_identity
+from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import feedback_text, judge_case
@@ -92,7 +92,7 @@ def feedback_from(
     """
     check_metrics(metrics)
     if aggregation is not None:
-        aggregation.check([metric.name for metric in metrics])
+        check_aggregation(aggregation, [metric.name for metric in metrics])
     return MetricFeedback(metrics=tuple(metrics), aggregation=aggregation)
 
 

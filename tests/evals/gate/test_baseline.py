@@ -98,24 +98,24 @@ def test_a_comparison_says_what_changed_with_an_interval() -> None:
     after = report({f"t-{n}": 1.0 if n else 0.0 for n in range(8)})
 
     found = compare(Baseline.of(before), after)
-    assert (found.before, found.after) == (0.0, 0.875)
+    assert (found.gain.mean_before, found.gain.mean_after) == (0.0, 0.875)
     assert [change.case_id for change in found.changes] == [f"t-{n}" for n in range(1, 8)]
-    assert found.line().startswith("gain +0.875 (95 % interval +0.156 to +0.997) on 8 cases")
+    assert found.gain.line().startswith("gain +0.875 (95 % interval +0.156 to +0.997) on 8 cases")
 
 
 def test_cases_without_a_score_on_both_sides_are_named_and_in_no_mean() -> None:
     after = report({"t-1": None, "t-2": 0.25, "t-3": 1.0}, critical=["t-2"])
 
     found = compare(Baseline.of(BEFORE), after)
-    assert found.unscored == ("t-1", "t-3")
-    assert (found.before, found.after, found.changes) == (0.25, 0.25, ())
+    assert found.gain.unscored == ("t-1", "t-3")
+    assert (found.gain.mean_before, found.gain.mean_after, found.changes) == (0.25, 0.25, ())
 
 
 def test_few_cases_have_an_interval_without_any_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
 
     found = compare(Baseline.of(report({"a": 0.5})), report({"a": 1.0}))
-    assert found.line() == (
+    assert found.gain.line() == (
         "gain +0.500 (95 % interval -0.963 to +0.988) on 1 case, 1 won, 0 lost, 0 tied"
     )
     low, high = found.gain.low, found.gain.high

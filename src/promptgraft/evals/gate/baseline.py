@@ -137,11 +137,6 @@ class Change:
     after: float
     critical: bool
 
-    @property
-    def worse(self) -> bool:
-        """Whether the score fell."""
-        return self.after < self.before
-
 
 class Standing(StrEnum):
     """How a prompt stands beside the baseline."""
@@ -191,7 +186,7 @@ class Comparison:
         """The verdict in words, with what it rests on."""
         if self.verdict is None or self.gain.low is None:
             return "no case has a score here and in the baseline"
-        means = f"mean score {self.after:.4g}, the baseline's {self.before:.4g}"
+        means = f"mean score {self.gain.mean_after:.4g}, the baseline's {self.gain.mean_before:.4g}"
         if self.verdict is Standing.UNCLEAR:
             meaning = f"a loss of up to {-self.gain.low:.2g} cannot be excluded"
         elif not self.gain.lost:
@@ -204,39 +199,20 @@ class Comparison:
         return f"{self.verdict}: {means}; {meaning}{allowed}"
 
     @property
-    def before(self) -> float | None:
-        """Their mean in the baseline; None without such cases."""
-        return self.gain.mean_before
-
-    @property
-    def after(self) -> float | None:
-        """Their mean now; None without such cases."""
-        return self.gain.mean_after
-
-    @property
-    def unscored(self) -> tuple[str, ...]:
-        """Ids of the cases without a score on one side or both."""
-        return self.gain.unscored
-
-    @property
     def worse(self) -> tuple[Change, ...]:
         """The cases whose score fell."""
-        return tuple(change for change in self.changes if change.worse)
-
-    def line(self) -> str:
-        """Return what changed as one line, with the interval of the gain."""
-        return self.gain.line()
+        return tuple(change for change in self.changes if change.after < change.before)
 
     def to_json(self) -> dict[str, Json]:
         """Return the comparison as plain data."""
         return {
-            "before": self.before,
-            "after": self.after,
+            "before": self.gain.mean_before,
+            "after": self.gain.mean_after,
             **{name: self.gain.to_json()[name] for name in ("low", "high", "level")},
             "verdict": None if self.verdict is None else str(self.verdict),
             "changes": unstructure(self.changes),
             "lost": [change.case_id for change in self.lost],
-            "unscored": list(self.unscored),
+            "unscored": list(self.gain.unscored),
         }
 
 

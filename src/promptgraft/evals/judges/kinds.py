@@ -18,7 +18,6 @@ from promptgraft.evals.judges.panel import (
     LONGEST_JUDGE_REASON,
     Judgement,
     JudgeMetric,
-    ask,
     weighted_share,
 )
 from promptgraft.evals.judges.prompts import (
@@ -37,7 +36,6 @@ from promptgraft.evals.judges.prompts import (
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.types import Answer, Case, Metric, MetricKind
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import (
     NUMBER,
@@ -98,15 +96,9 @@ class LlmFinalResponse(JudgeMetric):
     def question(self, case: Case, answer: Answer) -> Prompt[CategoryReply]:
         return self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
 
-    def ask(
-        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
-    ) -> Judgement:
-        return ask(judge, self.question(case, answer), _judgement, session=session)
-
-
-def _judgement(reply: CategoryReply) -> Judgement:
-    reason = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
-    return Judgement(score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {reason}")
+    def judgement(self, reply: CategoryReply) -> Judgement:
+        said = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
+        return Judgement(score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {said}")
 
 
 @attrs.frozen(kw_only=True)
@@ -126,10 +118,6 @@ class Rubric:
     def __attrs_post_init__(self) -> None:
         if self.id.split() != [self.id]:
             raise ConfigError(f"id: expected one word, found {shown(self.id)}")
-
-
-def _as_rubrics(rubrics: Iterable[Rubric]) -> tuple[Rubric, ...]:
-    return tuple(rubrics)
 
 
 def _distinct(
@@ -156,7 +144,7 @@ class LlmRubricResponse(JudgeMetric):
     template: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
-    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
 
     def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
         shown_rubrics = [f"Rubric `{one.id}`:\n\n{fenced(one.text)}" for one in self.rubrics]
@@ -164,12 +152,7 @@ class LlmRubricResponse(JudgeMetric):
         material = material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
         return self.prompt_of(self.template).bind(material)
 
-    def ask(
-        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
-    ) -> Judgement:
-        return ask(judge, self.question(case, answer), self._judgement, session=session)
-
-    def _judgement(self, reply: RubricsReply) -> Judgement:
+    def judgement(self, reply: RubricsReply) -> Judgement:
         replies = _in_order(self.rubrics, reply.rubrics)
         met = [found.met is Met.YES for found in replies]
         lines = [_said(rubric, found) for rubric, found in zip(self.rubrics, replies, strict=True)]

@@ -249,8 +249,11 @@ class JudgeMetric(BaseMetric):
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
         self.check(case)
+        question = self.question(case, answer)
         judgements = [
-            _sampled([self.ask(judge, case, answer, session) for _ in range(self.samples)])
+            _sampled(
+                [ask(judge, question, self.judgement, session=session) for _ in range(self.samples)]
+            )
             for judge in self.judges
         ]
         score = score_of_votes(
@@ -266,16 +269,13 @@ class JudgeMetric(BaseMetric):
             reason=clip(self._reason(judgements), LONGEST_VERDICT_REASON),
         )
 
-    def question(self, case: Case, answer: Answer) -> Prompt[Any] | None:
-        """Return the question to each judge; None where it is not known before."""
-        del case, answer
-        return None
+    @abstractmethod
+    def question(self, case: Case, answer: Answer) -> Prompt[Any]:
+        """Return the question to each judge."""
 
     @abstractmethod
-    def ask(
-        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
-    ) -> Judgement:
-        """Ask one judge once."""
+    def judgement(self, reply: Any) -> Judgement:
+        """Return what a reply says, or raise ``VoidReplyError``."""
 
     def prompt_of(self, template: PromptTemplate[ReplyT]) -> Prompt[ReplyT]:
         """Return the question as the user's store has it."""

@@ -82,26 +82,14 @@ def check_cases(
     output_type: object = None,
     *,
     by_turn: bool = False,
+    noted: CaseFaults | None = None,
 ) -> None:
     """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
 
     Cases whose expected texts are no options of ``output_type`` are refused too. Where ``by_turn``
-    one turn is enough that a metric can judge.
+    one turn is enough that a metric can judge. With ``noted`` faults are added there instead.
     """
-    faults = in_one_line()
-    note_unjudgeable(metrics, cases, faults, output_type, by_turn=by_turn)
-    faults.refuse()
-
-
-def note_unjudgeable(
-    metrics: Sequence[Metric],
-    cases: Iterable[Case],
-    faults: CaseFaults,
-    output_type: object,
-    *,
-    by_turn: bool = False,
-) -> None:
-    """Note what :func:`check_cases` refuses."""
+    faults = in_one_line() if noted is None else noted
     checking = [
         (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
         for metric in metrics
@@ -118,6 +106,8 @@ def note_unjudgeable(
                     _check_options(metric.name, needed_texts(case), output_type)
             except ConfigError as error:
                 faults.add_of(case, str(error))
+    if noted is None:
+        faults.refuse()
 
 
 def _check_options(

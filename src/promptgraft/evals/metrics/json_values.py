@@ -36,33 +36,20 @@ def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[in
     edges = [[j for j, b in enumerate(found) if fits(a, b)] for a in expected]
     partner: dict[int, int] = {}
     for start in range(len(edges)):
-        _give_partner(edges, partner, start)
+        owner = {b: a for a, b in partner.items()}
+        reached: dict[int, int] = {}
+        waiting = [start]
+        # Breadth first, by way of those that may take another partner, to the nearest free one.
+        for a in waiting:
+            new = [b for b in edges[a] if b not in reached]
+            reached |= dict.fromkeys(new, a)
+            waiting += [owner[b] for b in new if b in owner]
+            if (free := next((b for b in new if b not in owner), None)) is not None:
+                while free is not None:
+                    taker = reached[free]
+                    partner[taker], free = free, partner.get(taker)
+                break
     return dict(sorted(partner.items()))
-
-
-def _give_partner(edges: Sequence[Sequence[int]], partner: dict[int, int], start: int) -> None:
-    """Give ``start`` a partner, if need be by giving others another one (breadth first)."""
-    owner = {b: a for a, b in partner.items()}
-    reached: dict[int, int] = {}
-    waiting = [start]
-    for a in waiting:
-        for b in edges[a]:
-            if b in reached:
-                continue
-            reached[b] = a
-            if b not in owner:
-                _pass_on(partner, reached, b)
-                return
-            waiting.append(owner[b])
-
-
-def _pass_on(partner: dict[int, int], reached: Mapping[int, int], free: int) -> None:
-    b: int | None = free
-    while b is not None:
-        a = reached[b]
-        given_up = partner.get(a)
-        partner[a] = b
-        b = given_up
 
 
 def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
