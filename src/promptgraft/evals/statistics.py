@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.extras import check_package
 from promptgraft.notebook import Card, Shown
 from promptgraft.serde import Json, digest
 from promptgraft.strict.checks import number
@@ -216,13 +217,7 @@ def _resamples(cases: int) -> int:
 
 def check_installed() -> None:
     """Raise if the library for paired tests is missing, before any call is paid for."""
-    try:
-        import scipy  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "paired tests need the library scipy, which is not installed; "
-            'run `pip install "promptgraft[stats]"`'
-        ) from error
+    check_package("scipy", "1.15", extra="stats", what="a paired test")
 
 
 class Outcome(StrEnum):

@@ -328,16 +328,6 @@ class RunHistory:
         return (sides[0].estimated, sides[1].estimated) if sides else (False, False)
 
     @property
-    def scored(self) -> int:
-        """Examples that those of the two have a score for that are estimates, the fewest."""
-        counts = (
-            sum(value is not None for value in side.scores)
-            for side in self.sides or ()
-            if side.estimated
-        )
-        return min(counts, default=0)
-
-    @property
     def ranked(self) -> list[CandidateAdded]:
         """The candidates, those with the highest mean first, the elder one of equals."""
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))

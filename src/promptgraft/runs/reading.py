@@ -52,9 +52,7 @@ def find_run(root: Path, name: str = LATEST) -> RunFolder:
             "folder"
         )
     if name == LATEST:
-        last = max(folder.second for folder in folders)
-        of_that_second = [folder for folder in folders if folder.second == last]
-        return max(of_that_second, key=lambda folder: _order(_created(folder), folder.id))
+        return max(folders, key=lambda folder: _order(_created(folder), folder.id))
     found = [folder for folder in folders if folder.id == name]
     found = found or [folder for folder in folders if folder.id.startswith(name)]
     if len(found) == 1:

@@ -223,7 +223,7 @@ def test_a_function_that_raises_is_a_feedback_error_unless_it_says_whose_fault_i
         raise TransientProviderError("no answer")
 
     with pytest.raises(FeedbackError, match="metric `broken`, case `a`: KeyError: 'city'"):
-        metrics.python(function=broken).judge(case(), Answer(text=""))
+        judge_case([metrics.python(function=broken)], case(), Answer(text=""))
     with pytest.raises(TransientProviderError):
         metrics.python(function=dead).judge(case(), Answer(text=""))
 

@@ -122,11 +122,14 @@ class UnusableAnswerError(ValueError):
     """An answer does not have the form that a metric judges; it scores 0, with this reason."""
 
 
-def held(hold: Callable[[str], object]) -> Callable[[object, object, str], None]:
+def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str], str], None]:
     """Return a validator of texts that ``hold`` may refuse with a ``ConfigError``."""
 
-    def validate(_: object, __: object, value: str) -> None:
-        hold(value)
+    def validate(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        try:
+            hold(value)
+        except ConfigError as error:
+            raise ConfigError(f"{attribute.name}: {error}") from None
 
     return validate
 
@@ -320,7 +323,7 @@ def verdict_of(
     except Exception as error:  # whatever a metric of the user's raises
         where = f"{case.origin}: " if case.origin else ""
         raise FeedbackError(
-            f"{where}metric `{metric.name}`, case `{case.id}`: raised {raised_at(error)}"
+            f"{where}metric `{metric.name}`, case `{case.id}`: {raised_at(error)}"
         ) from error
     if not isinstance(verdict, Verdict):
         raise FeedbackError(
@@ -360,23 +363,32 @@ class AllOf(BaseMetric):
     def judges_tools(self) -> bool:
         return any(judges_tools(metric) for metric in self.metrics)
 
+    def asked_of(self, case: Case) -> tuple[Metric, ...]:
+        """Return the metrics that judge a case."""
+        del case
+        return self.metrics
+
     def check(self, case: Case) -> None:
-        for metric in self.metrics:
+        for metric in self.asked_of(case):
             if isinstance(metric, ChecksCases):
                 metric.check(case)
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        for metric in self.metrics:
+        for metric in self.asked_of(case):
             if isinstance(metric, NeedsTexts):
                 yield from metric.needed_texts(case)
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
-        verdicts = [verdict_of(one, case, answer, session=session) for one in self.metrics]
-        unscored = [verdict.reason for verdict in verdicts if verdict.score is None]
-        if unscored:
+        asked = self.asked_of(case)
+        verdicts = [verdict_of(one, case, answer, session=session) for one in asked]
+        if unscored := [verdict.reason for verdict in verdicts if verdict.score is None]:
             return self.unscored("; ".join(unscored))
+        return self.together(verdicts)
+
+    def together(self, verdicts: Sequence[Verdict]) -> Verdict:
+        """Return the one verdict that several with scores come to."""
         failed = [verdict for verdict in verdicts if not verdict.passed]
         said = "; ".join(verdict.reason for verdict in failed or verdicts)
         return self.verdict(min(verdict.score or 0.0 for verdict in verdicts), said)

@@ -9,9 +9,8 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import AllOf, ChecksCases, NeedsTexts, Path, verdict_of
-from promptgraft.evals.types import Answer, Case, Metric, Verdict
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.evals.metrics.base import AllOf, NeedsTexts, Path
+from promptgraft.evals.types import Case, Metric, Verdict
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import number
 
@@ -46,24 +45,12 @@ class ByCase(AllOf):
                 near = did_you_mean(name, known)
                 raise ConfigError(f"metrics: there is none of the name {shown(name)}{near}")
 
-    def check(self, case: Case) -> None:
-        for metric in self._chosen(case):
-            if isinstance(metric, ChecksCases):
-                metric.check(case)
-
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        for metric in self._chosen(case):
+        for metric in self.asked_of(case):
             if isinstance(metric, NeedsTexts) and metric.name not in self.inverted:
                 yield from metric.needed_texts(case)
 
-    def judge(
-        self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
-    ) -> Verdict:
-        chosen = self._chosen(case)
-        verdicts = [verdict_of(one, case, answer, session=session) for one in chosen]
-        unscored = [verdict.reason for verdict in verdicts if verdict.score is None]
-        if unscored:
-            return self.unscored("; ".join(unscored))
+    def together(self, verdicts: Sequence[Verdict]) -> Verdict:
         shares, said = [], []
         for verdict in verdicts:
             inverted = verdict.metric in self.inverted
@@ -77,7 +64,7 @@ class ByCase(AllOf):
         share = statistics.fmean(shares, weights)
         return self.verdict(share, "; ".join(said) or f"all {len(shares)} hold")
 
-    def _chosen(self, case: Case) -> tuple[Metric, ...]:
+    def asked_of(self, case: Case) -> tuple[Metric, ...]:
         names = case.fields.get(self.field)
         if names is None:
             return self.metrics

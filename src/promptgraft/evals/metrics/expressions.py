@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError
+from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import (
     LONGEST_QUOTE,
     BaseMetric,
@@ -31,7 +31,6 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import SHARE, plain_number
-from promptgraft.text import raised_at
 from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
@@ -254,13 +253,8 @@ class Python(BaseMetric):
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
         where = f"metric `{self.name}`, case `{case.id}`"
-        try:
-            with doing(where):
-                outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
-        except PromptgraftError:
-            raise
-        except Exception as error:
-            raise FeedbackError(f"{where}: {raised_at(error)}") from error
+        with doing(where):
+            outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
         given: tuple[object, ...] = outcome if isinstance(outcome, tuple) else (outcome, "")

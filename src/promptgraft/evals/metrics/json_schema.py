@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.json_values import some
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
-from promptgraft.evals.metrics.reading import answer_data, spelled, wanted
+from promptgraft.evals.metrics.reading import answer_data, check_library, spelled
 from promptgraft.evals.types import Answer, Case, MetricKind, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, canonical_json, parse_json, shown
@@ -35,8 +35,9 @@ def _schema(
     if not isinstance(value, Mapping):
         raise ConfigError(f"{attribute.name}: expected an object, found {shown(value)}")
     said = f"{attribute.name}: expected a JSON Schema"
-    with wanted("jsonschema", "json_schema"):
-        from jsonschema import SchemaError
+    check_library("jsonschema", "4.23", "json_schema")
+    from jsonschema import SchemaError
+
     text = canonical_json(value)
     if not isinstance(value.get("$schema", ""), str):
         raise ConfigError(f"{said}, found {shown(value['$schema'])} as `$schema`")

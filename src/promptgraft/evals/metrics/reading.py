@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import ClassVar
 
 import attrs
@@ -22,6 +21,7 @@ from promptgraft.evals.metrics.base import (
 )
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
+from promptgraft.extras import check_package
 from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
 
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
@@ -208,13 +208,6 @@ def only(value: Json, path: Path) -> Json:
     return found[0]
 
 
-@contextmanager
-def wanted(library: str, metric: str) -> Iterator[None]:
-    """Say how to install a library that an import in this block does not find."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"metric `{metric}` needs the library {library}, which is not installed; "
-            'run `pip install "promptgraft[metrics]"`'
-        ) from error
+def check_library(library: str, at_least: str, metric: str) -> None:
+    """Refuse a metric whose library is not installed with a ``ConfigError``."""
+    check_package(library, at_least, extra="metrics", what=f"metric `{metric}`")

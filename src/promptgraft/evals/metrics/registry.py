@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeGuard
 
 import attrs
 
@@ -22,7 +21,7 @@ from promptgraft.evals.metrics.trajectory import ToolTrajectory
 from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.serde import Json, did_you_mean, field_names, shown
 from promptgraft.strict.checks import COUNT, OBJECT, TEXT, Kind
 from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
@@ -119,27 +118,14 @@ def _loaded(point: EntryPoint) -> MetricKind:
         offered: object = point.load()
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{where} cannot be imported: {error}") from error
-    try:
-        return _as_kind(point.name, offered)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _as_kind(name: str, offered: object) -> MetricKind:
     if isinstance(offered, MetricKind):
-        return attrs.evolve(offered, name=name)
-    if _is_metric_class(offered):
-        return _of_class(name, offered)
+        return attrs.evolve(offered, name=point.name)
+    if isinstance(offered, type) and {"name", "threshold"} <= {*(field_names(offered) or ())}:
+        return _of_class(point.name, offered)
     raise ConfigError(
-        "expected a MetricKind or an attrs class with `name` and `threshold`, "
+        f"{where}: expected a MetricKind or an attrs class with `name` and `threshold`, "
         f"found {shown(offered)}"
     )
-
-
-def _is_metric_class(offered: object) -> TypeGuard[type[Metric]]:
-    if not isinstance(offered, type) or not attrs.has(offered):
-        return False
-    return {"name", "threshold"} <= {field.name for field in attrs.fields(offered)}
 
 
 @attrs.frozen(kw_only=True)

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Path, difference, quoted
+from promptgraft.evals.metrics.base import BaseMetric, Path, difference, held, quoted
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
-from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, parse_path, wanted
+from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, check_library, parse_path
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, integer, one_of
@@ -86,13 +86,6 @@ def _listed(texts: list[str]) -> str:
     return ", ".join(quoted(text) for text in texts)
 
 
-def _pattern(_: object, attribute: attrs.Attribute[str], value: str) -> None:
-    try:
-        hold_pattern(value)
-    except ConfigError as error:
-        raise ConfigError(f"{attribute.name}: {error}") from None
-
-
 @attrs.frozen(kw_only=True)
 class Regex(ReferenceMetric):
     """1 when a regular expression (Python's) matches, else 0.
@@ -108,7 +101,7 @@ class Regex(ReferenceMetric):
     kind: ClassVar[str] = "regex"
     is_whole: ClassVar[bool] = False
 
-    pattern: str = attrs.field(default="", validator=_pattern)
+    pattern: str = attrs.field(default="", validator=held(hold_pattern))
     ignore_case: bool = False
     multiline: bool = False
     dot_all: bool = False
@@ -213,6 +206,9 @@ class Rouge(ReferenceMetric):
         default="f1", validator=one_of("f1", "precision", "recall")
     )
 
+    def __attrs_post_init__(self) -> None:
+        check_library("rapidfuzz", "3.10", self.kind)
+
     def reference(self, case: Case) -> tuple[str, ...]:
         texts = self.expected_texts(case)
         if not all(self._units(words(text)) for text in texts):
@@ -240,8 +236,8 @@ class Rouge(ReferenceMetric):
         if not wanted_units or not found_units:
             return 0.0
         if self.variant == "rougeL":
-            with wanted("rapidfuzz", self.kind):
-                from rapidfuzz.distance import LCSseq
+            from rapidfuzz.distance import LCSseq
+
             shared = LCSseq.similarity(expected, found)
         else:
             shared = (Counter(wanted_units) & Counter(found_units)).total()
@@ -261,12 +257,15 @@ class EditSimilarity(ReferenceMetric, Folding):
 
     threshold: float = attrs.field(default=0.8, validator=SHARE)
 
+    def __attrs_post_init__(self) -> None:
+        check_library("rapidfuzz", "3.10", self.kind)
+
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.expected_texts(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        with wanted("rapidfuzz", self.kind):
-            from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.distance import Levenshtein
+
         found = self.fold(self.found_text(answer))
         texts = [self.fold(text) for text in self.reference(case)]
         scores = [Levenshtein.normalized_similarity(text, found) for text in texts]

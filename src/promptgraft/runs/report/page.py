@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
-
 from promptgraft import __version__
 from promptgraft.runs.comparing import (
     Incomparable,
@@ -94,7 +92,8 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
         heat=heat_map(data),
         winner_changes=texts.winner_changes(data),
         candidates=texts.candidate_views(data, limits),
-        rejections=texts.rejection_views(data, limits),
+        line=data.line_of(data.winner) if data.candidates else (),
+        rejections=tuple(texts.rejection_views(data, limits)),
         reasons=_reasons(data),
         whole=tuple(whole_prompts(data)),
         amounts=tuple(amounts(data)),
@@ -165,6 +164,7 @@ def make_environment(*folders: Path) -> Environment:
     environment.filters |= {
         "score": score,
         "mean": shown_mean,
+        "minus": lambda one, other: None if None in (one, other) else one - other,
         "signed": lambda value: f"{value:+.3f}",
         "counted": lambda number, noun: counted(number, noun).replace(
             str(number), f"{number:,}", 1
@@ -183,17 +183,6 @@ def _sentence(text: str) -> str:
     text = text.strip()
     closed = text if text.endswith((".", "!", "?")) else f"{text}."
     return closed[:1].upper() + closed[1:]
-
-
-@attrs.frozen
-class TwoScores:
-    """What the best candidates of two runs scored on a case of one set, and who was better."""
-
-    set: str
-    case: str
-    before: Score
-    after: Score
-    outcome: str
 
 
 def comparison_page(first: RunRecord, second: RunRecord) -> str:
@@ -225,13 +214,15 @@ def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
     )
 
 
-def _cases(first: RunRecord, second: RunRecord, differing: Incomparable) -> Iterator[TwoScores]:
+def _cases(
+    first: RunRecord, second: RunRecord, differing: Incomparable
+) -> Iterator[tuple[str, str, Score, Score, str]]:
+    """Yield set and case, what the best candidates scored on it, and what became of it."""
     for name, reasons, one, other in (
         ("held out", differing.held_out, unseen_scores(first), unseen_scores(second)),
         ("validation", differing.pareto, seen_scores(first), seen_scores(second)),
     ):
         for case in one if not reasons else ():
             if case in other:
-                yield TwoScores(
-                    name, case, one[case], other[case], texts.outcome(one[case], other[case])
-                )
+                before, after = one[case], other[case]
+                yield name, case, before, after, texts.outcome(before, after)

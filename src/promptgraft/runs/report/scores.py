@@ -126,21 +126,12 @@ _LONGEST = 300_000
 _MOST_PROMPTS = 10
 
 
-@attrs.frozen
-class WholePrompt:
-    """A prompt as the winner has it, or the baseline without one; ``is_cut`` when it is longer."""
-
-    name: str
-    text: str
-    is_cut: bool
-
-
-def whole_prompts(data: ReportData) -> Iterator[WholePrompt]:
-    """Yield the prompts of a run that has ended; at most ten."""
+def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
+    """Yield ten prompts at most as the run leaves them: name, text, and whether that is cut."""
     for name, texts in list(data.prompts.items())[:_MOST_PROMPTS]:
         text = texts["winner" if data.winner else "baseline"]
         shown = cropped(text, _LONGEST)
-        yield WholePrompt(name, shown, shown != text)
+        yield name, shown, shown != text
 
 
 def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:

@@ -38,22 +38,12 @@ def across(value: float, reach: float, width: int) -> float:
     return round(width / 2 + value / reach * (width / 2 - 8), 1)
 
 
-@attrs.frozen(kw_only=True)
-class FrontierRow:
-    """One candidate of the frontier.
+def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
+    """Return the frontier, the highest means first; at most 100 candidates.
 
-    Attributes:
-        leads: on how many cases no other one has a higher score.
-        alone: on how many of these no other one has as high a score.
+    With each stands on how many cases no other one has a higher score, and on how many of these
+    none has as high a one.
     """
-
-    value: CandidateAdded
-    leads: int
-    alone: int
-
-
-def frontier_rows(data: ReportData) -> tuple[FrontierRow, ...]:
-    """Return the frontier, the highest means first; at most 100 candidates."""
     scores = [one.scores for one in data.candidates]
     highest = highest_scores(scores)
     holders = [0] * len(highest)
@@ -64,8 +54,8 @@ def frontier_rows(data: ReportData) -> tuple[FrontierRow, ...]:
     for number in data.leaders[:_MOST_ROWS]:
         one = data.candidates[number]
         led = [*compress(holders, map(eq, packed(one.scores), highest))]
-        rows.append(FrontierRow(value=one, leads=len(led), alone=led.count(1)))
-    return tuple(rows)
+        rows.append((one, len(led), led.count(1)))
+    return rows
 
 
 @attrs.frozen

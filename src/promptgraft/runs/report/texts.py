@@ -57,28 +57,13 @@ class CandidateView:
     """One candidate as the page lists it.
 
     Attributes:
-        gain: its mean against the baseline's; ``step_gain`` against its first parent's.
-        marks: ``winner``, ``winner's line``, ``frontier``.
         is_near: whether it stands in the list at once, not in a group that is opened.
-        changes: what it changed against its first parent; ``is_cut`` if they did not fit.
+        changes: what it changed against its first parent; None if that did not fit.
     """
 
     value: CandidateAdded
-    gain: Score
-    step_gain: Score
-    marks: tuple[str, ...]
     is_near: bool
-    changes: tuple[PartChange, ...]
-    is_cut: bool
-
-
-@attrs.frozen(kw_only=True)
-class RejectionView:
-    """One rejected proposal against the text before; ``is_cut`` where it did not fit."""
-
-    value: MutationRejected
-    pieces: tuple[Piece, ...]
-    is_cut: bool
+    changes: tuple[PartChange, ...] | None
 
 
 def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
@@ -112,26 +97,24 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
         changes = tuple(_with_origins(one, parents)) if allowance.is_worth_it else ()
         needed = sum(change.size for change in changes)
         fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
-        marks = ["frontier"] if one.candidate in leading else []
-        if one.candidate in line and one.candidate:
-            marks.insert(0, "winner" if one.candidate == data.winner else "winner's line")
-        view = CandidateView(
-            value=one,
-            gain=_difference(data.candidates[0].mean, one.mean),
-            step_gain=_difference(parents[0].mean, one.mean) if parents else None,
-            marks=tuple(marks),
-            is_near=rank < _NEAR,
-            changes=changes if fits else (),
-            is_cut=not fits,
-        )
-        views.append(view)
+        shown = changes if fits else None
+        views.append(CandidateView(value=one, is_near=rank < _NEAR, changes=shown))
     return tuple(sorted(views, key=lambda view: view.value.candidate))
 
 
-def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ...]:
-    """Return the rejected proposals that the page lists, in order."""
+def rejection_views(
+    data: ReportData, limits: Limits
+) -> Iterator[tuple[MutationRejected, tuple[Piece, ...] | None]]:
+    """Yield the rejected proposals that the page lists against the texts before, if these fit."""
     left = Allowance(limits.rejections)
-    return tuple(_rejection(found, left) for found in data.rejections[: limits.listed])
+    for found in data.rejections[: limits.listed]:
+        detail = cropped(found.detail, _DETAIL_BYTES)
+        is_compared = bool(found.text) and left.is_worth_it
+        pieces = _compared(found.before, found.text, _AROUND) if is_compared else ()
+        needed = sum(size(piece.text) + _PIECE_BYTES for piece in pieces) + size(detail)
+        fits = left.is_worth_it and left.takes(needed)
+        value = replace(found, detail=detail if fits else short_name(found.detail))
+        yield value, pieces if fits else None
 
 
 def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
@@ -154,20 +137,6 @@ def changes_between(
 def _compared(before: str, after: str, around: int) -> tuple[Piece, ...]:
     pieces = collapsed(word_diff(before, after), around)
     return tuple(Piece(piece.kind, cropped(piece.text)) for piece in pieces)
-
-
-def _rejection(found: MutationRejected, left: Allowance) -> RejectionView:
-    detail = cropped(found.detail, _DETAIL_BYTES)
-    is_compared = bool(found.text) and left.is_worth_it
-    pieces = _compared(found.before, found.text, _AROUND) if is_compared else ()
-    needed = sum(size(piece.text) + _PIECE_BYTES for piece in pieces) + size(detail)
-    fits = left.is_worth_it and left.takes(needed)
-    value = replace(found, detail=detail if fits else short_name(found.detail))
-    return RejectionView(value=value, pieces=pieces if fits else (), is_cut=not fits)
-
-
-def _difference(before: Score, after: Score) -> Score:
-    return None if before is None or after is None else after - before
 
 
 @attrs.frozen(kw_only=True)
