@@ -36,8 +36,7 @@ from promptgraft.runs.report.drawings import (
     spending_chart,
 )
 from promptgraft.runs.report.page import comparison_page, history_page, render, write_report
-from promptgraft.runs.report.scores import breakdown
-from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
+from promptgraft.runs.report.tables import LEVELS, UNSCORED, breakdown, frontier_rows, heat_map
 from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.fresh import HeldOut, RunVerdict

@@ -46,6 +46,8 @@ def params_of_cases(
     made: dict[str, tuple[object, ...]] = {}
     make = params or _maker_of(prompt)
     for case in cases:
+        if case.id in made:
+            raise ConfigError(f"cases: two cases have the id `{case.id}`; ids must differ")
         if case.recorded is not None:
             made[case.id] = ()
             continue

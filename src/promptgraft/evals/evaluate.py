@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
@@ -181,9 +180,6 @@ def _checked(
     chosen = tuple(cases)
     if not chosen:
         raise ConfigError("cases: expected at least one case, found none")
-    twice = [found for found, count in Counter(case.id for case in chosen).items() if count > 1]
-    if twice:
-        raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
     COUNT.hold("num_runs", num_runs)
     check_metrics(metrics)
     check_cases(metrics, chosen, prompt.template.output_type, by_turn=takes_cases(prompt))

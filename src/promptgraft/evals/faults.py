@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import Iterator
+from itertools import islice
 
 from promptgraft.errors import ConfigError, DataFormatError, joined_faults
 from promptgraft.evals.types import Case
@@ -11,22 +12,6 @@ MOST_SHOWN = 20
 _MOST_IN_ONE_LINE = 10
 _TOLD_EACH = 3
 _LONGEST_ID = 60
-
-
-@attrs.define
-class _Fault:
-    """One fault of several cases, and where the first few of them stand."""
-
-    text: str
-    count: int = 0
-    places: list[tuple[str, str]] = attrs.field(factory=list)
-
-    def lines(self) -> list[str]:
-        if self.count <= _TOLD_EACH:
-            return [f"{where}{self.text}" for where, _ in self.places]
-        (where, _), *others = self.places
-        named = ", ".join(name for _, name in others)
-        return [f"{where}{self.text}; the same in {self.count - 1:,} more: {named}, …"]
 
 
 class CaseFaults:
@@ -39,8 +24,7 @@ class CaseFaults:
     def __init__(self, source: str = "", most: int = MOST_SHOWN) -> None:
         self._source = source
         self._most = most
-        self._faults: dict[str, _Fault] = {}
-        self._count = 0
+        self._faults: dict[str, list[tuple[str, str]]] = {}  # the places of each text
 
     def add(self, line: int, text: str, case_id: str = "") -> None:
         """Note a fault in a line of the source, from 1; 0 stands for the whole source."""
@@ -52,34 +36,34 @@ class CaseFaults:
         self._add(case.origin, text, case.id)
 
     def _add(self, place: str, text: str, case_id: str) -> None:
-        self._count += 1
-        one_line = " ".join(text.splitlines())
-        if one_line not in self._faults and len(self._faults) == self._most:
-            return
-        fault = self._faults.setdefault(one_line, _Fault(one_line))
-        fault.count += 1
-        if fault.count <= _TOLD_EACH:
-            cut = "…" if len(case_id) > _LONGEST_ID else ""
-            named = f"`{case_id[:_LONGEST_ID]}{cut}`" if case_id else ""
-            where = f"{place}: " if place else ""
-            fault.places.append((f"{where}case {named}: " if named else where, named or place))
+        cut = "…" if len(case_id) > _LONGEST_ID else ""
+        named = f"`{case_id[:_LONGEST_ID]}{cut}`" if case_id else ""
+        where = f"{place}: " if place else ""
+        found = (f"{where}case {named}: " if named else where, named or place)
+        self._faults.setdefault(" ".join(text.splitlines()), []).append(found)
 
     def __bool__(self) -> bool:
         return bool(self._faults)
 
+    def _told(self) -> Iterator[tuple[str, int]]:
+        """Yield lines, and how many faults each tells."""
+        for text, places in self._faults.items():
+            if len(places) <= _TOLD_EACH:
+                yield from ((f"{where}{text}", 1) for where, _ in places)
+            else:
+                (where, _), *others = places[:_TOLD_EACH]
+                named = ", ".join(name for _, name in others)
+                more = f"the same in {len(places) - 1:,} more: {named}, …"
+                yield f"{where}{text}; {more}", len(places)
+
     @property
     def lines(self) -> list[str]:
-        return [line for fault in self._faults.values() for line in fault.lines()][: self._most]
+        return [line for line, _ in islice(self._told(), self._most)]
 
     @property
     def more(self) -> int:
         """How many faults the lines leave out."""
-        left, told = self._most, 0
-        for fault in self._faults.values():
-            lines = min(left, len(fault.lines()))
-            told += fault.count if fault.count > _TOLD_EACH and lines else lines
-            left -= lines
-        return self._count - told
+        return sum(count for _, count in islice(self._told(), self._most, None))
 
     def refuse(self) -> None:
         """Raise a ``ConfigError`` with the faults in one line, if there are any."""

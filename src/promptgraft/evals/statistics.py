@@ -191,10 +191,10 @@ def _p_value(moved: Sequence[float]) -> float:
         _rounded_mean,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=_resamples(len(moved)),
+        n_resamples=min(_RESAMPLES, max(_LEAST_RESAMPLES, _CELLS // len(moved))),
         batch=max(1, _CELLS // len(moved)),
         alternative="greater",
-        rng=_generator(moved),
+        rng=np.random.default_rng(int(digest(sorted(moved))[:16], 16)),
     )
     return float(found.pvalue)
 
@@ -202,17 +202,6 @@ def _p_value(moved: Sequence[float]) -> float:
 def _rounded_mean(values: Floats, axis: int) -> Floats:
     means: Floats = values.mean(axis=axis).round(_DECIMALS)
     return means
-
-
-def _generator(gains: Sequence[float]) -> np.random.Generator:
-    """Return a generator seeded with the gains, whatever their order."""
-    import numpy as np
-
-    return np.random.default_rng(int(digest(sorted(gains))[:16], 16))
-
-
-def _resamples(cases: int) -> int:
-    return min(_RESAMPLES, max(_LEAST_RESAMPLES, _CELLS // cases))
 
 
 def check_installed() -> None:

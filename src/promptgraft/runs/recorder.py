@@ -38,10 +38,10 @@ from promptgraft.runs.pages import (
     candidate_page,
     reasons_of,
     rejection_page,
+    round_page,
     summary_page,
     waiting_baseline,
 )
-from promptgraft.runs.round_page import round_page
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -52,9 +51,6 @@ def examples_from(
         check_metrics(metrics)
     checked = known(chosen) if taught else chosen
     check_cases(metrics, checked, prompt.template.output_type, by_turn=takes_cases(prompt))
-    twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
-    if twice:
-        raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
     for case in chosen:
         if case.recorded is not None:
             raise ConfigError(

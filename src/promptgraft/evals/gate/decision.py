@@ -159,7 +159,7 @@ def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes
         _run(root, report, run, allowed=decision is not None and decision.passed)
     if decision is not None:
         _rules(root, report, decision)
-    _count(root, list(root.iter("testcase")))
+    _count(root)
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -167,14 +167,13 @@ def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes
 
 def _run(root: ET.Element, report: GateReport, run: int, *, allowed: bool) -> None:
     number = f" run {run + 1}" if report.num_runs > 1 else ""
-    suite = ET.SubElement(root, "testsuite", {"name": valid(f"{report.prompt}{number}")})
-    properties = ET.SubElement(suite, "properties")
+    suite = _add(root, "testsuite", name=f"{report.prompt}{number}")
+    properties = _add(suite, "properties")
     for name in ("tried", "split", "model", "dataset", "metrics"):
-        value = valid(str(getattr(report, name)))
-        ET.SubElement(properties, "property", {"name": name, "value": value})
+        _add(properties, "property", name=name, value=str(getattr(report, name)))
     for case in report.cases:
         _case(_test(suite, report.prompt, case.id, case.seconds[run]), case, run, allowed=allowed)
-    _count(suite, list(suite.iter("testcase")))
+    _count(suite)
 
 
 def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None:
@@ -189,7 +188,7 @@ def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None
 
 
 def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None:
-    suite = ET.SubElement(root, "testsuite", {"name": valid(f"{report.prompt} gate")})
+    suite = _add(root, "testsuite", name=f"{report.prompt} gate")
     for one in decision.rulings:
         test = _test(suite, f"{report.prompt} gate", one.rule, 0.0)
         if not one.held:
@@ -197,21 +196,24 @@ def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None
     if decision.outcome is GateOutcome.STOPPED:
         test = _test(suite, f"{report.prompt} gate", "complete", 0.0)
         _say(test, "error", str(decision.outcome), report.stopped)
-    _count(suite, list(suite.iter("testcase")))
+    _count(suite)
 
 
 def _test(suite: ET.Element, place: str, name: str, seconds: float) -> ET.Element:
-    told = {"classname": valid(place), "name": valid(name), "time": f"{seconds:.3f}"}
-    return ET.SubElement(suite, "testcase", told)
+    return _add(suite, "testcase", classname=place, name=name, time=f"{seconds:.3f}")
 
 
 def _say(test: ET.Element, kind: str, type_: str, text: str) -> None:
-    message = visible_line(text)[:_MESSAGE_CHARS]
-    found = ET.SubElement(test, kind, {"message": valid(message), "type": valid(type_)})
+    found = _add(test, kind, message=visible_line(text)[:_MESSAGE_CHARS], type=type_)
     found.text = valid(text)
 
 
-def _count(element: ET.Element, tests: list[ET.Element]) -> None:
+def _add(parent: ET.Element, tag: str, **told: str) -> ET.Element:
+    return ET.SubElement(parent, tag, {name: valid(value) for name, value in told.items()})
+
+
+def _count(element: ET.Element) -> None:
+    tests = list(element.iter("testcase"))
     seconds = sum(float(test.get("time", "0")) for test in tests)
     element.set("tests", str(len(tests)))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):

@@ -28,6 +28,7 @@ from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted, score
 
 _SHOWN_IDS = 20
+_SHOWN_OF_CASES = ("id", "critical", "score", "passed", "reason")
 
 
 @attrs.frozen(kw_only=True)
@@ -289,25 +290,21 @@ class GateReport(Tried, Shown):
             "pass_rate": self.pass_rate,
             "unscored": self.unscored,
             "stopped": self.stopped,
-            "cases": [_case_json(case) for case in self.cases],
+            "cases": [
+                {
+                    **{name: getattr(case, name) for name in _SHOWN_OF_CASES},
+                    "answers": list(map(_outcome_json, case.outcomes)),
+                    "again": list(map(_outcome_json, case.again)),
+                }
+                for case in self.cases
+            ],
         }
 
 
-def _case_json(case: TriedCase) -> Json:
-    return {
-        **{name: getattr(case, name) for name in ("id", "critical", "score", "passed", "reason")},
-        "answers": [_outcome_json(one) for one in case.outcomes],
-        "again": [_outcome_json(one) for one in case.again],
-    }
-
-
 def _outcome_json(outcome: CaseOutcome) -> Json:
-    return {
-        "status": str(outcome.status),
-        "score": outcome.score,
-        "error": outcome.error,
-        "verdicts": unstructure(outcome.verdicts),
-    }
+    plain = unstructure(outcome)
+    assert isinstance(plain, dict)  # noqa: S101 - an attrs class
+    return {name: value for name, value in plain.items() if name != "case_id"}
 
 
 @attrs.frozen(kw_only=True)

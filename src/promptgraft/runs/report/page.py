@@ -26,8 +26,15 @@ from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
 from promptgraft.runs.report.graph import graph_view
-from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
-from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
+from promptgraft.runs.report.tables import (
+    across,
+    amounts,
+    breakdown,
+    frontier_rows,
+    heat_map,
+    reach_of,
+    whole_prompts,
+)
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.scores import Score
 from promptgraft.text import counted, dollars, score, visible
