@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -19,13 +18,7 @@ import attrs
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN
 from promptgraft.agents.python import sooner, too_late
-from promptgraft.agents.reaping import reaped
-from promptgraft.agents.templates import (
-    Template,
-    Templated,
-    a_path,
-    hidden,
-)
+from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.files import is_file
 from promptgraft.runtime.deadline import Deadline
@@ -37,10 +30,17 @@ LONGEST_OUTPUT = 10_000_000
 """Bytes that a command may write."""
 
 _KEPT_OF_ERRORS = 4_000
-_SHORTEST_PAUSE = 0.0005  # seconds
+_SHORT_PAUSE = 0.001  # seconds
 _LOOK_EVERY = 0.2  # seconds; a command that has ended may have left its pipes to others
-# The command begins only once it is known to what would end it: `read` waits for a line.
-_GATE = ("/bin/sh", "-c", 'read -r go || exit 125; exec "$@"', "agent")
+# A process that is killed cannot end its commands. Each has a guard in its group, no child of it,
+# whose input ends with this process; the guard then kills the group.
+_GUARDED = (
+    "/bin/sh",
+    "-c",
+    "exec 3<&0 </dev/null; ( (read -r _ <&3; kill -9 -$$) >/dev/null 2>&1 & ); "
+    'exec "$@" 3<&-',
+    "agent",
+)
 
 
 def _as_command(command: Sequence[str]) -> tuple[str, ...]:
@@ -162,14 +162,13 @@ class _Ran:
 
 
 def _run(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline | None
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline
 ) -> _Ran:
     """Run a command to its end, or until its time is over."""
-    ends = ends or Deadline()
     ends.check()
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell line
-            [*_GATE, *arguments],
+            [*_GUARDED, *arguments],
             cwd=cwd,
             env=env,
             stdin=subprocess.PIPE,
@@ -181,60 +180,45 @@ def _run(
     except OSError as error:  # such as a query that is longer than an argument may be
         raise AgentFaultError(f"the command cannot be started: {error.strerror}") from error
     running = _Running(process)
-    cancellation = ends.cancellation
-    undo: Callable[[], None] = lambda: None  # noqa: E731
-    try:
-        with reaped(process.pid):
-            if cancellation is not None:
-                undo = cancellation.listen(running.kill)
-            return running.follow(ends)
-    finally:
-        undo()
-        running.end()
+    with process, contextlib.ExitStack() as stack:
+        stack.callback(running.end)
+        if ends.cancellation is not None:
+            stack.callback(ends.cancellation.listen(running.kill))
+        return running.follow(ends)
 
 
+@attrs.frozen
 class _Running:
     """A command under way, with its process group."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._is_over = False  # waited for: its number may belong to another process
-        self._lock = threading.RLock()
+    process: subprocess.Popen[bytes]
+    lock: threading.RLock = attrs.field(factory=threading.RLock)
 
     def kill(self) -> None:
-        """Kill the group; nothing once the command was waited for."""
-        with self._lock:
-            if not self._is_over:
+        """Kill the group, unless the command was waited for: its number may be another's now."""
+        with self.lock:
+            if self.process.returncode is None:
                 # All of it may have ended and only wait to be waited for.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                    os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> int:
         """Kill what is left and return the exit code of the command."""
-        with self._lock:
-            if not self._is_over:
-                self.kill()
-                self._process.wait()
-                self._is_over = True
-                for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-                    if pipe is not None:
-                        pipe.close()
-        return self._process.returncode
+        with self.lock:
+            self.kill()
+            return self.process.wait()
 
     def follow(self, ends: Deadline) -> _Ran:
-        """Let it begin, read what it writes, and return what it did."""
-        process, found = self._process, _Ran()
-        if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # killed already
-                process.stdin.write(b"\n")
-            process.stdin.close()
+        """Read what it writes, until it has ended or may not continue."""
+        process, found = self.process, _Ran()
         with selectors.DefaultSelector() as waiting:
             for pipe, kept in ((process.stdout, found.output), (process.stderr, found.errors)):
-                if pipe is not None:
-                    waiting.register(pipe, selectors.EVENT_READ, kept)
-            while waiting.get_map() and not found.is_late and not found.is_too_long:
-                seconds = min(ends.remaining, ends.look_every, _LOOK_EVERY)
-                for key, _ in waiting.select(seconds):
+                assert pipe is not None  # noqa: S101 - see _run
+                waiting.register(pipe, selectors.EVENT_READ, kept)
+            while waiting.get_map() or not self._has_ended():
+                # Once it has closed its output, it is mostly just about to end.
+                seconds = _LOOK_EVERY if waiting.get_map() else _SHORT_PAUSE
+                for key, _ in waiting.select(min(ends.remaining, ends.look_every, seconds)):
                     data = os.read(key.fd, 65_536)
                     key.data.extend(data)
                     if not data:
@@ -242,19 +226,14 @@ class _Running:
                 del found.errors[:-_KEPT_OF_ERRORS]
                 found.is_too_long = len(found.output) > LONGEST_OUTPUT
                 found.is_late = ends.expired
-                if not found.is_late and self._has_ended():
+                if found.is_late or found.is_too_long:
+                    return found
+                if self._has_ended():
                     self.kill()  # what it has started and left behind
-        pause = _SHORTEST_PAUSE
-        while not (found.is_late or found.is_too_long or self._has_ended()):
-            # It has closed its output and goes on; mostly it is just about to end.
-            time.sleep(min(pause, ends.remaining, ends.look_every))
-            pause = min(2 * pause, _LOOK_EVERY)
-            found.is_late = ends.expired
-        if not (found.is_late or found.is_too_long):
-            found.code = self.end()
+        found.code = self.end()
         return found
 
     def _has_ended(self) -> bool:
         """Tell whether the command itself has ended; it stays to be waited for."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, options) is not None
+        return os.waitid(os.P_PID, self.process.pid, options) is not None

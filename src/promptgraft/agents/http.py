@@ -126,7 +126,7 @@ class HttpAgent(Templated):
                 raise AgentFaultError(
                     f"the header `{name}` cannot hold line breaks and other characters than ASCII"
                 )
-        ends = sooner(call.deadline, self.timeout) or Deadline()
+        ends = sooner(call.deadline, self.timeout)
         try:
             url = Secret(self.url).reveal()
             status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)

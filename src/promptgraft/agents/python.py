@@ -90,7 +90,9 @@ class PythonAgent:
             )
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        deadline = sooner(call.deadline, self.timeout)
+        deadline = call.deadline
+        if self.timeout is not None:
+            deadline = sooner(deadline, self.timeout)
         try:
             value = awaited(self._called(query, call), deadline=deadline)
         except LimitReachedError:
@@ -135,10 +137,8 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
     return PythonAgent(function=given)
 
 
-def sooner(deadline: Deadline | None, seconds: float | None) -> Deadline | None:
+def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
     """Return a deadline that passes after ``seconds`` at the latest."""
-    if seconds is None:
-        return deadline
     if deadline is None:
         return Deadline.after(seconds)
     ends = deadline.clock.monotonic() + seconds
