@@ -74,11 +74,11 @@ def test_a_reply_that_was_cut_off_is_refused_whatever_it_holds() -> None:
 def test_handles_are_read_as_what_they_stand_for() -> None:
     said = {"severity": "P1", "problem": " too short\n"}
     found = blames(block({"blame": [{"text": "T2", **said}], "hand_on": [{"step": "S2", **said}]}))
-    assert found == Blames(
-        blamed=(Blame(to="section notes", severity=Severity.P1, text="too short"),),
-        handed_on=(Blame(to="1.2.1", severity=Severity.P1, text="too short"),),
+    assert found == (
+        (Blame(to="section notes", severity=Severity.P1, text="too short"),),
+        (Blame(to="1.2.1", severity=Severity.P1, text="too short"),),
     )
-    assert blames('{"blame": [], "hand_on": []}') == Blames(blamed=())
+    assert blames('{"blame": [], "hand_on": []}') == ((), ())
 
 
 def test_the_worst_problem_comes_first_and_a_text_of_json_may_stand_as_json() -> None:
@@ -89,7 +89,7 @@ def test_the_worst_problem_comes_first_and_a_text_of_json_may_stand_as_json() ->
     )
     patch = block({"text": {"description": "d"}, "why": "w"})
     found = read_patch(Reply(text=patch, finish_reason="stop"), as_json=True)
-    assert (found.text, found.why) == ('{"description": "d"}', "w")
+    assert found == ('{"description": "d"}', "w")
 
 
 NAMES = ["blame", "hand_on", "problems", "text", "step", "severity", "problem", "why"]

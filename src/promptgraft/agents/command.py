@@ -34,13 +34,11 @@ _SHORT_PAUSE = 0.001  # seconds
 _LOOK_EVERY = 0.2  # seconds; a command that has ended may have left its pipes to others
 # A process that is killed cannot end its commands. Each has a guard in its group, no child of it,
 # whose input ends with this process; the guard then kills the group.
-_GUARDED = (
-    "/bin/sh",
-    "-c",
-    "exec 3<&0 </dev/null; ( (read -r _ <&3; kill -9 -$$) >/dev/null 2>&1 & ); "
-    'exec "$@" 3<&-',
-    "agent",
-)
+_GUARD = """\
+exec 3<&0 </dev/null
+( (read -r _ <&3; kill -9 -$$) >/dev/null 2>&1 & )
+exec "$@" 3<&-
+"""
 
 
 def _as_command(command: Sequence[str]) -> tuple[str, ...]:
@@ -161,14 +159,12 @@ class _Ran:
     is_too_long: bool = False
 
 
-def _run(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline
-) -> _Ran:
+def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline) -> _Ran:
     """Run a command to its end, or until its time is over."""
     ends.check()
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell line
-            [*_GUARDED, *arguments],
+            ["/bin/sh", "-c", _GUARD, "agent", *arguments],
             cwd=cwd,
             env=env,
             stdin=subprocess.PIPE,

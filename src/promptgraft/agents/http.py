@@ -25,7 +25,6 @@ from promptgraft.errors import (
     ConfigError,
     TransientProviderError,
 )
-from promptgraft.runtime.deadline import Deadline
 from promptgraft.secret import Secret
 from promptgraft.serde import Json, digest, is_unicode, shown
 from promptgraft.strict.checks import SECONDS, STRING

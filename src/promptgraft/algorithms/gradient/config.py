@@ -1,9 +1,10 @@
-"""Textual gradients as an algorithm: its settings, its questions and its search."""
+"""Textual gradients as an algorithm: its settings, and the cases that it begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+import random
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import attrs
 
@@ -11,34 +12,177 @@ from promptgraft.algorithms.gradient.patching import patch_params
 from promptgraft.algorithms.gradient.prompts import QUESTIONS, Asked, BlameParams, MergeParams
 from promptgraft.algorithms.gradient.replies import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.result import GradientResult
-from promptgraft.algorithms.gradient.search import GradientSearch
-from promptgraft.algorithms.gradient.settings import GradientSettings
+from promptgraft.errors import ConfigError
+from promptgraft.evals.spending import Role
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.search.acceptance import Paired
 from promptgraft.search.algorithm import Kit, Questions
+from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.round_events import Problem, Severity
-from promptgraft.targets.base import Target
+from promptgraft.search.settings import Affordable
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
+from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.prompts import Improvable
+from promptgraft.targets.types import Candidate, GepaExample
+from promptgraft.text import listed
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gradient.search import GradientSearch
+
+Attribution = Literal["steps", "trace"]
+"""How failures are traced back: by a question for each step, or by one for all steps."""
+
+COPIED_WORDS = 8
+"""``guards.max_copied_words`` where it is not given."""
+
+KNOWN_SHARE = 0.75
+"""Share of the cases of a round that may be known to fail, so that their answers are paid for."""
+
+_ASKED_TWICE = 2
+
+
+def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Hold texts by name."""
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(one, str) for pair in pairs for one in pair):
+        path = path_of(owner, field)
+        raise ConfigError(f"{path}: expected texts by name of the part, found {shown(value)}")
 
 
 @attrs.frozen(kw_only=True)
-class GradientConfig(GradientSettings):
-    """What a gradient search does.
+class GradientConfig(RunConfig):
+    """What a gradient search does, beside the settings of every run.
 
-    Its settings are those of every run (:class:`promptgraft.search.config.RunConfig`) and those of
-    :class:`promptgraft.algorithms.gradient.settings.GradientSettings`.
+    Attributes:
+        max_rounds: rounds that the run may make, 1 to 100.
+        patience: rounds in a row without an accepted candidate, after which the run ends.
+        target_score: mean of the current candidate on the validation set at which the run ends;
+            None for no such end.
+        train_batch: training cases of a round: up to three quarters that the current candidate
+            is known to fail, and others, each of which comes once before any comes again. ``all``
+            for all of them in every round.
+        initial: texts to begin with, by name of the part, in the place of what is in force.
+        max_gradients: what was said of a part in a round, at most; the worst comes first.
+        attribution: how failures are traced back: ``trace`` asks once for each case and shows
+            all of its steps; ``steps`` asks about each step, from the last to the first, as
+            published.
+        first_try: whether, after a refused candidate, the next ones are evaluated on the failures
+            that they came from before the validation set, and refused if they are no better there;
+            the published search does not.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.
     """
 
     algorithm: ClassVar[str] = "gradient"
-    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {**QUESTIONS}
+    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = QUESTIONS
+    question_shares: ClassVar[Mapping[Role, float]] = {
+        Role.BACKWARD: 0.6,
+        Role.AGGREGATE: 0.2,
+        Role.OPTIMIZE: 0.2,
+    }
+
+    max_rounds: int = attrs.field(default=20, validator=integer(1, 100))
+    patience: int = attrs.field(default=5, validator=COUNT)
+    target_score: float | None = attrs.field(default=None, validator=FINITE.or_none)
+    train_batch: int | Literal["all"] = attrs.field(default=16, validator=COUNT.or_word("all"))
+    initial: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
+    max_gradients: int = attrs.field(default=20, validator=COUNT)
+    attribution: Attribution = attrs.field(
+        default="trace", validator=one_of(*get_args(Attribution))
+    )
+    first_try: bool = attrs.field(default=True, validator=FLAG)
+
+    def check(self) -> None:
+        if self.enable_example_generation:
+            raise ConfigError(
+                "enable_example_generation: a gradient search changes texts that are there, and "
+                "writes no new examples; leave it out, or take the algorithm gepa"
+            )
+        if isinstance(self.acceptance, Paired):
+            answers = self.pareto_set_size * (1 + self.acceptance.max_repeats)
+            self.acceptance.check_power(answers, "raise pareto_set_size or max_repeats")
+
+    @property
+    def decisive(self) -> Mapping[str, Json]:
+        return {
+            "train_batch": self.train_size,
+            "initial": dict(self.initial),
+            "max_gradients": self.max_gradients,
+            "attribution": self.attribution,
+            "first_try": self.first_try,
+            "guards.max_copied_words": self.copied_words,
+        }
+
+    @property
+    def copied_words(self) -> int:
+        """How many words of an answer in a row a text is refused for; 0 for no guard."""
+        given = self.guards.max_copied_words
+        return COPIED_WORDS if given is None else given
+
+    @property
+    def train_size(self) -> int:
+        """Training cases of a round."""
+        there = len(self.training_examples) - self.pareto_set_size
+        return there if self.train_batch == "all" else min(self.train_batch, there)
+
+    @property
+    def judging_size(self) -> int:
+        """Rollouts that evaluate the candidate of a round, all repeats included."""
+        repeated = 2 * self.acceptance.max_repeats * self.pareto_set_size
+        return self.train_size * self.first_try + self.pareto_set_size + repeated
+
+    @property
+    def baseline_size(self) -> int:
+        return self.pareto_set_size * (2 if self.initial else 1)
+
+    @property
+    def step_size(self) -> int:
+        return self.train_size + self.judging_size
+
+    @property
+    def smaller_steps(self) -> str:
+        return " or train_batch"
+
+    def budget_of(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.following_size
+
+    def pays_for(self, rollouts: int) -> Affordable:
+        # A round is begun only while all of it is paid for. One that is refused takes at least one
+        # rollout, one without a usable text none.
+        left = rollouts - self.baseline_size - self.reserved_size
+        if left < self.step_size:
+            return Affordable(if_accepted=0, if_refused=0, steps=0)
+        least = 1 if self.first_try else self.pareto_set_size
+        return Affordable(
+            if_accepted=min(self.max_rounds, left // self.step_size),
+            if_refused=min(self.max_rounds, 1 + (left - self.step_size) // least),
+            steps=self.max_rounds,
+        )
+
+    def rollouts_for(self, proposals: int) -> int:
+        return self.baseline_size + proposals * self.step_size + self.reserved_size
+
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
+        traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
+        return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
+
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        # About half of the cases fail, and what fails blames about half of the parts.
+        return round(proposals * (self.train_size / 2 + modules))
+
+    @property
+    def questions_at_once(self) -> int:
+        return self.train_size
 
     def search(self, kit: Kit) -> GradientSearch:
+        from promptgraft.algorithms.gradient.search import GradientSearch
+
         return GradientSearch(self, kit)
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
@@ -90,3 +234,76 @@ class GradientOptimizer(Optimizer):
         result = super().optimize(prompt, session=session)
         assert isinstance(result, GradientResult)  # noqa: S101 - what its search returns
         return result
+
+
+class Batches:
+    """The training cases of each round.
+
+    Most of them are cases that the current candidate is known to fail, as far as there are such:
+    their answers are paid for. Each of the others comes once before any comes again.
+
+    Args:
+        training: the training set.
+        size: cases of a round.
+        seed: draws their order.
+
+    Attributes:
+        count: rounds after which each case has come once.
+    """
+
+    def __init__(self, training: Sequence[GepaExample], size: int, seed: int) -> None:
+        self._training = training
+        self._size = min(size, len(training))
+        self._seed = seed
+        self._epoch = 0
+        self._waiting: list[int] = []
+        self.count = -(-len(training) // self._size)
+
+    def next(self, failing: Container[str]) -> tuple[GepaExample, ...]:
+        """Return the cases of the next round, in the order of the training set.
+
+        Args:
+            failing: ids of those that the current candidate is known to fail.
+        """
+        if self.count == 1:
+            return tuple(self._training)
+        known = [at for at, one in enumerate(self._training) if one.id in failing]
+        self._epoch += 1
+        chance = random.Random(f"{self._seed}/round/{self._epoch}")
+        chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
+        while len(chosen) < self._size:
+            if not self._waiting:
+                self._waiting = chance.sample(range(len(self._training)), len(self._training))
+            chosen.add(self._waiting.pop())
+        return tuple(self._training[one] for one in sorted(chosen))
+
+
+def with_initial(
+    target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
+) -> Candidate | None:
+    """Return the candidate that a search begins with; None for the baseline.
+
+    Raises:
+        ConfigError: naming the part that there is not, or why its text cannot be used.
+    """
+    modules = {one.name: one for one in target.modules if not one.is_new}
+    candidate = None
+    for name, text in initial.items():
+        if name not in modules:
+            near = did_you_mean(name, list(modules))
+            raise ConfigError(
+                f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
+            )
+        try:
+            candidate = target.graft(
+                candidate or target.baseline(),
+                modules[name],
+                text,
+                parents=(0,),
+                examples=examples,
+            )
+        except InvalidProposalError as error:
+            raise ConfigError(f"initial: `{name}`: {error.detail}") from None
+    if candidate is None:
+        return None
+    return attrs.evolve(candidate, modules=tuple(modules[name] for name in initial))

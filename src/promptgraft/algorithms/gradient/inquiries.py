@@ -90,6 +90,13 @@ class Outcome(Generic[T]):
     refusals: list[Refusal] = attrs.field(factory=list)
 
     @property
+    def may_be_asked(self) -> bool:
+        """Whether there is no usable reply yet, and the provider has not failed."""
+        # With its retries, a provider is not asked a third time.
+        silent = RejectionReason.REFLECTION_FAILED
+        return self.found is None and all(one.error.reason is not silent for one in self.refusals)
+
+    @property
     def failed(self) -> bool:
         """Whether there is no reply that could be read."""
         return self.found is None and self.refusals[-1].error.reason in _UNREADABLE
@@ -116,16 +123,20 @@ class Inquiries:
         outcomes: list[Outcome[T]] = [Outcome() for _ in inquiries]
         pairs = list(zip(inquiries, outcomes, strict=True))
         for attempt in (0, 1):
-            waiting = [pair for pair in pairs if pair[1].found is None]
-            # What the provider has failed twice, with its retries, is not asked a third time.
-            waiting = [(one, told) for one, told in waiting if not _is_silent(told)]
+            waiting = [pair for pair in pairs if pair[1].may_be_asked]
             asked = [
                 one.question(attempt, self._questions, told.refusals[-1] if attempt else None)
                 for one, told in waiting
             ]
             replies = yield from self._replies(asked)
             for (one, told), question in zip(waiting, asked, strict=True):
-                self._read(one, told, question, replies[question.position])
+                reply = replies[question.position]
+                try:
+                    told.found = one.read(reply)
+                except InvalidProposalError as error:
+                    told.refusals.append(Refusal(error, reply.text))
+                else:
+                    self._answered[question.digest] = reply
         self._watch(outcomes)
         return outcomes
 
@@ -139,14 +150,6 @@ class Inquiries:
         replies: Sequence[Reply] = (yield from Together(new)) if new else ()
         return known | {one.position: reply for one, reply in zip(new, replies, strict=True)}
 
-    def _read(self, one: Inquiry[T], told: Outcome[T], question: Question, reply: Reply) -> None:
-        try:
-            told.found = one.read(reply)
-        except InvalidProposalError as error:
-            told.refusals.append(Refusal(error, reply.text))
-        else:
-            self._answered[question.digest] = reply
-
     def _watch(self, outcomes: Sequence[Outcome[T]]) -> None:
         self._stretch.add([[told.failed for told in outcomes]])
         if self._stretch.is_too_faulty:
@@ -157,8 +160,3 @@ class Inquiries:
                 f"no usable reply, more than {FAILING_SHARE:.0%} and {UNSCORED_ALLOWANCE}; the "
                 f"last: {latest.refusals[-1].error.detail}",
             )
-
-
-def _is_silent(told: Outcome[T]) -> bool:
-    refused = told.refusals[-1:]
-    return any(one.error.reason is RejectionReason.REFLECTION_FAILED for one in refused)

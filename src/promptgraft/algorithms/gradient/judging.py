@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.algorithms.gradient.config import GradientConfig
 from promptgraft.algorithms.gradient.patching import Base, Patch
-from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.evals.types import Case, TaughtCase, Verdict
 from promptgraft.search.acceptance import Compared, Comparer, Strict
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.round_events import Loss, Severity
-from promptgraft.search.scores import Score, Scorer
+from promptgraft.search.scores import Score
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
@@ -64,7 +64,7 @@ class Judge:
         kit: what the search works with.
     """
 
-    def __init__(self, config: GradientSettings, kit: Kit) -> None:
+    def __init__(self, config: GradientConfig, kit: Kit) -> None:
         self._kit = kit
         self._perfect = config.objectives.perfect_score
         self._examples = {one.id: one for one in kit.training}
@@ -87,9 +87,22 @@ class Judge:
         return self._known.get(candidate.digest, {})
 
     def losses(self, record: RolloutRecord) -> tuple[Loss, ...]:
-        """Return what failed on a training case."""
-        example = self._examples[record.example_id]
-        return losses_of(record, example, scorer=self._kit.scorer, perfect=self._perfect)
+        """Return what failed on a training case; nothing for an unscored answer."""
+        score, example = self._kit.scorer.score(record), self._examples[record.example_id]
+        if record.feedback is None or score is None:
+            return ()
+        if record.fault:
+            return (_loss(example, "", record.fault, Severity.P0),)
+        if record.verdicts:
+            failed = [one for one in record.verdicts if one.passed is False]
+            return tuple(
+                replace(_loss(example, one.metric, one.reason, _severity(one)), node=one.node)
+                for one in failed
+            )
+        if score >= self._perfect:
+            return ()
+        said = record.feedback.feedback, record.feedback.eval_trace
+        return (_loss(example, "", "\n".join(filter(None, said)), Severity.P1),)
 
     def forget(self, candidate: Candidate) -> None:
         """Forget the rollouts of a candidate that no later round begins with."""
@@ -141,34 +154,6 @@ class Judge:
 
 _HINT = re.compile(r"(P[0-3]):\s*(.*)", re.DOTALL)
 _WRONG, _IN_PART = 1 / 3, 2 / 3
-
-
-def losses_of(
-    record: RolloutRecord, example: GepaExample, *, scorer: Scorer, perfect: float
-) -> tuple[Loss, ...]:
-    """Return what failed on one answer; nothing for an unscored one.
-
-    Args:
-        record: the rollout.
-        example: its example, whose hints are added where a metric failed.
-        scorer: gives it its score, where there are no verdicts of metrics.
-        perfect: a score that leaves nothing to improve.
-    """
-    score = scorer.score(record)
-    if record.feedback is None or score is None:
-        return ()
-    if record.fault:
-        return (_loss(example, "", record.fault, Severity.P0),)
-    if record.verdicts:
-        failed = [one for one in record.verdicts if one.passed is False]
-        return tuple(
-            replace(_loss(example, one.metric, one.reason, _severity(one)), node=one.node)
-            for one in failed
-        )
-    if score >= perfect:
-        return ()
-    said = record.feedback.feedback, record.feedback.eval_trace
-    return (_loss(example, "", "\n".join(filter(None, said)), Severity.P1),)
 
 
 def _severity(verdict: Verdict) -> Severity:

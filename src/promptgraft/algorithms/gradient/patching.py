@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Sequence
-from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -36,21 +35,6 @@ T = TypeVar("T")
 
 REMEMBERED = 3
 """Refused texts of a part that are shown: the latest."""
-
-
-@attrs.frozen(kw_only=True)
-class Direction:
-    """Where a part is to go.
-
-    Attributes:
-        module: the part.
-        cases: ids of the cases whose failures blame it.
-        problems: what is wrong with it, the worst first.
-    """
-
-    module: Module
-    cases: tuple[str, ...]
-    problems: tuple[Problem, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -118,8 +102,8 @@ class Patcher:
 
     def merge(
         self, base: Base, gradients: Sequence[Gradient], *, share: float = 1.0
-    ) -> Asking[list[Direction]]:
-        """Return where parts are to go that gradients blame.
+    ) -> Asking[list[GradientsMerged]]:
+        """Return what is to be mended of the parts that gradients blame.
 
         Args:
             base: what the round began with.
@@ -138,7 +122,7 @@ class Patcher:
             [self._merge_inquiry(base, module, chosen[module]) for module in several]
         )
         merged = dict(zip(several, outcomes, strict=True))
-        directions = []
+        found = []
         for module, those in chosen.items():
             problems = tuple(Problem(severity=one.severity, text=one.text) for one in those)
             if module in merged:
@@ -146,39 +130,40 @@ class Patcher:
                 self._tell_unanswered(base, module, "aggregate", merged[module])
                 problems = merged[module].found or problems
             cases = tuple(dict.fromkeys(one.case for one in those))
-            directions.append(Direction(module=module, cases=cases, problems=problems))
-            self._emit(
-                GradientsMerged(
-                    step=base.number, module=module.name, cases=cases, problems=problems
-                )
+            merge = GradientsMerged(
+                step=base.number, module=module.name, cases=cases, problems=problems
             )
-        return directions
+            self._emit(merge)
+            found.append(merge)
+        return found
 
-    def write(self, base: Base, directions: Sequence[Direction]) -> Asking[list[Patch]]:
+    def write(self, base: Base, merged: Sequence[GradientsMerged]) -> Asking[list[Patch]]:
         """Return the usable new texts, one a part at most."""
-        described = [self._target.describe(one.module, base.candidate) for one in directions]
-        pairs = list(zip(directions, described, strict=True))
+        modules = {one.name: one for one in self._target.modules}
+        asked = []
+        for one in merged:
+            module = modules[one.module]
+            asked.append((one, module, self._target.describe(module, base.candidate)))
         outcomes = yield from self._inquiries.ask(
-            [self._patch_inquiry(base, one, before) for one, before in pairs]
+            [self._patch_inquiry(base, *those) for those in asked]
         )
         patches = []
-        for (one, before), outcome in zip(pairs, outcomes, strict=True):
+        for (one, module, before), outcome in zip(asked, outcomes, strict=True):
             for refusal in outcome.refusals:
                 final = outcome.found is None and refusal is outcome.refusals[-1]
                 base.rejections.add(
-                    one.module.name, before.text, refusal.error, text=refusal.text, final=final
+                    one.module, before.text, refusal.error, text=refusal.text, final=final
                 )
             if outcome.found is None:
-                self._tell_unanswered(base, one.module, "optimize", outcome)
+                self._tell_unanswered(base, module, "optimize", outcome)
                 continue
             patches.append(outcome.found)
-            change = outcome.found.change
             self._emit(
                 PatchWritten(
                     step=base.number,
-                    module=one.module.name,
+                    module=one.module,
                     before=before.text,
-                    text=change.text,
+                    text=outcome.found.change.text,
                     why=outcome.found.why,
                     cases=one.cases,
                 )
@@ -259,34 +244,30 @@ class Patcher:
         )
 
     def _patch_inquiry(
-        self, base: Base, one: Direction, before: ModuleDescription
+        self, base: Base, one: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Inquiry[Patch]:
-        position = f"round/{base.number}/optimize/{named(one.module.name)}"
+        position = f"round/{base.number}/optimize/{named(one.module)}"
+
+        def read(reply: Reply) -> Patch:
+            text, why = read_patch(reply, as_json=before.as_json)
+            child = self._target.graft(
+                base.candidate, module, text, parents=(base.position,), examples=base.examples
+            )
+            # After the target has looked at it: by then the text has a bounded length.
+            self._guard.check(module, before, text)
+            if child.digest in base.seen:
+                raise InvalidProposalError(
+                    RejectionReason.DUPLICATE, "this text has been tried before; propose another"
+                )
+            return Patch(change=Change(module, before, text, child), why=why, cases=one.cases)
+
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
             key=Asked.PATCH,
-            params=patch_params(before, one.problems, self._refused.get(one.module.name, ())),
+            params=patch_params(before, one.problems, self._refused.get(one.module, ())),
             role=Role.OPTIMIZE,
-            read=partial(self._patch, base, one, before),
+            read=read,
         )
-
-    def _patch(self, base: Base, one: Direction, before: ModuleDescription, reply: Reply) -> Patch:
-        found = read_patch(reply, as_json=before.as_json)
-        child = self._target.graft(
-            base.candidate,
-            one.module,
-            found.text,
-            parents=(base.position,),
-            examples=base.examples,
-        )
-        # After the target has looked at it: by then the text has a bounded length.
-        self._guard.check(one.module, before, found.text)
-        if child.digest in base.seen:
-            raise InvalidProposalError(
-                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
-            )
-        change = Change(one.module, before, found.text, child)
-        return Patch(change=change, why=found.why, cases=one.cases)
 
 
 def patch_params(

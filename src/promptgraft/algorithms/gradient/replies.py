@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
 from promptgraft.search.asks import Reply
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.serde import Json
@@ -22,25 +20,8 @@ MAX_PROBLEM_CHARS = 2_000
 _SHOWN_CHARS = 80
 
 
-@attrs.frozen(kw_only=True)
-class Blames:
-    """What a model said of a step, or of all.
-
-    Attributes:
-        blamed: by name of the part.
-        handed_on: by id of the earlier step.
-    """
-
-    blamed: tuple[Blame, ...]
-    handed_on: tuple[Blame, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class Patch:
-    """A new text, and why."""
-
-    text: str
-    why: str
+Blames = tuple[tuple[Blame, ...], tuple[Blame, ...]]
+"""Whom a reply blames: parts by name, and earlier steps by id, which problems are handed on to."""
 
 
 def read_blame(
@@ -59,12 +40,10 @@ def read_blame(
     """
     asked = ("blame",) if before is None else ("blame", "hand_on")
     found = fields_in(_object(reply), asked)
-    return Blames(
-        blamed=tuple(_blames(found["blame"], "blame", "text", parts)),
-        handed_on=()
-        if before is None
-        else tuple(_blames(found["hand_on"], "hand_on", "step", before)),
-    )
+    blamed = tuple(_blames(found["blame"], "blame", "text", parts))
+    if before is None:
+        return blamed, ()
+    return blamed, tuple(_blames(found["hand_on"], "hand_on", "step", before))
 
 
 def read_problems(reply: Reply) -> tuple[Problem, ...]:
@@ -84,7 +63,7 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda one: one.severity))
 
 
-def read_patch(reply: Reply, *, as_json: bool) -> Patch:
+def read_patch(reply: Reply, *, as_json: bool) -> tuple[str, str]:
     """Return the new text of a reply, and why.
 
     Args:
@@ -102,7 +81,7 @@ def read_patch(reply: Reply, *, as_json: bool) -> Patch:
     if not written.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "text: expected a text, found none")
     _check_length(why, "why")
-    return Patch(text=written, why=why.strip())
+    return written, why.strip()
 
 
 def _object(reply: Reply) -> Json:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from promptgraft.algorithms.gradient.config import Batches, GradientConfig, with_initial
 from promptgraft.algorithms.gradient.inquiries import Inquiries
 from promptgraft.algorithms.gradient.judging import Attempt, Judge
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.result import GradientResult, Round
-from promptgraft.algorithms.gradient.settings import Batches, GradientSettings, with_initial
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
@@ -33,7 +33,7 @@ from promptgraft.text import score
 class GradientSearch(BaseSearch):
     """One search, with its settings and its kit."""
 
-    def __init__(self, config: GradientSettings, kit: Kit) -> None:
+    def __init__(self, config: GradientConfig, kit: Kit) -> None:
         super().__init__(kit)
         self._config = config
         self._current = 0
@@ -135,10 +135,10 @@ class GradientSearch(BaseSearch):
         self._without_gain += 1
         gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
         # After a refusal fewer parts are changed: so a step that was too long becomes shorter.
-        directions = yield from self._patcher.merge(base, gradients, share=self._share)
-        if not directions:
+        merged = yield from self._patcher.merge(base, gradients, share=self._share)
+        if not merged:
             return self._idle(base, "no text is blamed for what failed")
-        written = yield from self._patcher.write(base, directions)
+        written = yield from self._patcher.write(base, merged)
         patches, child = self._patcher.together(base, written)
         if not patches:
             refused = self.rejections[-1]

@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry, Outcome
+from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry
 from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
 from promptgraft.algorithms.gradient.replies import Blames, read_blame
 from promptgraft.evals.spending import Role
@@ -80,6 +80,10 @@ class _Trace:
         return [self.steps[one] for one in step.after if one in self.steps]
 
 
+_Asked = tuple[_Trace, StepBlamed, Inquiry[Blames]]
+"""A question about a trace, with the event that its reply completes."""
+
+
 @attrs.frozen(kw_only=True)
 class Tracer:
     """Finds out which parts led to failures.
@@ -109,7 +113,9 @@ class Tracer:
         shown = _Parts(self.target, candidate)
         traces = [_trace_of(failure, shown) for failure in failures]
         if self.by_trace:
-            return (yield from self._ask_once(number, traces, shown))
+            inquiries = [_trace_inquiry(number, one, shown) for one in traces]
+            told = [StepBlamed(step=number, case=one.case) for one in traces]
+            return (yield from self._ask(list(zip(traces, told, inquiries, strict=True)), shown))
         gradients: list[Gradient] = []
         for wave in range(1 + max((max(one.heights.values()) for one in traces), default=-1)):
             waiting = [
@@ -125,47 +131,42 @@ class Tracer:
         self, number: int, waiting: Sequence[tuple[_Trace, Step]], shown: _Parts
     ) -> Asking[list[Gradient]]:
         """Ask about steps of all cases side by side, and hand problems on to those before."""
-        asked = []
+        asked: list[_Asked] = []
         for trace, step in waiting:
             before = trace.before(step)
             if not shown.of(step) and len(before) == 1:
                 # It has no text to blame, so the problem is that of the only step before.
                 trace.incoming[before[0].id] += trace.incoming[step.id]
             elif shown.of(step) or before:
-                asked.append((trace, step, _step_inquiry(f"round/{number}", trace, step, shown)))
+                told = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
+                inquiry = _step_inquiry(f"round/{number}", trace, step, shown)
+                asked.append((trace, told, inquiry))
+        return (yield from self._ask(asked, shown))
+
+    def _ask(self, asked: Sequence[_Asked], shown: _Parts) -> Asking[list[Gradient]]:
         outcomes = yield from self.inquiries.ask([inquiry for _, _, inquiry in asked])
         gradients: list[Gradient] = []
-        for (trace, step, inquiry), outcome in zip(asked, outcomes, strict=True):
-            told = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
-            found = self._taken(told, inquiry.positions[0], outcome)
-            for one in found.handed_on:
-                source = f"step {step.node}"
+        for (trace, told, inquiry), outcome in zip(asked, outcomes, strict=True):
+            if outcome.found is None:
+                place, detail = inquiry.positions[0], outcome.refusals[-1].error.detail
+                self.emit(QuestionUnanswered(step=told.step, position=place, detail=detail))
+                continue
+            blamed, handed_on = outcome.found
+            self.emit(replace(told, blamed=blamed, handed_on=handed_on))
+            for one in handed_on:
+                source = f"step {told.node}"
                 signal = _Signal(severity=one.severity, source=source, text=one.text)
                 trace.incoming[one.to].append(signal)
-            gradients += _gradients(trace.case, found, shown)
+            gradients += [
+                Gradient(
+                    case=trace.case,
+                    module=shown.modules[one.to],
+                    severity=one.severity,
+                    text=one.text,
+                )
+                for one in blamed
+            ]
         return gradients
-
-    def _ask_once(
-        self, number: int, traces: Sequence[_Trace], shown: _Parts
-    ) -> Asking[list[Gradient]]:
-        asked = [(one, _trace_inquiry(number, one, shown)) for one in traces]
-        outcomes = yield from self.inquiries.ask([inquiry for _, inquiry in asked])
-        gradients: list[Gradient] = []
-        for (one, inquiry), outcome in zip(asked, outcomes, strict=True):
-            told = StepBlamed(step=number, case=one.case)
-            found = self._taken(told, inquiry.positions[0], outcome)
-            gradients += _gradients(one.case, found, shown)
-        return gradients
-
-    def _taken(self, told: StepBlamed, position: str, outcome: Outcome[Blames]) -> Blames:
-        """Tell what came of a question, and return it; nothing of an unanswered one."""
-        found = outcome.found
-        if found is None:
-            detail = outcome.refusals[-1].error.detail
-            self.emit(QuestionUnanswered(step=told.step, position=position, detail=detail))
-            return Blames(blamed=())
-        self.emit(replace(told, blamed=found.blamed, handed_on=found.handed_on))
-        return found
 
 
 class _Parts:
@@ -242,13 +243,6 @@ def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
             if before in heights:
                 heights[before] = max(heights[before], heights[step.id] + 1)
     return heights
-
-
-def _gradients(case: str, found: Blames, shown: _Parts) -> list[Gradient]:
-    return [
-        Gradient(case=case, module=shown.modules[one.to], severity=one.severity, text=one.text)
-        for one in found.blamed
-    ]
 
 
 def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inquiry[Blames]:
