@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypeVar, cast
@@ -18,6 +18,7 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     ToolInvoked,
     adapter_identity,
+    evaluated,
 )
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
 from promptgraft.agents.delivery import InCall
@@ -26,15 +27,18 @@ from promptgraft.errors import (
     AgentFaultError,
     CallerError,
     ConfigError,
+    PermanentProviderError,
+    ProviderError,
     RejectedRequestError,
 )
 from promptgraft.evals.attempt import plain_output
+from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import texts_in
 from promptgraft.runtime.budget import NOTHING, Charge
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import SessionProtocol, Watch
 from promptgraft.serde import canonical_json, digest_text, shown
 
 OutputT = TypeVar("OutputT")
@@ -251,3 +255,54 @@ def _judged(answer: AgentAnswer) -> Answer:
 def query_of(case: Case) -> str:
     """Return what a case of one turn asks, as text."""
     return case.input if isinstance(case.input, str) else canonical_json(case.input)
+
+
+MOST_CALLS = 3
+"""Cases whose first turn an agent is asked, as long as it fails."""
+
+
+def rehearse(
+    adapter: AgentAdapter,
+    prompt: Prompt[object],
+    cases: Iterable[Case],
+    *,
+    watch: Watch,
+    deadline: Deadline | None,
+) -> tuple[Spending, ...]:
+    """Ask an agent the first turn of a case, and of up to two others if it fails.
+
+    Returns what the calls took.
+
+    Raises:
+        CallerError: it has failed each time; with file and line of the user's code.
+        ProviderError: it could not be reached any time.
+        LimitReachedError: there is no time.
+    """
+    lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
+    spent: list[Spending] = []
+    error: AgentFaultError | ProviderError | None = None
+    for case in list(cases)[:MOST_CALLS]:
+        first = case.turns[0].user if case.turns else query_of(case)
+        asked = prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
+        session = watch.session(tags={"scope": "rehearsal", "example": case.id}, deadline=deadline)
+        try:
+            watch.call(evaluated, lenient, asked, session=session, deadline=deadline)
+        except PermanentProviderError:
+            raise
+        except (AgentFaultError, ProviderError) as found:
+            error, failed = found, case
+        else:
+            error = None
+        spent += spent_on(Role.TASK, session.select_all(object), adapter.identity)
+        if error is None:
+            return tuple(spent)
+    if isinstance(error, AgentFaultError):
+        where = f"{failed.origin}: " if failed.origin else ""
+        place = f" ({error.place})" if error.place else ""
+        raise CallerError(
+            f"{where}agent `{adapter.agent.name}` fails on each case that it was tried on before "
+            f"the run, at last on `{failed.id}`: {error}{place}; mend it first"
+        ) from error
+    if error is not None:
+        raise error
+    return tuple(spent)

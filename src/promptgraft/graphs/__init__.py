@@ -1,9 +1,9 @@
 """Graphs of prompts that are improved together, and what they record of each answer."""
 
 from promptgraft.evals.trace import Step
+from promptgraft.graphs.flow import AsyncRun
 from promptgraft.graphs.graph import Graph, Node
 from promptgraft.graphs.plain import step, text
 from promptgraft.graphs.run import Run
-from promptgraft.graphs.waiting import AsyncRun
 
 __all__ = ["AsyncRun", "Graph", "Node", "Run", "Step", "step", "text"]

@@ -1,28 +1,36 @@
-"""How a graph answers with the prompts of one candidate."""
+"""How a graph answers with the prompts of one candidate, also where a single prompt is wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter
-from promptgraft.errors import CallerError, CandidateError, FlowError, PromptgraftError
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity
+from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowError, PromptgraftError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import function_identity
 from promptgraft.graphs.run import Bound, Run, Setting, under_way
-from promptgraft.graphs.waiting import AsyncRun, is_async
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Settled
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import HexDigest, digest_text
+from promptgraft.serde import HexDigest, digest, digest_text, shown
 from promptgraft.targets.part import PartOf, View
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.texts import response_with
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import raised
+
+if TYPE_CHECKING:
+    from promptgraft.graphs.graph import Graph
+    from promptgraft.runtime.deadline import Deadline
+    from promptgraft.runtime.session import SessionProtocol
 
 
 class _PartDigests:
@@ -152,3 +160,167 @@ class GraphFlow:
             return response_with(value, "the flow") if found is None else found
         except CallerError as error:
             raise run.failed(str(error)) from None
+
+
+@attrs.frozen
+class GraphPrompt(TextsPrompt):
+    """Stands for the prompts of a graph: their texts in one prompt, which a graph answers.
+
+    Attributes:
+        graph: the graph.
+    """
+
+    graph: Graph = attrs.field(kw_only=True)
+
+    @classmethod
+    def standing_for(cls, graph: Graph) -> GraphPrompt:
+        """Return what stands for a graph; it takes the input of a case."""
+        ns, _, key = graph.name.rpartition("/")
+        texts = {node: prompt.with_placeholders().text for node, prompt in graph.prompts.items()}
+        template = TextsPrompt.of(texts, ns=ns or key, key=key).template
+        return cls(template, takes_inputs=True, graph=graph)
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[object]]:
+        """The prompts of the graph with the overrides of this one, by ``namespace/key``."""
+        if self.overrides_store is None:
+            return self.graph.by_address
+        return {
+            at: attrs.evolve(
+                prompt, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
+            )
+            for at, prompt in self.graph.by_address.items()
+        }
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        return self._in_force.render(session)
+
+    def with_placeholders(self) -> RenderedPrompt[object]:
+        return self._in_force.with_placeholders()
+
+    @property
+    def _in_force(self) -> TextsPrompt:
+        prompts, own = self.prompts, self.template
+        texts = {
+            node: prompts[address_of(source)].with_placeholders().text
+            for node, source in self.graph.prompts.items()
+        }
+        return TextsPrompt.of(texts, ns=own.ns, key=own.key)
+
+
+@attrs.frozen
+class GraphAdapter:
+    """Answers what stands for a graph; pickles when its flow and its adapters do.
+
+    Attributes:
+        graph: the graph.
+        adapter: answers nodes that bring no adapter; None where all do.
+    """
+
+    graph: Graph
+    adapter: ProviderAdapter | None
+    _flow: GraphFlow = attrs.field(init=False, repr=False, eq=False)
+
+    @_flow.default
+    def _flow_of_graph(self) -> GraphFlow:
+        return self.graph.flow_on(self.adapter)
+
+    @property
+    def identity(self) -> str:
+        """The graph, with what decides its answers."""
+        models = [one for one in (self.adapter, *self.graph.adapters.values()) if one is not None]
+        names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
+        told = digest([dict(self.graph.details), function_identity(self.graph.flow)])
+        return f"graph {self.graph.name} {told[:12]} on {names}"
+
+    def evaluate(
+        self,
+        prompt: Prompt[Any],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[Any]:
+        """Have the graph answer.
+
+        Raises:
+            ConfigError: ``prompt`` does not stand for a graph.
+            FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
+        """
+        if not isinstance(prompt, GraphPrompt):
+            raise ConfigError(
+                f"{self.identity}: expected what stands for it, found {shown(prompt)}"
+            )
+        tags = session.tags
+        return self._flow.answer(
+            prompt.prompts,
+            prompt.params,
+            case=tags.get("case") or tags.get("example", ""),
+            session=session,
+            deadline=deadline,
+        )
+
+
+class AsyncRun:
+    """One answer of a graph under way: what an ``async`` flow is called with.
+
+    Steps are taken in threads, so that other coroutines run meanwhile. They follow each other in
+    the order of the calls: nodes that are to be asked side by side belong into :meth:`together`,
+    not into ``asyncio.gather``.
+
+    Args:
+        run: the run that waits.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def session(self) -> SessionProtocol:
+        """Where the answer is recorded."""
+        return self._run.session
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """Until when; None for no limit."""
+        return self._run.deadline
+
+    async def ask(self, node: str, *params: object) -> Any:
+        """Return what is answered to a node's prompt bound to ``params``; see :meth:`Run.ask`."""
+        import asyncio
+
+        return await asyncio.to_thread(self._run.ask, node, *params)
+
+    async def do(self, node: str, function: Callable[..., Any], *args: object) -> Any:
+        """Call a function as a step without a prompt; see :meth:`Run.do`."""
+        import asyncio
+
+        return await asyncio.to_thread(self._run.do, node, function, *args)
+
+    async def together(self, *branches: Callable[[AsyncRun], Awaitable[Any]]) -> tuple[Any, ...]:
+        """Await coroutines side by side, each with a run of its own; see :meth:`Run.together`."""
+        import asyncio
+
+        runs = self._run.fork(len(branches))
+
+        async def taken(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> Any:
+            under_way.set(run)
+            return await branch(AsyncRun(run))
+
+        ended = await asyncio.gather(
+            *(taken(run, branch) for run, branch in zip(runs, branches, strict=True)),
+            return_exceptions=True,
+        )
+        return self._run.join(
+            runs,
+            [(None, one) if isinstance(one, BaseException) else (one, None) for one in ended],
+        )
+
+    def text(self, node: str) -> str:
+        """Return the text of a node's prompt; see :meth:`Run.text`."""
+        return self._run.text(node)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether calling a function gives a coroutine."""
+    method = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)

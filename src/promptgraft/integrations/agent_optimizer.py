@@ -31,8 +31,7 @@ from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.functions import function_name
-from promptgraft.integrations.optimize_result import OptimizeResult, result_of
-from promptgraft.integrations.optimize_rounds import RoundRecord
+from promptgraft.integrations.optimize_result import OptimizeResult, RoundRecord, result_of
 from promptgraft.project.format_sections import MODEL, OPTIMIZER
 from promptgraft.project.importing import Imported, import_optimizer
 from promptgraft.project.models import make_adapter

@@ -2,27 +2,236 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from promptgraft.errors import DataFormatError
-from promptgraft.integrations.optimize_rounds import (
-    Kept,
-    RoundRecord,
-    named,
-    question_tokens,
-    rounds_of,
-    tokens_of,
-)
-from promptgraft.runs import RunRecord
+from promptgraft.errors import DataFormatError, JournalCorruptError
+from promptgraft.evals.spending import Role, spent_from_json
+from promptgraft.files import write_atomically
+from promptgraft.journal.records import decode_record
+from promptgraft.runs import RunFolder, RunRecord, transcripts
 from promptgraft.runs.event_file import read_lines
-from promptgraft.search.events import CandidateAdded
+from promptgraft.search.events import (
+    CandidateAdded,
+    MergeAccepted,
+    MergeRejected,
+    MutationAccepted,
+    MutationRejected,
+)
+from promptgraft.search.place import Phase, Place
 from promptgraft.search.stopping import StopReason
 from promptgraft.text import change
+
+_ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
+_Told = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What stands in a JSON file with keys in camelCase; keys that users chose stay as they are."""
+
+    def dump_to(self, path: str | Path) -> None:
+        """Write it as JSON, in one step."""
+        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        write_atomically(Path(path), data + b"\n")
+
+
+class RoundRecord(Kept, frozen=True, kw_only=True):
+    """One round: a reflection and what came of it, or a merge.
+
+    Attributes:
+        round: counts from 1.
+        started_at: ISO 8601.
+        duration_seconds: seconds of wall time.
+        optimized_field_names: the texts that were changed.
+        candidate_prompts: the texts of the candidate by name; empty without one.
+        acceptance_reason: why it was accepted or not, for people.
+        per_field_diagnosis: why a text was refused, by name.
+        validation_pass_rate: share of the validation cases that pass; 0 where none was tried.
+        metric_breakdown: mean of each metric there; empty where none was tried.
+        failed_case_ids: validation cases that do not pass, all of them.
+        failed_cases_truncated: always 0, as none is left out.
+        train_minibatch_size: cases that the round learned from; 0 where none was tried.
+        train_subsample_parent_score: mean of the parent on them.
+        train_subsample_candidate_score: mean of the candidate on them.
+        skip_reason: why nothing was tried.
+        round_token_usage: of the reflection model: prompt, completion, total.
+        budget_used: rollouts used by the end of the round.
+    """
+
+    round: int
+    kind: Literal["reflective", "merge"]
+    started_at: str
+    duration_seconds: float
+    optimized_field_names: list[str] = []
+    candidate_prompts: dict[str, str] = {}
+    accepted: bool = False
+    acceptance_reason: str = ""
+    per_field_diagnosis: dict[str, str] = {}
+    validation_pass_rate: float = 0.0
+    metric_breakdown: dict[str, float] = {}
+    failed_case_ids: list[str] = []
+    failed_cases_truncated: int = 0
+    train_minibatch_size: int = 0
+    train_subsample_parent_score: float | None = None
+    train_subsample_candidate_score: float | None = None
+    skip_reason: str | None = None
+    error_message: str | None = None
+    reflection_lm_calls: int = 0
+    round_token_usage: dict[str, int] = {}
+    budget_used: int | None = None
+    budget_total: int | None = None
+    extras: dict[str, Any] = {}
+
+
+def named(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return texts by their own names: without ``section`` before them."""
+    return {name.removeprefix("section "): text for name, text in texts.items()}
+
+
+def rounds_of(record: RunRecord) -> Iterator[RoundRecord]:
+    """Yield a round for each step, and one more for each merge behind it."""
+    by_step: dict[int, list[_Told]] = defaultdict(list)
+    for _, event in read_lines(record.folder.events):
+        if isinstance(event, _Told) and event.step:
+            by_step[event.step].append(event)
+    told = _Rounds(record)
+    for step in range(1, record.steps + 1):
+        merges = [one for one in by_step[step] if _is_merge(one)]
+        yield told.reflection(step, [one for one in by_step[step] if one not in merges])
+        if merges:
+            yield told.merge(merges)
+
+
+def _is_merge(event: _Told) -> bool:
+    if isinstance(event, CandidateAdded):
+        return len(event.parents) > 1
+    return isinstance(event, MergeAccepted | MergeRejected)
+
+
+class _Rounds:
+    """Makes the rounds of a run one after the other."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._count = 0
+        self._began = _time(record.candidates[0])
+        self._usage = question_tokens(record.folder)
+        self._failed: dict[int, list[str]] = defaultdict(list)
+        self._tried: Counter[int] = Counter()
+        for one in transcripts(record):
+            verdicts = one.record.verdicts
+            fails = not verdicts or not all(verdict.passed for verdict in verdicts)
+            if one.phase == Phase.PARENT:
+                self._tried[one.step] += 1
+            elif one.candidate is not None and one.phase in _ON_VALIDATION_SET and fails:
+                self._failed[one.candidate].append(one.case)
+
+    def reflection(self, step: int, events: Sequence[_Told]) -> RoundRecord:
+        usage = self._usage.get(step, [])
+        made = replace(
+            self._begun("reflective", events),
+            train_minibatch_size=self._tried[step],
+            reflection_lm_calls=len(usage),
+            round_token_usage=tokens_of(usage),
+        )
+        accepted = [one for one in events if isinstance(one, MutationAccepted)]
+        refused = [one for one in events if isinstance(one, MutationRejected)]
+        if accepted:
+            last = accepted[-1]
+            scores = last.parent_score, last.child_score
+            return replace(
+                self._joined(made, last.candidate),
+                optimized_field_names=_names(last.module),
+                acceptance_reason=f"better on the minibatch: {change(*scores)}",
+                train_subsample_parent_score=scores[0],
+                train_subsample_candidate_score=scores[1],
+            )
+        if not refused:
+            return replace(made, skip_reason="subsample perfect")
+        final = refused[-1]
+        tried, failed = final.child_score is not None, final.reason == "reflection failed"
+        parent = self._record.candidates[final.parent].texts
+        return replace(
+            made,
+            optimized_field_names=_names(final.module),
+            candidate_prompts=named({**parent, final.module: final.text}) if final.text else {},
+            acceptance_reason=f"{final.reason}: {final.detail}",
+            per_field_diagnosis=dict.fromkeys(_names(final.module), final.detail),
+            train_subsample_parent_score=final.parent_score,
+            train_subsample_candidate_score=final.child_score,
+            skip_reason=None if tried else "no proposal",
+            error_message=final.detail if failed else None,
+        )
+
+    def merge(self, events: Sequence[_Told]) -> RoundRecord:
+        made, last = self._begun("merge", events), events[-1]
+        if isinstance(last, MergeRejected):
+            return replace(made, acceptance_reason=f"{last.reason}: {last.detail}")
+        joined = next(one.candidate for one in events if isinstance(one, CandidateAdded))
+        reason = "as good as the better parent"
+        return replace(self._joined(made, joined), acceptance_reason=reason)
+
+    def _begun(self, kind: Literal["reflective", "merge"], events: Sequence[_Told]) -> RoundRecord:
+        began = self._began
+        self._began = _time(events[-1]) if events else began
+        self._count += 1
+        return RoundRecord(
+            round=self._count,
+            kind=kind,
+            started_at=began.isoformat(),
+            duration_seconds=(self._began - began).total_seconds(),
+            budget_total=self._record.budget,
+        )
+
+    def _joined(self, made: RoundRecord, candidate: int) -> RoundRecord:
+        one = self._record.candidates[candidate]
+        return replace(
+            made,
+            accepted=True,
+            candidate_prompts=named(one.texts),
+            validation_pass_rate=one.figures.pass_rate or 0.0,
+            metric_breakdown=dict(one.figures.means),
+            failed_case_ids=self._failed[candidate],
+            budget_used=one.rollouts,
+        )
+
+
+def _names(modules: str) -> list[str]:
+    return [name.removeprefix("section ") for name in modules.split(", ")]
+
+
+def _time(event: _Told) -> datetime:
+    assert isinstance(event.time, datetime)  # noqa: S101 - every line has its time
+    return event.time
+
+
+def question_tokens(folder: RunFolder) -> dict[int, list[tuple[int, int]]]:
+    """Return the tokens that each question took, sent and received, by step."""
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for line in folder.journal.read_bytes().splitlines(keepends=True):
+        try:
+            record = decode_record(line)
+        except JournalCorruptError:
+            continue  # the header, or a line that was being written
+        if record.kind != Role.REFLECTION or not isinstance(record.answer, dict):
+            continue
+        spent = spent_from_json(record.answer.get("spent"), record.key)
+        tokens = sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent)
+        found[Place.parse(record.key).step].append(tokens)
+    return found
+
+
+def tokens_of(pairs: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """Return tokens sent, received and both of several questions."""
+    sent, received = sum(one for one, _ in pairs), sum(other for _, other in pairs)
+    return {"prompt": sent, "completion": received, "total": sent + received}
+
 
 Status = Literal["SUCCEEDED", "FAILED", "CANCELED"]
 FinishReason = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]

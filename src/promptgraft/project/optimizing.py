@@ -13,7 +13,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics import check_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
-from promptgraft.graphs.evaluating import GraphPrompt
+from promptgraft.graphs.flow import GraphPrompt
 from promptgraft.graphs.graph import Graph
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore

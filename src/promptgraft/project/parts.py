@@ -22,7 +22,7 @@ from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.files import is_file
-from promptgraft.graphs.evaluating import GraphAdapter, GraphPrompt
+from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride

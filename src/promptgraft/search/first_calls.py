@@ -13,8 +13,7 @@ from promptgraft.adapters.base import (
     is_nameless,
 )
 from promptgraft.adapters.calling.prices import MEND
-from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.agents.rehearsal import MOST_CALLS, rehearse
+from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter, rehearse
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
 from promptgraft.evals.metrics.base import AllOf

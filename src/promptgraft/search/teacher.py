@@ -11,7 +11,7 @@ from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_a
 from promptgraft.errors import ConfigError
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.functions import function_identity
-from promptgraft.graphs.evaluating import GraphAdapter, GraphPrompt
+from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json, digest, shown

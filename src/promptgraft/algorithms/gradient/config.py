@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 
 from promptgraft.algorithms.gradient.patching import patch_params
 from promptgraft.algorithms.gradient.prompts import QUESTIONS, Asked, BlameParams, MergeParams
 from promptgraft.algorithms.gradient.replies import MAX_PROBLEM_CHARS
-from promptgraft.algorithms.gradient.result import GradientResult
+from promptgraft.algorithms.gradient.search import GradientResult, GradientSearch
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
 from promptgraft.prompt.template import PromptTemplate
@@ -23,25 +22,17 @@ from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.round_events import Problem, Severity
 from promptgraft.search.settings import Affordable
-from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
-from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.prompts import Improvable
-from promptgraft.targets.types import Candidate, GepaExample
-from promptgraft.text import listed
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gradient.search import GradientSearch
 
 Attribution = Literal["steps", "trace"]
 """How failures are traced back: by a question for each step, or by one for all steps."""
 
 COPIED_WORDS = 8
 """``guards.max_copied_words`` where it is not given."""
-
-KNOWN_SHARE = 0.75
-"""Share of the cases of a round that may be known to fail, so that their answers are paid for."""
 
 _ASKED_TWICE = 2
 
@@ -181,8 +172,6 @@ class GradientConfig(RunConfig):
         return self.train_size
 
     def search(self, kit: Kit) -> GradientSearch:
-        from promptgraft.algorithms.gradient.search import GradientSearch
-
         return GradientSearch(self, kit)
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
@@ -234,76 +223,3 @@ class GradientOptimizer(Optimizer):
         result = super().optimize(prompt, session=session)
         assert isinstance(result, GradientResult)  # noqa: S101 - what its search returns
         return result
-
-
-class Batches:
-    """The training cases of each round.
-
-    Most of them are cases that the current candidate is known to fail, as far as there are such:
-    their answers are paid for. Each of the others comes once before any comes again.
-
-    Args:
-        training: the training set.
-        size: cases of a round.
-        seed: draws their order.
-
-    Attributes:
-        count: rounds after which each case has come once.
-    """
-
-    def __init__(self, training: Sequence[GepaExample], size: int, seed: int) -> None:
-        self._training = training
-        self._size = min(size, len(training))
-        self._seed = seed
-        self._epoch = 0
-        self._waiting: list[int] = []
-        self.count = -(-len(training) // self._size)
-
-    def next(self, failing: Container[str]) -> tuple[GepaExample, ...]:
-        """Return the cases of the next round, in the order of the training set.
-
-        Args:
-            failing: ids of those that the current candidate is known to fail.
-        """
-        if self.count == 1:
-            return tuple(self._training)
-        known = [at for at, one in enumerate(self._training) if one.id in failing]
-        self._epoch += 1
-        chance = random.Random(f"{self._seed}/round/{self._epoch}")
-        chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
-        while len(chosen) < self._size:
-            if not self._waiting:
-                self._waiting = chance.sample(range(len(self._training)), len(self._training))
-            chosen.add(self._waiting.pop())
-        return tuple(self._training[one] for one in sorted(chosen))
-
-
-def with_initial(
-    target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
-) -> Candidate | None:
-    """Return the candidate that a search begins with; None for the baseline.
-
-    Raises:
-        ConfigError: naming the part that there is not, or why its text cannot be used.
-    """
-    modules = {one.name: one for one in target.modules if not one.is_new}
-    candidate = None
-    for name, text in initial.items():
-        if name not in modules:
-            near = did_you_mean(name, list(modules))
-            raise ConfigError(
-                f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
-            )
-        try:
-            candidate = target.graft(
-                candidate or target.baseline(),
-                modules[name],
-                text,
-                parents=(0,),
-                examples=examples,
-            )
-        except InvalidProposalError as error:
-            raise ConfigError(f"initial: `{name}`: {error.detail}") from None
-    if candidate is None:
-        return None
-    return attrs.evolve(candidate, modules=tuple(modules[name] for name in initial))

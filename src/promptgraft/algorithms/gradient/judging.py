@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gradient.config import GradientConfig
 from promptgraft.algorithms.gradient.patching import Base, Patch
 from promptgraft.evals.types import Case, TaughtCase, Verdict
 from promptgraft.search.acceptance import Compared, Comparer, Strict
@@ -19,6 +19,9 @@ from promptgraft.search.scores import Score
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gradient.config import GradientConfig
 
 Means = tuple[Score, Score]
 """The means of the current and of the new candidate."""

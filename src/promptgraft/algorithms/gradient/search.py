@@ -1,20 +1,24 @@
 """A search by textual gradients: failures, whom they blame, new texts, and whether they help.
 
-A round evaluates the current candidate on training cases (``losses.py``), traces what failed back
+A round evaluates the current candidate on training cases (``judging.py``), traces what failed back
 to the parts that led to it (``tracing.py``), has new texts of these written (``patching.py``), and
 accepts them only when the validation set says so.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gradient.config import Batches, GradientConfig, with_initial
 from promptgraft.algorithms.gradient.inquiries import Inquiries
 from promptgraft.algorithms.gradient.judging import Attempt, Judge
 from promptgraft.algorithms.gradient.patching import Base, Patcher
-from promptgraft.algorithms.gradient.result import GradientResult, Round
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
+from promptgraft.errors import ConfigError
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
 from promptgraft.search.events import MutationAccepted
@@ -22,12 +26,82 @@ from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
 from promptgraft.search.proposals import Rejections
 from promptgraft.search.result import RunResult
-from promptgraft.search.round_events import Decided, RoundEnded, RoundEvent, RoundTrained
+from promptgraft.search.round_events import (
+    Decided,
+    GradientsMerged,
+    PatchWritten,
+    QuestionUnanswered,
+    RoundEnded,
+    RoundEvent,
+    RoundTrained,
+    StepBlamed,
+)
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
-from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.types import names_of
-from promptgraft.text import score
+from promptgraft.serde import did_you_mean
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.types import Candidate, GepaExample, names_of
+from promptgraft.text import listed, score
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gradient.config import GradientConfig
+
+KNOWN_SHARE = 0.75
+"""Share of the cases of a round that may be known to fail, so that their answers are paid for."""
+
+
+@attrs.frozen(kw_only=True)
+class Round:
+    """One round of a search, stage by stage.
+
+    Attributes:
+        trained: the current candidate, the training cases, their scores and losses.
+        blamed: what models said of each step that they were asked about.
+        merged: what is to be mended, for each part that is blamed.
+        patches: the new texts, with their reasons and the failures that they came from.
+        unanswered: questions without a usable reply.
+        ended: the decision, with scores and gain; None if the run ended within the round.
+    """
+
+    trained: RoundTrained
+    blamed: tuple[StepBlamed, ...] = ()
+    merged: tuple[GradientsMerged, ...] = ()
+    patches: tuple[PatchWritten, ...] = ()
+    unanswered: tuple[QuestionUnanswered, ...] = ()
+    ended: RoundEnded | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number, from 1."""
+        return self.trained.step
+
+    @classmethod
+    def of(cls, trained: RoundTrained, events: Sequence[RoundEvent]) -> Round:
+        """Return a round out of what it has told first, and then."""
+        return cls(
+            trained=trained,
+            blamed=tuple(one for one in events if isinstance(one, StepBlamed)),
+            merged=tuple(one for one in events if isinstance(one, GradientsMerged)),
+            patches=tuple(one for one in events if isinstance(one, PatchWritten)),
+            unanswered=tuple(one for one in events if isinstance(one, QuestionUnanswered)),
+            ended=next((one for one in events if isinstance(one, RoundEnded)), None),
+        )
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GradientResult(RunResult):
+    """The outcome of a gradient search.
+
+    Attributes:
+        rounds: what happened in each round.
+    """
+
+    rounds: tuple[Round, ...] = ()
+
+    @classmethod
+    def of(cls, core: RunResult, rounds: Sequence[Round]) -> GradientResult:
+        """Return ``core`` with rounds."""
+        return cls(**attrs.asdict(core, recurse=False), rounds=tuple(rounds))
 
 
 class GradientSearch(BaseSearch):
@@ -234,3 +308,76 @@ class GradientSearch(BaseSearch):
 
 def _ended(base: Base, decided: Decided, detail: str) -> RoundEnded:
     return RoundEnded(step=base.number, current=base.position, decided=decided, detail=detail)
+
+
+class Batches:
+    """The training cases of each round.
+
+    Most of them are cases that the current candidate is known to fail, as far as there are such:
+    their answers are paid for. Each of the others comes once before any comes again.
+
+    Args:
+        training: the training set.
+        size: cases of a round.
+        seed: draws their order.
+
+    Attributes:
+        count: rounds after which each case has come once.
+    """
+
+    def __init__(self, training: Sequence[GepaExample], size: int, seed: int) -> None:
+        self._training = training
+        self._size = min(size, len(training))
+        self._seed = seed
+        self._epoch = 0
+        self._waiting: list[int] = []
+        self.count = -(-len(training) // self._size)
+
+    def next(self, failing: Container[str]) -> tuple[GepaExample, ...]:
+        """Return the cases of the next round, in the order of the training set.
+
+        Args:
+            failing: ids of those that the current candidate is known to fail.
+        """
+        if self.count == 1:
+            return tuple(self._training)
+        known = [at for at, one in enumerate(self._training) if one.id in failing]
+        self._epoch += 1
+        chance = random.Random(f"{self._seed}/round/{self._epoch}")
+        chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
+        while len(chosen) < self._size:
+            if not self._waiting:
+                self._waiting = chance.sample(range(len(self._training)), len(self._training))
+            chosen.add(self._waiting.pop())
+        return tuple(self._training[one] for one in sorted(chosen))
+
+
+def with_initial(
+    target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
+) -> Candidate | None:
+    """Return the candidate that a search begins with; None for the baseline.
+
+    Raises:
+        ConfigError: naming the part that there is not, or why its text cannot be used.
+    """
+    modules = {one.name: one for one in target.modules if not one.is_new}
+    candidate = None
+    for name, text in initial.items():
+        if name not in modules:
+            near = did_you_mean(name, list(modules))
+            raise ConfigError(
+                f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
+            )
+        try:
+            candidate = target.graft(
+                candidate or target.baseline(),
+                modules[name],
+                text,
+                parents=(0,),
+                examples=examples,
+            )
+        except InvalidProposalError as error:
+            raise ConfigError(f"initial: `{name}`: {error.detail}") from None
+    if candidate is None:
+        return None
+    return attrs.evolve(candidate, modules=tuple(modules[name] for name in initial))
