@@ -61,7 +61,7 @@ def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:
         (
             "cases.txt",
             lambda path: Dataset.load(path, format="xml"),
-            "format: expected one of jsonl, json, csv, yaml, parquet",
+            "format: expected one of `jsonl`, `json`, `csv`, `yaml`, `parquet`",
         ),
         ("cases.json", lambda path: Dataset.load(path, delimiter=";"), "only CSV files have one"),
         (

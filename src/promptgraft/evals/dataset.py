@@ -25,7 +25,7 @@ from promptgraft.files import is_file
 from promptgraft.frames import Frame, is_frame, rows_of_frame
 from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
-from promptgraft.strict.checks import INTEGER
+from promptgraft.strict.checks import INTEGER, one_of
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted
 
@@ -53,16 +53,15 @@ def format_of(path: Path, chosen: str | None) -> str:
     """Return the format of a file, by its ending when none is chosen."""
     if "\0" in str(path):
         raise ConfigError(f"path: expected the name of a file, found {shown(str(path))}")
-    if chosen is None and path.suffix.lower() in _ENDINGS:
-        return _ENDINGS[path.suffix.lower()]
-    if isinstance(chosen, str) and chosen in FORMATS:
+    if chosen is not None:
+        one_of(*FORMATS).hold("format", chosen)
         return chosen
-    if chosen is None:
-        raise ConfigError(
-            f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; "
-            f"or give `format`, one of {', '.join(FORMATS)}"
-        )
-    raise ConfigError(f"format: expected one of {', '.join(FORMATS)}, found {shown(chosen)}")
+    if path.suffix.lower() in _ENDINGS:
+        return _ENDINGS[path.suffix.lower()]
+    raise ConfigError(
+        f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; "
+        f"or give `format`, one of {', '.join(FORMATS)}"
+    )
 
 
 def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) -> Iterator[Row]:
@@ -139,15 +138,6 @@ def file_and_case(path: str | Path) -> tuple[Path, str]:
     return Path(path), ""
 
 
-def _chosen(cases: Iterable[Case], case_id: str, path: Path) -> tuple[Case, ...]:
-    everything = tuple(cases)
-    found = tuple(case for case in everything if case_id in ("", case.id))
-    if not found and case_id:
-        near = did_you_mean(case_id, [case.id for case in everything])
-        raise ConfigError(f"{path} has no case `{case_id}`{near}")
-    return found
-
-
 @attrs.frozen
 class Dataset(Shown):
     """Cases in order.
@@ -212,9 +202,13 @@ class Dataset(Shown):
         reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
         try:
             cases = reader.read_all(rows_of(path, kind, delimiter, reader.faults))
-            return cls(_chosen(cases, chosen, path), str(path), path)
         except OSError as error:
             raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+        found = tuple(case for case in cases if chosen in ("", case.id))
+        if chosen and not found:
+            near = did_you_mean(chosen, [case.id for case in cases])
+            raise ConfigError(f"{path} has no case `{chosen}`{near}")
+        return cls(found, str(path), path)
 
     @classmethod
     def of(

@@ -167,8 +167,9 @@ def evaluate(
             _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
         )
     stopped = _stopped(found, len(plan), deadline)
+    why = f"not tried: {stopped}"
     attempts = [
-        found.get(place) or _untried(case, run, stopped)
+        found.get(place) or Attempt(case_id=case.id, run=run, outcome=unscored(case.id, why))
         for place, (case, _, run) in enumerate(plan)
     ]
     return _evaluation(len(chosen), metrics, attempts, stopped)
@@ -258,7 +259,3 @@ def _stopped(found: Mapping[int, Attempt], planned: int, ends: Deadline | None) 
         except LimitReachedError as error:
             return str(error)
     return ""
-
-
-def _untried(case: Case, run: int, why: str) -> Attempt:
-    return Attempt(case_id=case.id, run=run, outcome=unscored(case.id, f"not tried: {why}"))

@@ -139,7 +139,14 @@ class Splits(Shown):
         if strange := sorted(set(names.values()) - set(NAMES)):
             raise ConfigError(f"names: expected splits among {NAMES}, found {shown(strange[0])}")
         faults = CaseFaults(dataset.name)
-        chosen = {case.id: _named_split(case, field, names, faults) for case in dataset}
+        chosen: dict[str, str] = {}
+        for case in dataset:
+            value = _field(case, field, faults)
+            if isinstance(value, str) and value in names:
+                chosen[case.id] = names[value]
+            elif value is not None:
+                wanted = f"expected one of {listed(names)}, found {shown(value)}"
+                faults.add_of(case, f"{field}: {wanted}")
         faults.raise_all()
         return _parted(dataset, chosen)
 
@@ -236,15 +243,6 @@ def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
 
 def _places(one: Case, other: Case) -> str:
     return f" ({one.origin}, {other.origin})" if one.origin and other.origin else ""
-
-
-def _named_split(case: Case, field: str, names: Mapping[str, str], faults: CaseFaults) -> str:
-    value = _field(case, field, faults)
-    if isinstance(value, str) and value in names:
-        return names[value]
-    if value is not None:
-        faults.add_of(case, f"{field}: expected one of {listed(names)}, found {shown(value)}")
-    return ""
 
 
 def _field(case: Case, field: str, faults: CaseFaults) -> Json:

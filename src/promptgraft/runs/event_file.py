@@ -189,8 +189,7 @@ def is_same(line: Event, there: Event | None) -> bool:
 
 
 _MEND = "`promptgraft resume` writes the file again"
-_FIRST_TAIL_BYTES = 8_192
-_LONGEST_TAIL_BYTES = 4_194_304
+_TAIL_BYTES = (8_192, 262_144, 4_194_304)
 
 
 def _plain(value: Scores | FrozenMap[str, Json]) -> object:
@@ -295,16 +294,15 @@ def tail_of(path: Path) -> list[Event]:
         return []
     with file:
         size = file.seek(0, os.SEEK_END)
-        length = _FIRST_TAIL_BYTES
-        while True:
+        for length in _TAIL_BYTES:
             start = max(0, size - length)
             file.seek(start)
-            texts = file.read(size - start).split(b"\n")[:-1]
+            texts = file.read(size - start).split(b"\n")[start > 0 : -1]
             events: list[Event] = []
-            for text in reversed(texts if start == 0 else texts[1:]):
+            for text in reversed(texts):
                 events.append(decoded(text, str(path)))
                 if isinstance(events[-1], (RunEnded, RunProgress)):
                     return events[::-1]
-            if start == 0 or length >= _LONGEST_TAIL_BYTES:
-                return events[::-1]
-            length *= 2
+            if start == 0:
+                break
+        return events[::-1]

@@ -144,7 +144,10 @@ class RunHistory:
             case RolloutCompleted():
                 # Told once the batch is complete, one by one: never back to fewer.
                 self.rollouts = max(self.rollouts, event.total_rollouts)
-                self._hear_of(event.position.rpartition("/")[0])
+                position = event.position.rpartition("/")[0]
+                # Where steps overlap, those of one are told when later ones are under way.
+                if position != self._position and Place.parse(position).step >= self.steps:
+                    self._go_to(position)
             case Working() | RunProgress():
                 self._work(event)
             case RunPlanned():
@@ -267,11 +270,6 @@ class RunHistory:
         if event.rollouts >= self.rollouts:  # else steps that are under way have used more
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
-
-    def _hear_of(self, position: str) -> None:
-        # Where steps overlap, the rollouts of one are told when later ones are under way.
-        if position != self._position and Place.parse(position).step >= self.steps:
-            self._go_to(position)
 
     def _go_to(self, position: str) -> None:
         if position != self._position:

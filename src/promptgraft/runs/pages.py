@@ -67,12 +67,12 @@ def candidate_page(
     facts += [("why", reason) for reason in why]
     if len(parents) > 1:
         facts.append(("changes", "nothing new: a merge of its parents"))
-    facts += [
-        ("mean on the validation set", _mean(added, parents)),
-        *_passing(added),
-        *((f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()),
-        ("used so far", _used(added)),
-    ]
+    facts.append(("mean on the validation set", _mean(added, parents)))
+    if (rate := added.figures.pass_rate) is not None:
+        facts.append(("pass rate", f"{rate:.3f} of the examples with a score"))
+    facts += [(f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()]
+    used = f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}"
+    facts.append(("used so far", f"{used}, {added.tokens:,} tokens, {dollars(added.cost)}"))
     blocks = [
         *(block for parent in parents for block in _changes(parent, added)),
         *_texts(added.texts),
@@ -146,18 +146,6 @@ def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     if added.estimated:
         over = f"estimated from {scored} of {counted(total, 'example')}"
     return f"{score(added.mean)} {over}{before}"
-
-
-def _passing(added: CandidateAdded) -> Iterator[tuple[str, str]]:
-    if (rate := added.figures.pass_rate) is not None:
-        yield "pass rate", f"{rate:.3f} of the examples with a score"
-
-
-def _used(added: CandidateAdded) -> str:
-    return (
-        f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}, "
-        f"{added.tokens:,} tokens, {dollars(added.cost)}"
-    )
 
 
 def _changes(parent: CandidateAdded, added: CandidateAdded) -> Iterator[str]:

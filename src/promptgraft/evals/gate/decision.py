@@ -99,15 +99,12 @@ def decide(
         rulings.append(_least("pass rate", report.pass_rate, rules.min_pass_rate))
     if comparison is not None:
         rulings += [_critical(comparison), _mean(comparison, rules.refuse_unclear)]
-    return GateDecision(outcome=_outcome(report, rulings), rulings=tuple(rulings))
-
-
-def _outcome(report: GateReport, rulings: list[Ruling]) -> GateOutcome:
-    if report.stopped:
-        return GateOutcome.STOPPED
+    outcome = GateOutcome.PASSED if all(one.held for one in rulings) else GateOutcome.FAILED
     if not rulings[0].held:
-        return GateOutcome.UNSCORED
-    return GateOutcome.PASSED if all(one.held for one in rulings) else GateOutcome.FAILED
+        outcome = GateOutcome.UNSCORED
+    if report.stopped:
+        outcome = GateOutcome.STOPPED
+    return GateDecision(outcome=outcome, rulings=tuple(rulings))
 
 
 def _scored(report: GateReport, rules: GateRules) -> Ruling:

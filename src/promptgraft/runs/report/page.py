@@ -101,7 +101,10 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
         candidates=texts.candidate_views(data, limits),
         line=data.line_of(data.winner) if data.candidates else (),
         rejections=tuple(texts.rejection_views(data, limits)),
-        reasons=_reasons(data),
+        reasons=sorted(
+            Counter(found.reason for found in data.rejections).items(),
+            key=lambda item: (-item[1], item[0]),
+        ),
         whole=tuple(whole_prompts(data)),
         amounts=tuple(amounts(data)),
         transcripts=texts.transcripts_of(data, limits),
@@ -124,12 +127,6 @@ def _verdict(data: ReportData) -> dict[str, str]:
     else:
         told = "plain", "=", "not improved", "No candidate beats the baseline."
     return dict(zip(("kind", "sign", "word", "sentence"), told, strict=True))
-
-
-def _reasons(data: ReportData) -> list[tuple[str, int]]:
-    """Return how many proposals were rejected for each reason, the most frequent first."""
-    counts = Counter(found.reason for found in data.rejections)
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _objectives(data: ReportData) -> tuple[str, ...]:

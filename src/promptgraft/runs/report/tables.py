@@ -224,14 +224,17 @@ class Breakdown:
 
 def breakdown(data: ReportData) -> Breakdown | None:
     """Return the scores on the held-out cases, or else on the validation set; None without any."""
-    for name, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
+    for cases, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
         if sides := _sides(answers, data.winner):
             metrics = list(dict.fromkeys(metric for one, _ in sides for metric in _scores(one)))
             names = ("Baseline", "Winner") if data.winner else ("Baseline",)
             labels = [_labels(metric, sides, names) for metric in metrics]
             return Breakdown(
-                cases=f"{len(sides):,} of the {name}",
-                metrics=tuple(_metric(metric, sides) for metric in metrics[:_MOST_METRICS]),
+                cases=f"{len(sides):,} of the {cases}",
+                metrics=tuple(
+                    _row(name, [(_scores(a).get(name), _scores(b).get(name)) for a, b in sides])
+                    for name in metrics[:_MOST_METRICS]
+                ),
                 labels=tuple(found for found in labels if found.rows),
             )
     return None
@@ -247,10 +250,6 @@ def _sides(answers: Answers, winner: int) -> list[_Sides]:
 
 def _scores(record: RolloutRecord) -> Mapping[str, float]:
     return record.feedback.objectives if record.feedback else {}
-
-
-def _metric(name: str, sides: Iterable[_Sides]) -> Row:
-    return _row(name, [(_scores(one).get(name), _scores(other).get(name)) for one, other in sides])
 
 
 def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> Row:
