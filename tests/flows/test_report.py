@@ -11,7 +11,7 @@ import attrs
 from promptgraft.evals.trace import Step
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.report.data import ReportData, gather
-from promptgraft.runs.report.graph import graph_view
+from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 

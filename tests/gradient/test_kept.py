@@ -18,7 +18,7 @@ from promptgraft.cli.progress import doing
 from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import gather
-from promptgraft.runs.report.graph import graph_view
+from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.notices import Working

@@ -77,9 +77,17 @@ def unfit(value: Json) -> str:
 def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the objects of a JSONL file, one for each line that is not blank."""
     for number, line in read_lines(path, faults):
-        text = line.strip()
-        if text:
-            yield from _line_row(text, number, faults)
+        if not (text := line.strip()):
+            continue
+        try:
+            value: Json = STRICT_JSON.decode(text)
+        except (RecursionError, ValueError) as error:
+            faults.add(number, _explained_json(error))
+        else:
+            if reason := _unfit(value, text):
+                faults.add(number, reason)
+            else:
+                yield Row(number, value)
 
 
 def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
@@ -93,18 +101,6 @@ def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     except (RecursionError, ValueError) as error:
         at_line = error.lineno if isinstance(error, json.JSONDecodeError) else scanner.line()
         faults.add(at_line, _explained_json(error))
-
-
-def _line_row(text: str, number: int, faults: CaseFaults) -> Iterator[Row]:
-    try:
-        value: Json = STRICT_JSON.decode(text)
-    except (RecursionError, ValueError) as error:
-        faults.add(number, _explained_json(error))
-    else:
-        if reason := _unfit(value, text):
-            faults.add(number, reason)
-        else:
-            yield Row(number, value)
 
 
 def _explained_json(error: RecursionError | ValueError) -> str:

@@ -180,17 +180,22 @@ class Splits(Shown):
             ConfigError: the shares are not between 0 and 1 or do not sum to 1.
             DataFormatError: a set would be empty, or a case lacks the field.
         """
-        borders = _borders(train, validation, test)
+        shares = dict(zip(NAMES, (train, validation, test), strict=True))
+        for name, share in shares.items():
+            if not 0 <= share < 1 or (share == 0 and name != "test"):
+                raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
+        if not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
+            raise ConfigError(f"expected shares that sum to 1, found {sum(shares.values()):g}")
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
         for stratum, groups in _strata(dataset, stratify, faults).items():
             offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
             ordered = sorted(groups, key=lambda ids: _unit(seed, "case", ids[0]))
             for rank, ids in enumerate(ordered):
-                name = _split_at((rank + offset) / len(ordered), borders)
+                name = _split_at((rank + offset) / len(ordered), shares)
                 chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
-        return _parted(dataset, chosen, wanted=[n for n, share in borders.items() if share])
+        return _parted(dataset, chosen, wanted=[n for n, share in shares.items() if share])
 
     def _card(self) -> Card:
         parts = self.parts()
@@ -262,17 +267,6 @@ def _parted(dataset: Dataset, chosen: Mapping[str, str], wanted: Collection[str]
         raise DataFormatError(f"{dataset.name}: no cases for {' and '.join(empty)} ({counts})")
     sets = {n: dataset.subset(ids[n], f"{dataset.name}[{n}]") for n in NAMES if ids[n]}
     return Splits(sets["train"], sets["validation"], sets.get("test"))
-
-
-def _borders(train: float, validation: float, test: float) -> dict[str, float]:
-    """Return the shares by name, or refuse them."""
-    shares = dict(zip(NAMES, (train, validation, test), strict=True))
-    for name, share in shares.items():
-        if not 0 <= share < 1 or (share == 0 and name != "test"):
-            raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
-    if not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
-        raise ConfigError(f"expected shares that sum to 1, found {sum(shares.values()):g}")
-    return shares
 
 
 def _split_at(place: float, shares: Mapping[str, float]) -> str:

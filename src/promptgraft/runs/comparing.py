@@ -64,8 +64,7 @@ def _cost(record: RunRecord) -> str | None:
 
 def held_out_gain(record: RunRecord) -> Gain | None:
     """Return what was gained on the held-out examples; None when that was not measured."""
-    found = record.ended.held_out if record.ended else None
-    return found.gain if found else None
+    return record.held_out.gain if record.held_out else None
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +92,8 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     same_data = one is None or other is None or one.get("dataset") == other.get("dataset")
     if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
-    held_out = _other_cases("held-out", _held_out_ids(first), _held_out_ids(second))
+    ids = (record.held_out.ids if record.held_out else () for record in (first, second))
+    held_out = _other_cases("held-out", *ids)
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
@@ -105,7 +105,7 @@ def seen_scores(record: RunRecord) -> Mapping[str, float | None]:
 
 def unseen_scores(record: RunRecord) -> Mapping[str, float | None]:
     """Return what the winner scored on held-out cases; nothing when it was not measured."""
-    found = record.ended.held_out if record.ended else None
+    found = record.held_out
     return dict(zip(found.ids, found.winner_scores, strict=False)) if found else {}
 
 
@@ -144,10 +144,13 @@ def figure_rows(
 ) -> list[tuple[str, ...]]:
     """Return name, figure of A, figure of B and their difference, where they can be compared."""
     comparable = not differing.pareto
-    rows: list[tuple[str, ...]] = [
-        ("baseline", *_means(first, second, 0, comparable=comparable)),
-        ("best", *_means(first, second, 1, comparable=comparable)),
-    ]
+    rows: list[tuple[str, ...]] = []
+    for side, name in enumerate(("baseline", "best")):
+        before, after = first.means[side], second.means[side]
+        marks = first.estimated[side], second.estimated[side]
+        more = difference(before, after, estimated=(any(marks),) * 2) if comparable else ""
+        a, b = score(before, estimated=marks[0]), score(after, estimated=marks[1])
+        rows.append((name, a, b, more))
     gains = held_out_gain(first), held_out_gain(second)
     if any(gains):
         one, other = (found or gain({}, {}) for found in gains)
@@ -163,13 +166,13 @@ def figure_rows(
     sides = (first, second)
     verdicts = ("not yet" if one.ended is None else str(one.ended.verdict) for one in sides)
     rows.append(("verdict", *verdicts, ""))
-    for name, before, after in (
+    for name, count, other_count in (
         ("rollouts", first.rollouts, second.rollouts),
         ("steps", first.steps, second.steps),
         ("candidates", len(first.candidates), len(second.candidates)),
         ("rejected", len(first.rejections), len(second.rejections)),
     ):
-        rows.append((name, str(before), str(after), f"{after - before:+d}"))
+        rows.append((name, str(count), str(other_count), f"{other_count - count:+d}"))
     rows.append(("dollars", *(_cost(one) or "unknown" for one in sides), ""))
     seeds = ("unknown" if one.seed is None else str(one.seed) for one in sides)
     rows.append(("seed", *seeds, ""))
@@ -186,16 +189,6 @@ def _passing_rows(
         reasons = differing.held_out if what.endswith("held out") else differing.pareto
         more = "" if reasons else difference(before, after)
         yield what, score(before), score(after), more
-
-
-def _means(
-    first: RunRecord, second: RunRecord, side: int, *, comparable: bool
-) -> tuple[str, str, str]:
-    before, after = first.means[side], second.means[side]
-    one, other = first.estimated[side], second.estimated[side]
-    marked = one or other
-    more = difference(before, after, estimated=(marked, marked)) if comparable else ""
-    return score(before, estimated=one), score(after, estimated=other), more
 
 
 def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
@@ -242,8 +235,3 @@ def _other_cases(name: str, first: Sequence[str], second: Sequence[str]) -> tupl
         return ()
     sizes = f"{len(first)} in A, {len(second)} in B, {len({*first} & {*second})} in both"
     return (f"the examples of the {name} set differ: {sizes}",)
-
-
-def _held_out_ids(record: RunRecord) -> Sequence[str]:
-    found = record.ended.held_out if record.ended else None
-    return found.ids if found else ()

@@ -14,7 +14,7 @@ from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.fresh import RunVerdict
+from promptgraft.search.fresh import HeldOut, RunVerdict
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, dollars, moment
 
@@ -107,6 +107,11 @@ class RunRecord(RunHistory, Shown):
     def id(self) -> str:
         """The id of the run."""
         return self.folder.id
+
+    @property
+    def held_out(self) -> HeldOut | None:
+        """Baseline and winner on the held-out examples; None before the end, and without any."""
+        return self.ended.held_out if self.ended else None
 
     @property
     def line(self) -> list[CandidateAdded]:

@@ -156,10 +156,6 @@ def each_held(
     return validate
 
 
-def _kind_of(metric: BaseMetric) -> str:
-    return metric.kind
-
-
 @attrs.frozen(kw_only=True)
 class BaseMetric(ABC):
     """A metric with the options that all of ours have.
@@ -174,7 +170,9 @@ class BaseMetric(ABC):
     kind: ClassVar[str]
     ends_case: ClassVar[bool] = False
 
-    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
+    name: str = attrs.field(
+        default=attrs.Factory(lambda metric: metric.kind, takes_self=True), validator=TEXT
+    )
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
     # Not in the `repr`, so that metrics without one are identified as they always were.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 import attrs
@@ -100,11 +100,14 @@ class Found:
 
 def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> Iterator[Found]:
     """Yield what each place of two values comes to."""
-    if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
-        yield from _objects(expected, found, rules, path)
-    elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
-        compared = _unordered if rules.ignore_order else _ordered
-        yield from compared(expected, found, rules, path)
+    alike = any(isinstance(expected, kind) and isinstance(found, kind) for kind in (dict, list))
+    if alike and isinstance(expected, list) and isinstance(found, list) and rules.ignore_order:
+        yield from _unordered(expected, found, rules, path)
+    elif alike and (expected or found):
+        wanted, there = _members(expected, path), _members(found, path)
+        if rules.extra_keys and isinstance(found, dict):
+            there = {place: value for place, value in there.items() if place in wanted}
+        yield from _at_each(wanted, there, rules)
     else:
         same = _same(expected, found, rules)
         yield Found(
@@ -122,16 +125,10 @@ def equal(expected: Json, found: Json, rules: JsonRules) -> bool:
     return not any(place.fault for place in compare(expected, found, rules))
 
 
-def _objects(
-    expected: dict[str, Json], found: dict[str, Json], rules: JsonRules, path: Path
-) -> Iterator[Found]:
-    wanted: dict[Path, Json] = {(*path, key): value for key, value in expected.items()}
-    there: dict[Path, Json] = {
-        (*path, key): value
-        for key, value in found.items()
-        if key in expected or not rules.extra_keys
-    }
-    yield from _at_each(wanted, there, rules)
+def _members(value: Json, path: Path) -> dict[Path, Json]:
+    if isinstance(value, dict):
+        return {(*path, key): member for key, member in value.items()}
+    return {(*path, at): item for at, item in enumerate(value if isinstance(value, list) else ())}
 
 
 def _at_each(
@@ -149,31 +146,16 @@ def _at_each(
             yield Found(_size(value), fault)
 
 
-def _ordered(
-    expected: list[Json], found: list[Json], rules: JsonRules, path: Path
-) -> Iterator[Found]:
-    for index, (one, other) in enumerate(zip(expected, found, strict=False)):
-        yield from compare(one, other, rules, (*path, index))
-    shared = min(len(expected), len(found))
-    yield from _unpaired(expected[shared:], found[shared:], path)
-
-
 def _unordered(
     expected: list[Json], found: list[Json], rules: JsonRules, path: Path
 ) -> Iterator[Found]:
     pairs = pair(expected, found, lambda one, other: equal(one, other, rules))
     for index in pairs:
         yield Found(_size(expected[index]))
-    missing = [item for index, item in enumerate(expected) if index not in pairs]
-    taken = set(pairs.values())
-    surplus = [item for index, item in enumerate(found) if index not in taken]
-    yield from _unpaired(missing, surplus, path)
-
-
-def _unpaired(missing: Iterable[Json], surplus: Iterable[Json], path: Path) -> Iterator[Found]:
-    for item in missing:
+    for item in (item for index, item in enumerate(expected) if index not in pairs):
         yield Found(_size(item), f"`{spelled(path)}` lacks the item {brief(item)}")
-    for item in surplus:
+    taken = set(pairs.values())
+    for item in (item for index, item in enumerate(found) if index not in taken):
         yield Found(_size(item), f"`{spelled(path)}` has the item {brief(item)} too many")
 
 
@@ -264,10 +246,8 @@ class JsonMatch(ReferenceMetric, JsonRules):
 def _texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
-    elif isinstance(value, (list, dict)):
-        members = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, member in members:
-            yield from _texts_in(member, (*path, key))
+    for place, member in _members(value, path).items():
+        yield from _texts_in(member, place)
 
 
 def pruned(value: Json, ignore: tuple[str, ...]) -> Json:

@@ -24,8 +24,13 @@ from promptgraft.runs.history import shown_mean
 from promptgraft.runs.records import RunRecord, RunSummary
 from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData, gather
-from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
-from promptgraft.runs.report.graph import graph_view
+from promptgraft.runs.report.drawings import (
+    family_tree,
+    graph_view,
+    rollouts_chart,
+    spending_chart,
+    steps_of,
+)
 from promptgraft.runs.report.tables import (
     across,
     amounts,
