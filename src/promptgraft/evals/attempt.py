@@ -81,66 +81,63 @@ class Attempt:
     stopped: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class Attempting:
-    """Answers and judges cases, in several threads at once.
+def attempted(
+    case: Case,
+    prompt: Prompt[object],
+    run: int,
+    *,
+    adapter: ProviderAdapter,
+    metrics: tuple[Metric, ...],
+    aggregation: Aggregation | None,
+    whole: SessionProtocol | None,
+    deadline: Deadline | None,
+) -> Attempt:
+    """Answer a case once, unless its answer is recorded, and judge it.
 
-    ``aggregation`` makes one score of the metrics, by default their mean. ``session`` is that of
-    the evaluation: it pays for calls and gets an event for each.
+    ``whole`` is the session of the evaluation: it pays for calls and gets an event for each.
+
+    Raises ``PermanentProviderError`` when a model refuses for good, and ``CallerError`` when a
+    metric cannot judge the case.
     """
-
-    adapter: ProviderAdapter
-    metrics: tuple[Metric, ...]
-    aggregation: Aggregation | None = None
-    session: SessionProtocol | None = None
-    deadline: Deadline | None = None
-
-    def __call__(self, case: Case, prompt: Prompt[object], run: int) -> Attempt:
-        """Answer a case once, unless its answer is recorded, and judge it.
-
-        Raises ``PermanentProviderError`` when a model refuses for good, and ``CallerError`` when a
-        metric cannot judge the case.
-        """
-        tags = {"scope": "case", "case": case.id}
-        session = AsideSession(self.session, tags=tags, deadline=self.deadline)
-        answer: Answer | None = None
-        stopped = ""
-        asked: int | None = None  # calls of models until there was an answer
-        try:
-            answer = case.recorded or self._answer(prompt, session)
-            asked = len(session.select_all(ModelCalled))
-            verdicts = judge_case(self.metrics, case, answer, session=session)
-            outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
-        except LimitReachedError as error:
-            stopped = str(error)
-            what = "answered" if answer is None else "judged"
-            outcome = unscored(case.id, f"not {what}: {error}")
-        except (CandidateError, ProviderError) as error:
-            # Judging tells such errors in its verdicts; one that comes through is no answer's.
-            if answer is not None or isinstance(error, PermanentProviderError):
-                raise
-            if isinstance(error, ProviderError):
-                outcome = unscored(case.id, f"the model's provider failed: {error}")
-            else:
-                outcome = crashed(case.id, f"the answer could not be used: {error}")
-                executed = session.latest(PromptExecuted)
-                answer = None if executed is None else answer_of(executed.response, session)
-        calls = session.select_all(ModelCalled)
-        return Attempt(
-            case_id=case.id,
-            run=run,
-            outcome=outcome,
-            answer=answer,
-            task_calls=calls[:asked],
-            judge_calls=() if asked is None else calls[asked:],
-            stopped=stopped,
-        )
-
-    def _answer(self, prompt: Prompt[object], session: Session) -> Answer:
-        if session.deadline is not None:
-            session.deadline.check()
-        response = evaluated(self.adapter, prompt, session=session, deadline=session.deadline)
-        return answer_of(response, session)
+    tags = {"scope": "case", "case": case.id}
+    session = AsideSession(whole, tags=tags, deadline=deadline)
+    answer: Answer | None = None
+    stopped = ""
+    asked: int | None = None  # calls of models until there was an answer
+    try:
+        answer = case.recorded
+        if answer is None:
+            if session.deadline is not None:
+                session.deadline.check()
+            said = evaluated(adapter, prompt, session=session, deadline=session.deadline)
+            answer = answer_of(said, session)
+        asked = len(session.select_all(ModelCalled))
+        verdicts = judge_case(metrics, case, answer, session=session)
+        outcome = judged(case.id, verdicts, metrics, aggregation)
+    except LimitReachedError as error:
+        stopped = str(error)
+        what = "answered" if answer is None else "judged"
+        outcome = unscored(case.id, f"not {what}: {error}")
+    except (CandidateError, ProviderError) as error:
+        # Judging tells such errors in its verdicts; one that comes through is no answer's.
+        if answer is not None or isinstance(error, PermanentProviderError):
+            raise
+        if isinstance(error, ProviderError):
+            outcome = unscored(case.id, f"the model's provider failed: {error}")
+        else:
+            outcome = crashed(case.id, f"the answer could not be used: {error}")
+            executed = session.latest(PromptExecuted)
+            answer = None if executed is None else answer_of(executed.response, session)
+    calls = session.select_all(ModelCalled)
+    return Attempt(
+        case_id=case.id,
+        run=run,
+        outcome=outcome,
+        answer=answer,
+        task_calls=calls[:asked],
+        judge_calls=() if asked is None else calls[asked:],
+        stopped=stopped,
+    )
 
 
 def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Answer:

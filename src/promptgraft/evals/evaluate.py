@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from typing import Any
@@ -27,7 +28,7 @@ from promptgraft.evals.aggregate import (
     summarize,
     unscored,
 )
-from promptgraft.evals.attempt import Attempt, Attempting
+from promptgraft.evals.attempt import Attempt, attempted
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
@@ -153,19 +154,21 @@ def evaluate(
     bound = params_of_cases(prompt, chosen, params)
     if deadline is None and session is not None:
         deadline = session.deadline
-    attempting = Attempting(
+    attempt = functools.partial(
+        attempted,
         adapter=adapter,
         metrics=tuple(metrics),
         aggregation=aggregation,
-        session=session,
+        whole=session,
         deadline=deadline,
     )
     prompts = [(case, prompt.bind(*bound[case.id])) for case in chosen]
     plan = [(*_isolated(*planned), run) for run in range(num_runs) for planned in prompts]
     with opened(adapter):
-        found = (
-            _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
-        )
+        if executor is None:
+            found = _in_turn(attempt, plan)
+        else:
+            found = _at_once(attempt, plan, executor, deadline)
     stopped = _stopped(found, len(plan), deadline)
     why = f"not tried: {stopped}"
     attempts = [
@@ -208,24 +211,26 @@ def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]
     return own_case, attrs.evolve(prompt, params=params)
 
 
-def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
+def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
     """Return the attempts until a limit was reached, by their place in the plan."""
     found: dict[int, Attempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
-        found[place] = attempting(case, prompt, run)
+        found[place] = attempt(case, prompt, run)
         if found[place].stopped:
             break
     return found
 
 
-def _at_once(attempting: Attempting, plan: Plan, executor: Executor) -> dict[int, Attempt]:
+def _at_once(
+    attempt: Callable[..., Attempt], plan: Plan, executor: Executor, ends: Deadline | None
+) -> dict[int, Attempt]:
     """Return the same of attempts side by side, or raise the error of the first place."""
     with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
-        futures = {executor.submit(attempting, *planned): at for at, planned in enumerate(plan)}
+        futures = {executor.submit(attempt, *planned): at for at, planned in enumerate(plan)}
     found: dict[int, Attempt] = {}
     failures: dict[int, BaseException] = {}
     try:
-        for future in as_ended(futures, attempting.deadline):
+        for future in as_ended(futures, ends):
             if future.cancelled():
                 continue
             if error := future.exception():

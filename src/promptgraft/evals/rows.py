@@ -19,7 +19,15 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.extras import check_package
 from promptgraft.frames import rows_of_frame
-from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown, unstructure
+from promptgraft.serde import (
+    STRICT_JSON,
+    Json,
+    MismatchError,
+    did_you_mean,
+    is_deeper,
+    shown,
+    unstructure,
+)
 from promptgraft.strict.kinds import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
@@ -28,8 +36,8 @@ DEEPEST = 100
 """How many lists and objects may stand inside each other in one case."""
 
 _LENIENT = json.JSONDecoder()
-_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _HALF = re.compile(r"[\ud800-\udfff]")
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 DELIMITERS = ",;\t|"
@@ -60,18 +68,13 @@ def is_cases(key: str) -> bool:
 
 def unfit(value: Json) -> str:
     """Return why a value cannot be kept or sent; empty when it can."""
-    todo: list[tuple[Json, int]] = [(value, 0)]
-    while todo:
-        item, depth = todo.pop()
-        if isinstance(item, str):
-            if _HALF.search(item):
-                return f"half of a surrogate pair in {shown(item)}; expected whole characters"
-        elif isinstance(item, (list, dict)):
-            if depth >= DEEPEST:
-                return _TOO_DEEP
-            inner = [*item.keys(), *item.values()] if isinstance(item, dict) else item
-            todo.extend((below, depth + 1) for below in inner)
-    return ""
+    if is_deeper(value, DEEPEST):
+        return _TOO_DEEP
+    text = json.dumps(value, ensure_ascii=False)
+    if (half := _HALF.search(text)) is None:
+        return ""
+    near = shown(text[max(0, half.start() - 20) : half.end() + 20])
+    return f"half of a surrogate pair in {near}; expected whole characters"
 
 
 def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:

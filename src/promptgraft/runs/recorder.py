@@ -6,7 +6,7 @@ import contextlib
 import errno
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +48,6 @@ from promptgraft.search import events
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event, QuestionAsked
 from promptgraft.search.round_events import RoundEnded, RoundEvent
-from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json
 from promptgraft.targets.types import Candidate, Change, read_changes
@@ -111,36 +110,27 @@ class Recorder:
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
             return
-        is_over = isinstance(event, events.RunEnded)
-        told = self._means() if is_over else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
             # Before the line: its readers find the page that it tells of.
             self._write(line, known=known)
             if isinstance(line, events.RunEnded):
-                self._write_means(told)
                 self._remove_pages_of_others()
             if not known:
                 self._file.append(line)
-        if is_over:
+        if isinstance(event, events.RunEnded):
             self._write_report()
 
     def retell(self) -> None:
         """Write what is missing of the files that are made of the lines of ``events.jsonl``."""
         is_over = False
         for _, line in read_lines(self._folder.events):
-            told = self._means() if isinstance(line, events.RunEnded) else []
             self._history.add(line)
             is_over = isinstance(line, events.RunEnded)
             self._write(line, known=True)
-            if is_over:
-                self._write_means(told)
         if is_over:
             self._remove_pages_of_others()
             self._write_report()
-
-    def _means(self) -> list[Score]:
-        return [one.mean for one in self._history.candidates]
 
     def _write_report(self) -> None:
         from promptgraft.runs.report.page import write_report
@@ -171,6 +161,10 @@ class Recorder:
                 if self._round and not isinstance(self._round[-1], RoundEnded):
                     self._write_round(known=False)
                 self._write_documents(line)
+                # Estimates change with the baseline's mean.
+                for one in (one for one in self._history.candidates if one.estimated):
+                    page = self._folder.candidate(one.candidate)
+                    write_text(page, self._page_of(one.candidate))
 
     def _write_source(self, page: Path, texts: Mapping[str, str], *, known: bool) -> None:
         """Write a candidate as the one file that its texts are together, if they are one."""
@@ -252,13 +246,6 @@ class Recorder:
             }
             for at, prompt in self._prompts.items()
         }
-
-    def _write_means(self, told: Sequence[Score]) -> None:
-        """Write the pages again of those whose estimates have changed with the baseline's mean."""
-        for one, mean in zip(self._history.candidates, told, strict=True):
-            if one.mean != mean:
-                page = self._page_of(one.candidate)
-                write_text(self._folder.candidate(one.candidate), page)
 
     def _remove_pages_of_others(self) -> None:
         """Remove what a run with a larger budget has left behind."""

@@ -70,7 +70,7 @@ def test_the_file_takes_ids_that_utf_8_does_not_have(tmp_path: Path) -> None:
         ('"version": 1', '"version": 2', "version: expected 1, found 2; save a new one"),
         (' "version": 1\n', ' "model2": 1\n', "version"),
         ('"score":0.25', '"score":"x"', "expected a number, found 'x'"),
-        ('"score":0.25', '"score":1.25', "case 't-2': score: expected 0 to 1, found 1.25"),
+        ('"score":0.25', '"score":1.25', "expected a number from 0 to 1, found 1.25 @ $.cases[1]"),
         ('"id":"t-1"', '"id":"t-2"', "two cases have the id 't-2'"),
         ('"split": "test"', '"split": "test"!', "b.json:"),
     ],

@@ -68,14 +68,8 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that is known, in order."""
-        return tuple(
-            sorted(
-                {
-                    *(*self.added, *_KINDS, *_CLASSES, ByCase.kind),
-                    *entry_points(group=ENTRY_POINTS).names,
-                }
-            )
-        )
+        own = (*self.added, *_KINDS, *_CLASSES, ByCase.kind)
+        return tuple(sorted({*own, *entry_points(group=ENTRY_POINTS).names}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind of this name; that of another package is imported only now.
