@@ -226,7 +226,7 @@ LEFT = (
             lambda path: (path.parent / RECORD).write_text(
                 '{"version": 2, "by": "x", "goal": "old", "texts": []}'
             ),
-            f"FOLDER/{RECORD}: version: expected 1, found 2; {DELETE}",
+            f"FOLDER/{RECORD}: expected one of 1, found 2 @ $.version; {DELETE}",
         ),
     ],
 )

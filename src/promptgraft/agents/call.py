@@ -17,8 +17,9 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import STRING, instance
+from promptgraft.strict.checks import STRING, instance, money
 
+_COST = money(0).or_none
 _NO_STATE: Mapping[str, Json] = FrozenMap()
 
 
@@ -32,11 +33,8 @@ def _as_tools(tools: Iterable[ToolUse] | None) -> tuple[ToolUse, ...] | None:
 
 
 def _as_cost(cost: Decimal | float | None) -> Decimal | None:
-    if cost is None or isinstance(cost, Decimal):
-        return cost
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        raise ConfigError(f"cost: expected US dollars, found {shown(cost)}")
-    return Decimal(str(cost))
+    _COST.hold("cost", cost)
+    return _COST.fits(cost)
 
 
 @attrs.frozen(kw_only=True)

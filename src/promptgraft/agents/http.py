@@ -36,7 +36,6 @@ from promptgraft.strict.checks import SECONDS, STRING
 from promptgraft.text import clip
 
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
     from ssl import SSLContext
 
 
@@ -166,17 +165,27 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
         OSError: the other end is at fault.
         LimitReachedError: there is no time left.
     """
-    from http.client import HTTPException, IncompleteRead  # takes its time
+    from http.client import (  # takes its time
+        HTTPConnection,
+        HTTPException,
+        HTTPSConnection,
+        IncompleteRead,
+    )
 
     ends.check()
     parts = urlsplit(url)
     path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    connection = _connection(url, min(ends.remaining, LONGEST_WAIT))
+    host, seconds = parts.hostname or "", min(ends.remaining, LONGEST_WAIT)
+    connection = (
+        HTTPSConnection(host, parts.port, timeout=seconds, context=_trusting())
+        if parts.scheme == "https"
+        else HTTPConnection(host, parts.port, timeout=seconds)
+    )
     with contextlib.closing(connection), contextlib.ExitStack() as stack:
         connection.connect()
         # A time limit of the socket begins again with each byte that comes.
         interrupt = functools.partial(_interrupt, connection.sock)
-        timer = threading.Timer(min(ends.remaining, LONGEST_WAIT), interrupt)
+        timer = threading.Timer(seconds, interrupt)
         timer.daemon = True
         timer.start()
         stack.callback(timer.cancel)
@@ -198,16 +207,6 @@ def _interrupt(wire: socket.socket) -> None:
     """End a wait in another thread."""
     with contextlib.suppress(OSError):
         wire.shutdown(socket.SHUT_RDWR)
-
-
-def _connection(url: str, seconds: float) -> HTTPConnection:
-    from http.client import HTTPConnection, HTTPSConnection
-
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
-    if parts.scheme == "https":
-        return HTTPSConnection(host, port, timeout=seconds, context=_trusting())
-    return HTTPConnection(host, port, timeout=seconds)
 
 
 @functools.cache

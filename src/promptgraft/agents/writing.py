@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from promptgraft.agents.sources import CallbackSource
 
 RECORD = Path(".promptgraft", "sources.json")
-VERSION = 1
 
 _LOCK = RECORD.with_suffix(".lock")
 _IGNORED = ".gitignore"
@@ -81,7 +80,7 @@ class Record:
     by: str
     goal: Literal["old", "new"]
     texts: tuple[HeldText, ...]
-    version: int = VERSION
+    version: Literal[1] = 1
 
 
 class SourceWriter:
@@ -179,14 +178,9 @@ class SourceWriter:
         where = str(self._record)
         mend = "; see that every text is as you want it, then delete the file"
         try:
-            record = structure(parse_json(data, where=where), Record, where=where)
+            return structure(parse_json(data, where=where), Record, where=where)
         except DataFormatError as error:
             raise DataFormatError(f"{error}{mend}") from None
-        if record.version != VERSION:
-            raise DataFormatError(
-                f"{where}: version: expected {VERSION}, found {record.version}{mend}"
-            )
-        return record
 
     def settle(self, *, overwrite: bool = False) -> None:
         """Let every text of the record hold what it is to hold.

@@ -12,6 +12,7 @@ from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_i
 from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowError, PromptgraftError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import function_identity
+from promptgraft.graphs.describing import source_view
 from promptgraft.graphs.run import Bound, Run, Setting, under_way
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Settled
@@ -21,7 +22,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import HexDigest, digest, digest_text, shown
-from promptgraft.targets.part import PartOf, View
+from promptgraft.targets.part import PartOf
 from promptgraft.targets.prompts import address_of
 from promptgraft.targets.texts import response_with
 from promptgraft.targets.types import GepaExample
@@ -50,13 +51,7 @@ class _PartDigests:
         found = self._recent.get(address)
         # Neither changes: other threads may replace the pair, not what is in it.
         if found is None or found[0] is not settled:
-            view = View(
-                template=prompt.template,
-                parts=settled.parts,
-                max_part_chars=0,
-                max_shown_chars=0,
-                max_task_examples=0,
-            )
+            view = attrs.evolve(source_view(prompt.template), parts=settled.parts)
             own = [part for part in parts if part.address == address and not part.is_new]
             texts = ((part.name, digest_text(part.part.text(view))) for part in own)
             found = self._recent[address] = settled, FrozenMap(texts)

@@ -13,9 +13,7 @@ from promptgraft.adapters.base import (
     adapter_identity,
     check_adapter,
 )
-from promptgraft.errors import (
-    ConfigError,
-)
+from promptgraft.errors import ConfigError
 from promptgraft.evals.trace import Step
 from promptgraft.functions import function_name
 from promptgraft.graphs.describing import Edge, GraphDescription, describe
@@ -132,20 +130,17 @@ class Graph(PromptSet):
         check_ns(self.name)
         if not callable(self.flow):
             raise ConfigError(f"flow: expected a function, found {shown(self.flow)}")
-        names: list[str] = []
-        for node in self.nodes:
-            if node.name in names:
-                raise ConfigError(f"nodes: two nodes have the name `{node.name}`")
-            names.append(node.name)
+        names = self.node_names
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"nodes: two nodes have the name `{name}`")
         self._check_prompts()
         for edge in self.edges or ():
-            if len(edge) != 2:
-                raise ConfigError(f"edges: expected pairs of names of nodes, found {shown(edge)}")
             for name in edge:
                 if name not in names:
                     raise ConfigError(
                         f"edges: {' -> '.join(edge)}: there is no node {name!r}"
-                        f"{did_you_mean(name, names)}; nodes: {listed(names)}"
+                        f"{did_you_mean(name, list(names))}; nodes: {listed(names)}"
                     )
 
     def _check_prompts(self) -> None:
@@ -227,12 +222,10 @@ class Graph(PromptSet):
 
     @property
     def details(self) -> Mapping[str, Json]:
-        edges: Json = None
-        if self.edges is not None:
-            edges = [f"{start} -> {end}" for start, end in sorted(self.edges)]
+        edges: list[Json] = [" -> ".join(edge) for edge in sorted(self.edges or ())]
         return {
             "nodes": {name: address_of(prompt) for name, prompt in self.prompts.items()},
-            "edges": edges,
+            "edges": None if self.edges is None else edges,
             "node_models": {name: adapter_identity(one) for name, one in self.adapters.items()},
             "max_steps": self.max_steps,
         }

@@ -7,8 +7,9 @@ accepts them only when the validation set says so.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -76,8 +77,10 @@ class Round:
         return self.trained.step
 
     @classmethod
-    def of(cls, trained: RoundTrained, events: Sequence[RoundEvent]) -> Round:
-        """Return a round out of what it has told first, and then."""
+    def of(cls, events: Iterable[RoundEvent]) -> Round:
+        """Return a round out of what it has told."""
+        trained, *events = events
+        assert isinstance(trained, RoundTrained)  # noqa: S101 - what a round tells first
         return cls(
             trained=trained,
             blamed=tuple(one for one in events if isinstance(one, StepBlamed)),
@@ -98,11 +101,6 @@ class GradientResult(RunResult):
 
     rounds: tuple[Round, ...] = ()
 
-    @classmethod
-    def of(cls, core: RunResult, rounds: Sequence[Round]) -> GradientResult:
-        """Return ``core`` with rounds."""
-        return cls(**attrs.asdict(core, recurse=False), rounds=tuple(rounds))
-
 
 class GradientSearch(BaseSearch):
     """One search, with its settings and its kit."""
@@ -118,7 +116,6 @@ class GradientSearch(BaseSearch):
         self._share = 1.0
         self._given_up: RunStoppedError | None = None
         self._events: list[RoundEvent] = []
-        self._rounds: list[Round] = []
         self._initial = with_initial(kit.target, config.initial, kit.training)
         self._batches = Batches(kit.training, config.train_size, config.seed)
         self._patience = Patience(
@@ -142,13 +139,13 @@ class GradientSearch(BaseSearch):
             ended = yield from self._round(self._open_round())
             stop = yield from self._reason_to_stop()
             self._tell(ended if stop is None else replace(ended, stop=stop.detail))
-            self._close_round()
         raise stop
 
     def result(self, core: RunResult) -> GradientResult:
         """Return the core with the rounds, one included that the run ended in."""
-        self._close_round()
-        return GradientResult.of(core, self._rounds)
+        by_round = itertools.groupby(self._events, key=lambda event: event.step)
+        rounds = tuple(Round.of(events) for _, events in by_round)
+        return GradientResult(**attrs.asdict(core, recurse=False), rounds=rounds)
 
     def _begin(self) -> Asking[None]:
         """Evaluate the baseline on the validation set, and what to begin with."""
@@ -235,15 +232,15 @@ class GradientSearch(BaseSearch):
         position = f"round/{base.number}/train"
         records = yield from self._judge.train(base.candidate, base.examples, position)
         scorer = self.kit.scorer
-        found = [Failure(record=record, losses=self._judge.losses(record)) for record in records]
-        failures = [one for one in found if one.losses]
+        found = [(record, self._judge.losses(record)) for record in records]
+        failures = [(record, losses) for record, losses in found if losses]
         self._tell(
             RoundTrained(
                 step=base.number,
                 current=base.position,
                 cases=tuple(one.id for one in base.examples),
                 scores=tuple(scorer.score(record) for record in records),
-                losses=tuple(loss for one in failures for loss in one.losses),
+                losses=tuple(loss for _, losses in failures for loss in losses),
             )
         )
         return failures
@@ -298,12 +295,6 @@ class GradientSearch(BaseSearch):
         if isinstance(event, RoundEvent):
             self._events.append(event)
         self.kit.emit(event)
-
-    def _close_round(self) -> None:
-        match self._events:
-            case [RoundTrained() as trained, *others]:
-                self._rounds.append(Round.of(trained, others))
-        self._events = []
 
 
 def _ended(base: Base, decided: Decided, detail: str) -> RoundEnded:

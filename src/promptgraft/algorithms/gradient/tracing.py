@@ -28,17 +28,8 @@ _MAX_STEP_CHARS = 6_000
 _MAX_STEP_OF_TRACE_CHARS = 2_000
 
 
-@attrs.frozen(kw_only=True)
-class Failure:
-    """A rollout that went wrong.
-
-    Attributes:
-        record: the rollout.
-        losses: what is wrong with it.
-    """
-
-    record: RolloutRecord
-    losses: Sequence[Loss]
+Failure = tuple[RolloutRecord, tuple[Loss, ...]]
+"""A rollout that went wrong, and what is wrong with it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -207,11 +198,11 @@ def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
 
     That is the last step of the node that was judged, and else every step that none follows.
     """
-    record = failure.record
+    record, losses = failure
     steps = {one.id: one for one in record.steps or (_only_step(record, shown),)}
     trace = _Trace(case=record.example_id, steps=steps, heights=_heights(steps))
     ends = [step for step, height in trace.heights.items() if height == 0]
-    for loss in failure.losses:
+    for loss in losses:
         source = f"metric {loss.metric}" if loss.metric else "the judgement"
         signal = _Signal(severity=loss.severity, source=source, text=loss.reason)
         judged = [one.id for one in steps.values() if loss.node and one.node == loss.node]
