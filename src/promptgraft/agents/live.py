@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import attrs
 
@@ -22,13 +20,11 @@ from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
 _Key = tuple[str, ...]
 
 
-@attrs.define(eq=False)
-class _Waiting:
-    """A rollout that waits for its candidate."""
+@attrs.frozen(eq=False)
+class _Rollout:
+    """A rollout that waits for its candidate, or runs with it."""
 
     key: _Key
-    # Unlike a condition, a signal handler may put to it in the thread that waits for it.
-    woken: SimpleQueue[None] = attrs.field(factory=SimpleQueue[None])
 
 
 class LiveFiles:
@@ -53,14 +49,15 @@ class LiveFiles:
         self._sources = sources
         self._writer = sources.writer()
         self._scope = RunScope()
-        self._lock = threading.Lock()
+        # Its lock is reentrant: a signal handler may wake the thread that it interrupts.
+        self._changed = threading.Condition()
         self._end("live: the sources are not taken over; begin the run with `opened(folder)`")
 
     def _end(self, why: str) -> None:
         """Refuse every rollout from here on."""
         self._failure: CallerError | None = ConfigError(why)
-        self._queue: deque[_Waiting] = deque()
-        self._active: set[_Waiting] = set()
+        self._waiting: list[_Rollout] = []
+        self._active: set[_Rollout] = set()
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
         """Take the sources over while the context lasts, and put back what they held.
@@ -93,11 +90,10 @@ class LiveFiles:
             write_atomically(folder / f"{name}{Path(text.path).suffix}", text.old.encode())
 
     def _put_back(self) -> None:
-        with self._lock:
+        with self._changed:
             failure = self._failure
-            for waiting in self._queue:
-                waiting.woken.put(None)
             self._end("live: the run has ended")
+            self._changed.notify_all()
         try:
             self._writer.settle()
         except ConfigError:
@@ -115,59 +111,54 @@ class LiveFiles:
                 written one.
             LimitReachedError: the deadline has passed, or the run was cancelled.
         """
-        waiting = _Waiting(tuple(texts[name] for name in self._sources.texts))
-        cancellation = deadline.cancellation if deadline else None
-        undo = cancellation.listen(lambda: waiting.woken.put(None)) if cancellation else None
-        try:
-            with self._lock:
-                self._queue.append(waiting)
-                self._advance()
-            self._wait(waiting, deadline)
+        rollout = _Rollout(tuple(texts[name] for name in self._sources.texts))
+        with contextlib.ExitStack() as stack:
+            if deadline is not None and deadline.cancellation is not None:
+                stack.callback(deadline.cancellation.listen(self._wake))
+            stack.callback(self._leave, rollout)
+            self._enter(rollout, deadline)
             yield self._sources.folder
-            with self._lock:
+            with self._changed:
                 self._check(self._sources.files)
             if self._failure is not None:
                 raise self._failure
-        finally:
-            if undo is not None:
-                undo()
-            with self._lock:
-                self._active.discard(waiting)
-                with contextlib.suppress(ValueError):
-                    self._queue.remove(waiting)
-                self._advance()
 
-    def _wait(self, waiting: _Waiting, deadline: Deadline | None) -> None:
-        while waiting not in self._active:
-            if self._failure is not None:
-                raise self._failure
-            seconds = LONGEST_WAIT
-            if deadline is not None:
-                deadline.check()
-                seconds = min(seconds, deadline.remaining, deadline.look_every)
-            with contextlib.suppress(Empty):
-                waiting.woken.get(timeout=seconds)
+    def _enter(self, rollout: _Rollout, deadline: Deadline | None) -> None:
+        """Wait until the sources hold what a rollout reads."""
+        with self._changed:
+            self._waiting.append(rollout)
+            self._admit()
+            while rollout not in self._active:
+                if self._failure is not None:
+                    raise self._failure
+                seconds = LONGEST_WAIT
+                if deadline is not None:
+                    deadline.check()
+                    seconds = min(seconds, deadline.remaining, deadline.look_every)
+                self._changed.wait(seconds)
 
-    def _advance(self) -> None:
+    def _leave(self, rollout: _Rollout) -> None:
+        with self._changed:
+            self._active.discard(rollout)
+            self._waiting = [one for one in self._waiting if one is not rollout]
+            self._admit()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _admit(self) -> None:
         """Let in the rollouts that need not wait any more; the lock is held."""
-        may_switch = self._failure is None and self._queue and not self._active
-        if may_switch and self._queue[0].key != self._key:
-            self._switch(self._queue[0].key)
-        if self._failure is not None:
-            ready = list(self._queue)
-        elif self._active:
+        ready: Iterable[_Rollout] = self._waiting
+        if self._active:
             # Nobody overtakes those who wait for another candidate, or these might wait for ever.
-            ready = list(itertools.takewhile(self._is_next, self._queue))
-        else:
-            ready = list(filter(self._is_next, self._queue))
-        for waiting in ready:
-            self._queue.remove(waiting)
-            if self._failure is None:
-                self._active.add(waiting)
-            waiting.woken.put(None)
-
-    def _is_next(self, waiting: _Waiting) -> bool:
-        return waiting.key == self._key
+            ready = itertools.takewhile(lambda one: one.key == self._key, self._waiting)
+        elif self._waiting and self._failure is None and self._waiting[0].key != self._key:
+            self._switch(self._waiting[0].key)
+        if self._failure is None:
+            self._active.update(one for one in ready if one.key == self._key)
+            self._waiting = [one for one in self._waiting if one not in self._active]
+        self._changed.notify_all()
 
     def _switch(self, key: _Key) -> None:
         """Let the sources hold another candidate; the lock is held."""
