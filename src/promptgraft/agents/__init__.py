@@ -7,13 +7,7 @@ from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.http import HttpAgent
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.python import PythonAgent
-from promptgraft.agents.sources import (
-    CallbackSource,
-    FileSource,
-    Sources,
-    TextFile,
-    read_sources,
-)
+from promptgraft.agents.sources import CallbackSource, FileSource, Sources, TextFile, read_sources
 
 __all__ = [
     "Agent",

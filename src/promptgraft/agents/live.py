@@ -74,7 +74,11 @@ class LiveFiles:
         with self._writer.held():
             self._held = {name: self._sources.held(name) for name in self._sources.texts}
             self._writer.check_unchanged(self._held.values())
-            self._save(folder / "originals")
+            originals = folder / "originals"
+            make_folder(originals, under=folder)
+            for name, text in self._held.items():
+                path = originals / f"{name}{Path(text.path).suffix}"
+                write_atomically(path, text.old.encode())
             self._by = f"run {folder.name}"
             self._key: _Key = tuple(self._sources.texts.values())
             self._record(self._key)
@@ -83,11 +87,6 @@ class LiveFiles:
                 yield
             finally:
                 self._put_back()
-
-    def _save(self, folder: Path) -> None:
-        make_folder(folder, under=folder.parent)
-        for name, text in self._held.items():
-            write_atomically(folder / f"{name}{Path(text.path).suffix}", text.old.encode())
 
     def _put_back(self) -> None:
         with self._changed:

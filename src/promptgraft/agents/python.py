@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -59,13 +59,13 @@ class PythonAgent:
     reports_tools: bool = attrs.field(
         default=attrs.Factory(_tells_tools, takes_self=True), validator=FLAG
     )
-    takes_call: bool = attrs.field(init=False)
-    _by_name: bool = attrs.field(init=False, repr=False)
+    _call_is: Literal["", "second", "named"] = attrs.field(init=False, repr=False)
+
+    @_call_is.default
+    def _place_of_call(self) -> Literal["", "second", "named"]:
+        return _place_of_call(self.function)
 
     def __attrs_post_init__(self) -> None:
-        takes_call, by_name = _way_to_call(self.function)
-        object.__setattr__(self, "takes_call", takes_call)
-        object.__setattr__(self, "_by_name", by_name)
         if self.timeout is not None and not _is_async(self.function):
             raise ConfigError(
                 f"timeout: `{self.name}` is not async, so it cannot be interrupted; leave it out "
@@ -82,7 +82,7 @@ class PythonAgent:
 
     def check(self, delivery: str, names: Collection[str]) -> None:
         del names
-        if not self.takes_call and delivery != "live":
+        if not self._call_is and delivery != "live":
             raise ConfigError(
                 f"agent `{self.name}` takes the query only, so the texts of a candidate never "
                 "reach it; let it take `(query, call)` and read `call.texts`, or choose the "
@@ -115,9 +115,9 @@ class PythonAgent:
         return value
 
     def _called(self, query: str, call: AgentCall) -> object:
-        if not self.takes_call:
-            return self.function(query)
-        return self.function(query, call=call) if self._by_name else self.function(query, call)
+        if self._call_is == "named":
+            return self.function(query, call=call)
+        return self.function(query, call) if self._call_is else self.function(query)
 
 
 def as_agent(given: Agent | Callable[..., Any]) -> Agent:
@@ -163,29 +163,28 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(_unwrapped(function))
 
 
-def _way_to_call(function: Callable[..., Any]) -> tuple[bool, bool]:
-    """Return whether a function takes the call beside the query, and whether by its name only."""
+def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named"]:
+    """Return how a function takes the call beside the query; nothing where it does not."""
     given: object = function
     if not callable(given) or isinstance(given, type):
         raise ConfigError(f"agent: expected a function, found {shown(given)}")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # written in C, or a signature that cannot be read
-        return False, False
-    taken = signature.parameters
-    by_name = "call" in taken and taken["call"].kind is inspect.Parameter.KEYWORD_ONLY
-    second = next((one for one in list(taken.values())[1:2] if one.kind in _POSITIONAL), None)
-    takes_call = (
-        not by_name
-        and second is not None
-        and (second.default is second.empty or second.name == "call")
-    )
-    named = {"call": None} if by_name else {}
+        return ""
+    place: Literal["", "second", "named"] = ""
+    for number, one in enumerate(signature.parameters.values()):
+        if one.name == "call" and one.kind is inspect.Parameter.KEYWORD_ONLY:
+            place = "named"
+        elif number == 1 and one.kind in _POSITIONAL:
+            is_meant = one.default is one.empty or one.name == "call"
+            place = "second" if is_meant else ""
+    given = {"": ("query",), "second": ("query", "call"), "named": ("query",)}[place]
     try:
-        signature.bind("query", *(["call"] if takes_call else []), **named)
+        signature.bind(*given, **({"call": None} if place == "named" else {}))
     except TypeError:
         raise ConfigError(
             f"agent `{function_name(function)}`: expected a function of `(query)` or "
             f"`(query, call)`, found `{signature}`"
         ) from None
-    return takes_call or by_name, by_name
+    return place

@@ -180,19 +180,19 @@ class Templated(ABC):
             )
 
     def _answer_in(self, reply: str) -> AgentAnswer:
-        """Return the answer in a reply, without secrets.
+        """Return the answer in a reply, which shows no secrets; no more do texts in its JSON.
 
         Raises:
             AgentFaultError: the reply is something else.
         """
-        secrets = self._secrets
         if self.answer is None and self.tools is None:
-            return AgentAnswer(text=hidden(reply, secrets))
+            return AgentAnswer(text=reply)
         try:
             data = parse_json(reply, where="reply")
         except DataFormatError:
-            said = shown(clip(hidden(reply, secrets), LONGEST_SHOWN, around=" "))
+            said = shown(clip(reply, LONGEST_SHOWN, around=" "))
             raise AgentFaultError(f"the agent was to answer with JSON, found {said}") from None
+        secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
         found = _at(data, self.answer or "$")
         return AgentAnswer(

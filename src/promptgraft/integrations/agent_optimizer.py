@@ -261,7 +261,8 @@ class _Given:
         limits = settings["limits"]
         assert isinstance(limits, Limits)  # noqa: S101 - every import has some
         by_file = StopFile(self.output / "optimize.stop")
-        stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *self._stoppers())
+        asked = [partial(_asked_to_stop, stop) for stop in self.stops]
+        stoppers: tuple[Stopper, ...] = (*limits.stoppers, by_file, *asked)
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
         make: Callable[..., RunConfig] = algorithm(optimizer.algorithm)
         return OptimizationJob(subject, context, make(**settings))
@@ -276,13 +277,6 @@ class _Given:
     def _adapter(self, model: Json, what: str) -> ProviderAdapter:
         python = PythonSource(self.path.parent)
         return make_adapter(_read(MODEL, model), what=f"{self.path}: {what}", python=python)
-
-    def _stoppers(self) -> Iterator[Stopper]:
-        def asked(stop: Callable[..., bool], state: RunState) -> str | None:
-            return f"`{function_name(stop)}` asked to stop" if stop(state) else None
-
-        for stop in self.stops:
-            yield partial(asked, stop)
 
     @contextlib.contextmanager
     def _told(self, bus: EventBus) -> Iterator[None]:
@@ -328,6 +322,10 @@ def _read(kind: Kind[Any], value: Json) -> Any:
     found = kind.read(source.root)
     source.raise_all()
     return found
+
+
+def _asked_to_stop(stop: Callable[..., bool], state: RunState) -> str | None:
+    return f"`{function_name(stop)}` asked to stop" if stop(state) else None
 
 
 def _called(handler: Callable[[object], Any], event: object) -> None:

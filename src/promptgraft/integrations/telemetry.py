@@ -29,12 +29,7 @@ from promptgraft.extras import check_package
 from promptgraft.project.trackers import check_otlp
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus
-from promptgraft.search.events import (
-    CandidateAdded,
-    MutationRejected,
-    RunEnded,
-    RunStarted,
-)
+from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
 from promptgraft.search.place import QUESTIONS, Place
 from promptgraft.search.round_events import RoundEnded
 from promptgraft.targets.types import RolloutRecord
@@ -145,17 +140,16 @@ class _Spans:
         self._tracer = tracer
         self._content = content
         self._lock = threading.Lock()
-        self._run: _Open | None = None
+        self._run: Span | None = None
         self._steps: dict[int, _Open] = {}
 
     def on_event(self, event: object) -> None:
         if isinstance(event, PromptAsked):
             self._asked(event)
+        elif isinstance(event, CallsInFlight) and event.change > 0:
+            self._begin_call(event.position)
         elif isinstance(event, CallsInFlight):
-            if event.change > 0:
-                self._begin_call(event.position)
-            else:
-                self._end_call(event)
+            self._end_call(event)
         elif isinstance(event, RunStarted):
             self._begin_run(event)
         elif isinstance(event, (CandidateAdded, MutationRejected, RoundEnded)):
@@ -168,19 +162,19 @@ class _Spans:
         with self._lock:
             self._end_steps()
             if self._run is not None:
-                _fail(self._run.span, "the run was broken off")
-                self._run.span.end()
+                _fail(self._run, "the run was broken off")
+                self._run.end()
                 self._run = None
 
     def _begin_run(self, event: RunStarted) -> None:
         self.close()
-        told: dict[str, _Plain] = {
+        self._run = self._tracer.start_span(f"optimize {event.prompt}")
+        told: dict[str, _Plain | None] = {
             "promptgraft.run.id": event.run_id,
             "promptgraft.prompt": event.prompt,
             "promptgraft.seed": event.seed,
         }
-        span = self._tracer.start_span(f"optimize {event.prompt}", attributes=told)
-        self._run = _Open(span)
+        _set(self._run, told)
 
     def _end_run(self, event: RunEnded) -> None:
         with self._lock:
@@ -188,10 +182,9 @@ class _Spans:
             run, self._run = self._run, None
         if run is None:
             return
-        calls = [entry.usage for entry in event.ledger]
-        total = sum(calls, Usage())
+        total = sum((entry.usage for entry in event.ledger), Usage())
         _set(
-            run.span,
+            run,
             {
                 "promptgraft.stop_reason": event.stop_reason,
                 "promptgraft.verdict": event.verdict.value,
@@ -207,7 +200,7 @@ class _Spans:
                 "gen_ai.usage.output_tokens": total.output_tokens,
             },
         )
-        run.span.end()
+        run.end()
 
     def _begin_call(self, position: str) -> None:
         """Open the span of a rollout or a question, in the thread that makes the call."""
@@ -218,9 +211,9 @@ class _Spans:
         step = (place or question or Place.of_step(0)).step
         name = question.phase.value if question is not None else "rollout"
         with self._lock:
-            above = self._step(step) if step else self._run
+            above = self._step(step).span if step else self._run
         told = {"promptgraft.position": position} if position else {}
-        inside = None if above is None else trace.set_span_in_context(above.span)
+        inside = None if above is None else trace.set_span_in_context(above)
         opened = _Open(self._tracer.start_span(name, context=inside, attributes=told))
         opened.token = context.attach(trace.set_span_in_context(opened.span))
         _under_way.set(opened)
@@ -229,8 +222,7 @@ class _Spans:
         from opentelemetry import trace
 
         if number not in self._steps:
-            run = self._run
-            inside = None if run is None else trace.set_span_in_context(run.span)
+            inside = None if self._run is None else trace.set_span_in_context(self._run)
             told = {"promptgraft.step": number}
             span = self._tracer.start_span(f"step {number}", context=inside, attributes=told)
             self._steps[number] = _Open(span)
