@@ -198,7 +198,9 @@ class FolderCopy:
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         """Yield what is copied of a folder, parents first."""
-        for entry in _listed(folder):
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
             if entry.name in _NOT_COPIED or entry.path in self._left_out:
                 continue
             if self._inner(entry) is None and not entry.is_file():
@@ -233,21 +235,24 @@ class _Copies:
         self._spare: list[_Copy] = []
 
     def take(self) -> _Copy:
-        """Return a copy that nothing else has, under a name that none ever had."""
-        path = self._folder / str(next(self._numbers))
+        """Return a copy that nothing else has."""
         with contextlib.suppress(IndexError):
-            return self._spare.pop().moved(path)
-        return _Copy.of(self.pattern, path)
+            return self._spare.pop()
+        return _Copy.of(self.pattern, self._new_path())
 
     def give_back(self, copy: _Copy, *, used_at: int) -> None:
         """Keep a copy for another rollout, as it was made."""
         try:
             mended = copy.mended(self.pattern, used_at=used_at)
-            spare = mended.moved(copy.path.with_name(f"spare-{copy.path.name}"))
+            spare = attrs.evolve(mended, path=copy.path.rename(self._new_path()))
         except OSError:
             self.drop(copy)
         else:
             self._spare.append(spare)
+
+    def _new_path(self) -> Path:
+        # None ever had it: what is left of an agent cannot find its copy.
+        return self._folder / str(next(self._numbers))
 
     def drop(self, copy: _Copy) -> None:
         """Remove a copy."""
@@ -265,54 +270,38 @@ class _Copy:
     def of(cls, pattern: Path, path: Path) -> _Copy:
         shutil.copytree(pattern, path, symlinks=True)
         base = len(str(path))
-        return cls(path, {entry.path[base:]: _status(entry.path) for entry in _walked(str(path))})
-
-    def moved(self, path: Path) -> _Copy:
-        return attrs.evolve(self, path=self.path.rename(path))
+        return cls(path, {one[base:]: _status(one) for one in _walked(path)})
 
     def mended(self, pattern: Path, *, used_at: int) -> _Copy:
         """Remove what is new in it, and put back what was changed or removed."""
         base = len(str(self.path))
         kept: dict[str, tuple[int, ...]] = {}
-        for entry in _walked(str(self.path)):
-            name = entry.path[base:]
-            made, now = self.made.get(name), _status(entry.path)
-            is_settled = made is None or used_at - made[-1] > _SETTLED_NS
-            if made == now and (
-                is_settled
-                or not entry.is_file(follow_symlinks=False)
-                or filecmp.cmp(entry.path, f"{pattern}{name}", shallow=False)
+        for path in _walked(self.path):
+            name, now = path[base:], _status(path)
+            is_settled = used_at - now[-1] > _SETTLED_NS or not stat.S_ISREG(now[1])
+            if self.made.get(name) == now and (
+                is_settled or filecmp.cmp(path, f"{pattern}{name}", shallow=False)
             ):
                 kept[name] = now
-            elif entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+            elif stat.S_ISDIR(now[1]):
+                shutil.rmtree(path)
             else:
-                os.unlink(entry.path)  # noqa: PTH108
+                os.unlink(path)  # noqa: PTH108
         for name in sorted(self.made.keys() - kept.keys()):  # folders before what is in them
-            kept[name] = _copied(f"{pattern}{name}", f"{self.path}{name}")
+            source, target = f"{pattern}{name}", f"{self.path}{name}"
+            if stat.S_ISDIR(self.made[name][1]):
+                Path(target).mkdir()
+                shutil.copymode(source, target)
+            else:
+                shutil.copy2(source, target, follow_symlinks=False)
+            kept[name] = _status(target)
         return attrs.evolve(self, made=kept)
 
 
-def _copied(source: str, target: str) -> tuple[int, ...]:
-    """Copy one entry and return its status."""
-    if Path(source).is_dir() and not Path(source).is_symlink():
-        Path(target).mkdir()
-        shutil.copymode(source, target)
-    else:
-        shutil.copy2(source, target, follow_symlinks=False)
-    return _status(target)
-
-
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as found:
-        return list(found)
-
-
-def _walked(folder: str) -> Iterator[os.DirEntry[str]]:
-    for entry in _listed(folder):
-        yield entry
-        if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.F_OK):
-            yield from _walked(entry.path)
+def _walked(folder: Path) -> Iterator[str]:
+    """Yield the paths of all that is in a folder; what is removed meanwhile is passed over."""
+    for parent, folders, files in os.walk(folder):
+        yield from (f"{parent}/{name}" for name in (*folders, *files))
 
 
 def _status(path: str) -> tuple[int, ...]:
