@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import FakeClock
-from promptgraft.runs import list_runs, read_run
-from promptgraft.runs.event_file import EventFile
+from promptgraft.runs import list_runs
+from promptgraft.runs.event_file import EventFile, read_lines
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
 from promptgraft.search.events import MutationProposed
@@ -108,6 +108,6 @@ def test_waits_are_told_from_many_threads_line_by_line(tmp_path: Path) -> None:
         notices = [attrs.evolve(notice, seconds=float(number)) for number in range(200)]
         list(pool.map(recorder.on_event, notices))
 
-    waits = read_run(folder).waits
+    waits = [event for _, event in read_lines(folder.events) if isinstance(event, CallWaits)]
     assert sorted(wait.seconds or 0.0 for wait in waits) == [float(n) for n in range(200)]
     assert {(wait.model, wait.reason) for wait in waits} == {("slow", "rate limited")}

@@ -200,7 +200,7 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     assert all((one.mean or 0.0) <= won for one in steps_of(data.candidates, data.winner))
     shown = render(data)
     assert "not tried on the case" in shown
-    assert all(f">~{one.mean:.2f}<" in shown for one in estimates)
+    assert all(f">~{one.mean:.3f}<" in shown for one in estimates)
     # In the tree, and beside what the candidate changes.
     assert all(f">#{one.candidate}&#160; ~{one.mean:.3f}&#160; " in shown for one in estimates)
     assert all(f'class="figs">~{one.mean:.3f} ' in shown for one in estimates)

@@ -256,7 +256,7 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     )
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
     assert "task some-model 60 1 1,200 0 300 $0.40 12.5" in section(page, "ledger")
-    assert "t-2 question 2 0 .5 .5 .5" in section(page, "cases")
+    assert "t-2 question 2 0 0.5 0.5 0.5" in section(page, "cases")
     assert "Mean 0.00" not in section(page, "cases")
 
 

@@ -84,7 +84,6 @@ class RunHistory:
         candidates: the pool, in order, with the scores and means of now.
         rejections: every rejected proposal, those that were repaired included.
         merges: every merge that was tried.
-        waits: what calls waited for.
         ended: how it ended; None while it has not.
         best: position of the best candidate; not the highest mean where means are estimates.
         accepted: accepted mutations; ``merged`` accepted merges.
@@ -106,7 +105,6 @@ class RunHistory:
     candidates: list[CandidateAdded] = attrs.field(factory=list)
     rejections: list[MutationRejected] = attrs.field(factory=list)
     merges: list[MergeAccepted | MergeRejected] = attrs.field(factory=list)
-    waits: list[CallWaits] = attrs.field(factory=list)
     ended: RunEnded | None = None
     best: int = 0
     accepted: int = 0
@@ -154,7 +152,6 @@ class RunHistory:
                 self.plan, self.expected_cost = event, event.expected_cost
             case CallWaits():
                 self.wait = event
-                self.waits.append(event)
             case RunStarted():
                 self._begin(event)
             case RunEnded():

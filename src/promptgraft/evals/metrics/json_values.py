@@ -115,16 +115,6 @@ def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> I
         )
 
 
-def compare_at(expected: Json, found: Json, rules: JsonRules, path: Path) -> Iterator[Found]:
-    """Yield the same for the places that a path leads to in either value."""
-    yield from _at_each(dict(places(expected, path)), dict(places(found, path)), rules)
-
-
-def equal(expected: Json, found: Json, rules: JsonRules) -> bool:
-    """Return whether two values are the same under the rules."""
-    return not any(place.fault for place in compare(expected, found, rules))
-
-
 def _members(value: Json, path: Path) -> dict[Path, Json]:
     if isinstance(value, dict):
         return {(*path, key): member for key, member in value.items()}
@@ -149,7 +139,10 @@ def _at_each(
 def _unordered(
     expected: list[Json], found: list[Json], rules: JsonRules, path: Path
 ) -> Iterator[Found]:
-    pairs = pair(expected, found, lambda one, other: equal(one, other, rules))
+    def same(one: Json, other: Json) -> bool:
+        return not any(place.fault for place in compare(one, other, rules))
+
+    pairs = pair(expected, found, same)
     for index in pairs:
         yield Found(_size(expected[index]))
     for item in (item for index, item in enumerate(expected) if index not in pairs):
@@ -231,8 +224,11 @@ class JsonMatch(ReferenceMetric, JsonRules):
         reference, found = self.reference(case), self.found(answer)
         wanted, there = pruned(reference, self.ignore), pruned(found, self.ignore)
         if self.paths:
-            paths = map(parse_path, self.paths)
-            compared = [one for path in paths for one in compare_at(wanted, there, self, path)]
+            compared = [
+                one
+                for path in map(parse_path, self.paths)
+                for one in _at_each(dict(places(wanted, path)), dict(places(there, path)), self)
+            ]
         else:
             compared = list(compare(wanted, there, self))
         total = sum(place.weight for place in compared)

@@ -39,14 +39,6 @@ _CLASSES: Mapping[str, type[BaseMetric]] = {
 }
 _KINDS = {one.name: one for one in (JSON_SCHEMA, *DIALECTS)}
 
-# They need a model, which no file can bring along.
-_OF_JUDGES = {
-    "llm_final_response",
-    "llm_rubric_critic",
-    "llm_rubric_knowledge_recall",
-    "llm_rubric_response",
-}
-
 _NAMES = ("name", "metric_name", "metricName")
 # Sections of other tools' files that say nothing about metrics.
 _ELSEWHERE = ("optimize", "user_simulator_config")
@@ -88,7 +80,7 @@ class Registry:
             return _of_class(name, _CLASSES[name])
         for point in entry_points(group=ENTRY_POINTS, name=name):
             return _loaded(point)
-        if name in _OF_JUDGES:
+        if name.startswith("llm_"):  # it needs a model, which no file can bring along
             raise ConfigError(
                 f"metric `{name}` asks a judge; load it with "
                 "`registry=METRICS.plus(*judge_kinds(...))`"

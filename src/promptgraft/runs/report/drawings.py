@@ -109,7 +109,7 @@ def _chart(
         return None
     means = [mean for _, mean, _ in scored]
     end = max(total, *(x for x, _, _ in scored)) or 1.0
-    x_marks, y_marks = _marks(0, end), _marks(*_range(min(means), max(means)))
+    x_marks, y_marks = _marks(0, end), _marks(min(means), max(means))
     most = max(end, x_marks[-1])
 
     def across(value: float) -> float:
@@ -147,17 +147,10 @@ def _chart(
     )
 
 
-def _range(low: float, high: float) -> tuple[float, float]:
-    """Return a range with some room, which does not leave 0 to 1 where the scores do not."""
-    margin = (high - low) * 0.08
-    if high - low < _LEAST_SPAN:
-        margin = abs(high) * 0.1 if abs(high) > _LEAST_SPAN else 0.5
-    bottom = max(low - margin, 0.0) if low >= 0 else low - margin
-    return bottom, min(high + margin, 1.0) if low >= 0 and high <= 1 else high + margin
-
-
 def _marks(low: float, high: float) -> tuple[float, ...]:
     """Return round numbers that enclose a range, three to six of them."""
+    if high - low < _LEAST_SPAN:
+        low, high = low - 0.1 * abs(low) - _LEAST_SPAN, high + 0.1 * abs(high) + _LEAST_SPAN
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough * 0.999)

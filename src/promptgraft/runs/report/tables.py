@@ -14,6 +14,7 @@ from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import Gain
 from promptgraft.runs.documents import highest_scores
+from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.texts import brief, cropped, outcome
 from promptgraft.search.events import CandidateAdded
@@ -116,7 +117,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
     def cell(score: Score) -> Cell:
         if score is None:
             return Cell(UNSCORED, "–")
-        return Cell(round((score - low) / (high - low) * LEVELS), _short(score))
+        return Cell(round((score - low) / (high - low) * LEVELS), f"{round(score, 2):g}")
 
     shown = [data.candidates[number] for number in columns]
     return HeatMap(
@@ -125,7 +126,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
             _case_row(data, at, case, tuple(cell(_score(one, at)) for one in shown))
             for at, case in enumerate(cases)
         ),
-        means=tuple(map(_mean, shown)),
+        means=tuple(map(shown_mean, shown)),
         legend=tuple(
             cell(low + (high - low) * level / LEVELS) for level in range(0, LEVELS + 1, 2)
         ),
@@ -162,20 +163,6 @@ def _scale(scores: Iterable[Sequence[Score]]) -> tuple[float, float]:
     if low >= 0 and high <= 1:
         return 0.0, 1.0
     return low, high if high > low else low + 1
-
-
-def _mean(one: CandidateAdded) -> str:
-    if one.mean is None:
-        return "–"
-    return f"{'~' if one.estimated else ''}{one.mean:.2f}"
-
-
-def _short(score: float) -> str:
-    """Return a score as a narrow cell has it: ``1``, ``.5``, ``.67``."""
-    text = f"{score:.2f}".rstrip("0").rstrip(".")
-    if text in {"-0", ""}:
-        return "0"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 OTHER = "no known label"
