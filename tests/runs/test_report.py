@@ -378,9 +378,9 @@ def test_a_merge_hangs_on_both_of_its_parents() -> None:
         (0, 78),
     ]
     assert len(tree.edges) == 4
-    assert sum(edge.is_second for edge in tree.edges) == 1
+    assert sum(is_second for _, _, is_second in tree.edges) == 1
     assert [node.value.candidate for node in tree.nodes if node.is_on_line] == [0, 2, 3]
-    assert [edge.is_on_line for edge in tree.edges] == [False, False, True, True]
+    assert [is_on_line for _, is_on_line, _ in tree.edges] == [False, False, True, True]
 
 
 def test_estimates_are_drawn_unlike_means_over_all_cases() -> None:
@@ -504,7 +504,7 @@ def test_of_a_large_map_the_leaders_are_shown_and_the_rest_is_counted() -> None:
     found = heat_map(run)
     assert found is not None
     assert found.candidates == (0, 99, 5)
-    assert [cell.level for cell in found.rows[0].cells] == [LEVELS] * 3
+    assert [level for level, _ in found.rows[0].cells] == [LEVELS] * 3
     assert "97 other candidates not" in section(render(run), "cases")
 
 
@@ -512,8 +512,8 @@ def test_a_small_map_is_a_table_of_all_scores() -> None:
     found = heat_map(small_run())
     assert found is not None
     assert found.candidates == (0, 1, 2, 3)
-    assert [cell.text for cell in found.rows[3].cells] == ["0", "–", "0", "0"]
-    assert found.rows[3].cells[1].level == UNSCORED
+    assert [text for _, text in found.rows[3].cells] == ["0", "–", "0", "0"]
+    assert found.rows[3].cells[1][0] == UNSCORED
     assert found.has_unscored
 
 

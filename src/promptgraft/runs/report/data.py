@@ -182,23 +182,14 @@ def gather(folder: RunFolder) -> ReportData:
     return attrs.evolve(data, answers=answers, unseen=unseen, blame=blame)
 
 
-@attrs.frozen
-class _OfResult:
-    """What only the result of a run says."""
-
-    prompts: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    warnings: tuple[str, ...] = ()
-
-
 def _with_prompts(data: ReportData, result: Path) -> ReportData:
-    plain = {
-        key: value for key, value in read_document(result).items() if key in ("prompts", "warnings")
-    }
-    found = structure(plain, _OfResult, where=str(result))
+    document, where = read_document(result), str(result)
+    prompts = structure(document.get("prompts", {}), dict[str, dict[str, str]], where=where)
+    warnings = structure(document.get("warnings", []), tuple[str, ...], where=where)
     # What is improved is no prompt: its texts are whole.
     before, after = (data.candidates[number].texts for number in (0, data.winner))
     texts = {name: {"baseline": before[name], "winner": after[name]} for name in before}
-    return attrs.evolve(data, prompts=found.prompts or texts, warnings=found.warnings)
+    return attrs.evolve(data, prompts=prompts or texts, warnings=warnings)
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:

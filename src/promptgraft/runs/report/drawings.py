@@ -26,6 +26,8 @@ _MARGIN = 18
 _LABEL = 300
 
 _Point = tuple[float, float]
+Edge = tuple[str, bool, bool]
+"""A path to a child, whether it is on the winner's line, and from the second parent of a merge."""
 
 
 @attrs.frozen(kw_only=True)
@@ -177,15 +179,6 @@ class Node:
     is_on_line: bool
 
 
-@attrs.frozen
-class Edge:
-    """A line from a parent to a child; ``is_second`` from the second parent of a merge."""
-
-    path: str
-    is_on_line: bool
-    is_second: bool
-
-
 @attrs.frozen(kw_only=True)
 class Tree:
     """A drawing of candidates, each in a row of its own below its first parent.
@@ -212,7 +205,7 @@ def family_tree(data: ReportData) -> Tree | None:
         Node(value=data.candidates[number], x=x, y=y, is_on_line=number in line)
         for number, (x, y) in places.items()
     )
-    edges = sorted(_edges(nodes, places, line), key=lambda edge: edge.is_on_line)
+    edges = sorted(_edges(nodes, places, line), key=lambda edge: edge[1])
     return Tree(
         width=max(node.x for node in nodes) + _MARGIN + _LABEL,
         height=max(node.y for node in nodes) + _MARGIN,
@@ -274,7 +267,7 @@ def _edges(
                     path = f"M{x} {y}C{right} {y} {right} {node.y} {node.x} {node.y}"
                 elif x == node.x:
                     path = f"M{x} {y}V{node.y}"
-                yield Edge(path, node.is_on_line and parent in line, at > 0)
+                yield path, node.is_on_line and parent in line, at > 0
 
 
 _MOST_BOXES = 60

@@ -112,7 +112,7 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
         ),
         whole=tuple(whole_prompts(data)),
         amounts=tuple(amounts(data)),
-        transcripts=texts.transcripts_of(data, limits),
+        transcripts=tuple(texts.transcripts_of(data, limits)),
         breakdown=breakdown(data),
     )
 

@@ -21,6 +21,9 @@ from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import Score, mean_score, packed
 from promptgraft.targets.types import RolloutRecord
 
+Cell = tuple[int, str]
+"""A score in a table: its level from 0 to ``LEVELS``, ``UNSCORED`` for none, and its text."""
+
 LEVELS = 10
 UNSCORED = LEVELS + 1
 """The level of a cell without a score."""
@@ -62,14 +65,6 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
         led = [*compress(holders, map(eq, packed(one.scores), highest))]
         rows.append((one, len(led), led.count(1)))
     return rows
-
-
-@attrs.frozen
-class Cell:
-    """A score in a table: its level from 0 to ``LEVELS``, ``UNSCORED`` for none, and its text."""
-
-    level: int
-    text: str
 
 
 @attrs.frozen(kw_only=True)
@@ -116,8 +111,8 @@ def heat_map(data: ReportData) -> HeatMap | None:
 
     def cell(score: Score) -> Cell:
         if score is None:
-            return Cell(UNSCORED, "–")
-        return Cell(round((score - low) / (high - low) * LEVELS), f"{round(score, 2):g}")
+            return UNSCORED, "–"
+        return round((score - low) / (high - low) * LEVELS), f"{round(score, 2):g}"
 
     shown = [data.candidates[number] for number in columns]
     return HeatMap(

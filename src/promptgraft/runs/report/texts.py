@@ -172,23 +172,14 @@ class CaseView:
         return found
 
 
-@attrs.frozen(kw_only=True)
-class Transcripts:
-    """The answers to the cases of one set: those that fit, and how many do not."""
-
-    id: str
-    title: str
-    views: tuple[CaseView, ...]
-    left_out: int
-
-
-def transcripts_of(data: ReportData, limits: Limits) -> tuple[Transcripts, ...]:
-    """Return the answers to held-out cases, then those to cases of the validation set.
+def transcripts_of(
+    data: ReportData, limits: Limits
+) -> Iterator[tuple[str, str, list[CaseView], int]]:
+    """Yield sets of cases, the held-out ones first: id, title, answers that fit, how many do not.
 
     Those first whose score the winner changed; of the held-out ones some are open.
     """
     allowance = Allowance(limits.answers)
-    found = []
     for id_, title, ids, answers in (
         ("held-out-cases", "Held-out cases", data.held_out.ids, data.unseen),
         ("validation-cases", "Validation set", data.case_ids, data.answers),
@@ -200,9 +191,7 @@ def transcripts_of(data: ReportData, limits: Limits) -> tuple[Transcripts, ...]:
             opened = [attrs.evolve(view, is_open=True) for view in fitting[:_OPEN]]
             fitting = [*opened, *fitting[_OPEN:]]
         if told:
-            left_out = len(told) - len(fitting)
-            found.append(Transcripts(id=id_, title=title, views=tuple(fitting), left_out=left_out))
-    return tuple(found)
+            yield id_, title, fitting, len(told) - len(fitting)
 
 
 def brief(text: str) -> str:
