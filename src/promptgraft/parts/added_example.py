@@ -24,12 +24,7 @@ from promptgraft.parts.entry import (
     SkipReason,
     Source,
 )
-from promptgraft.parts.examples import (
-    WorkedExample,
-    check_json,
-    read_stored_steps,
-    stored_steps,
-)
+from promptgraft.parts.examples import WorkedExample, check_json, read_stored_steps, stored_steps
 from promptgraft.parts.task_example import TaskExampleOverride, said_of_steps
 from promptgraft.parts.validation import check_key, check_path, check_said, check_texts
 from promptgraft.serde import HexDigest

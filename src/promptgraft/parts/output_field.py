@@ -9,12 +9,7 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.descriptors import (
-    PromptDescriptor,
-    PromptLike,
-    fold_name,
-    taken_aliases,
-)
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, fold_name, taken_aliases
 from promptgraft.parts.entry import (
     EffectiveParts,
     Entry,

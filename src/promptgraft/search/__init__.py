@@ -20,11 +20,7 @@ from promptgraft.search.asks import (
     Together,
 )
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import (
-    BasePromptOptimizer,
-    OptimizationContext,
-    PersistenceScope,
-)
+from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.plan import RolePlan, RunPlan

@@ -31,13 +31,7 @@ from promptgraft.evals.spending import (
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import (
-    READER,
-    Answers,
-    Working,
-    record_from_json,
-    record_to_json,
-)
+from promptgraft.search.answers import READER, Answers, Working, record_from_json, record_to_json
 from promptgraft.search.asks import Question, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
@@ -157,12 +151,7 @@ class RolloutBatch(Batch):
     stops_at_failure = True
 
     def __init__(
-        self,
-        asked: Sequence[Rollouts],
-        sources: Sources,
-        books: Books,
-        *,
-        in_turns: bool = False,
+        self, asked: Sequence[Rollouts], sources: Sources, books: Books, *, in_turns: bool = False
     ) -> None:
         self._sources = sources
         self._books = books
@@ -263,9 +252,7 @@ class RolloutBatch(Batch):
             books.spend(key, digest, record.spent)
             raise
         record = clip_record(
-            record,
-            texts=self._sources.max_example_chars,
-            traces=self._sources.max_trace_chars,
+            record, texts=self._sources.max_example_chars, traces=self._sources.max_trace_chars
         )
         entry = None
         if record.feedback is None:

@@ -127,8 +127,7 @@ class RunConfig(Settings, ABC):
     pareto_set_size: int = attrs.field(validator=COUNT)
     target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     target_tool_examples: Sequence[ToolExampleTarget] = attrs.field(
-        default=(),
-        validator=Several("a tuple of ToolExampleTarget", instance(ToolExampleTarget)),
+        default=(), validator=Several("a tuple of ToolExampleTarget", instance(ToolExampleTarget))
     )
     target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
     targets: Targets = attrs.field(factory=Targets, validator=instance(Targets))

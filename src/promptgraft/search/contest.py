@@ -11,14 +11,7 @@ import attrs
 from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
 from promptgraft.evals.statistics import least_cases, mean, spent_error
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.fresh import (
-    ERROR,
-    LEVEL,
-    HeldOut,
-    RunVerdict,
-    again_size,
-    verdict_of,
-)
+from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, again_size, verdict_of
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.passing import Figures, Passing
 from promptgraft.search.place import Phase, Place

@@ -290,9 +290,7 @@ class Driver:
             self._rollouts_told += 1
             self._publish(
                 RolloutCompleted(
-                    position=event.position,
-                    record=event.record,
-                    total_rollouts=self._rollouts_told,
+                    position=event.position, record=event.record, total_rollouts=self._rollouts_told
                 )
             )
         else:

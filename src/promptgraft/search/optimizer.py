@@ -29,11 +29,7 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.batches import Books, RolloutFn, Sources
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import (
-    BasePromptOptimizer,
-    OptimizationContext,
-    PersistenceScope,
-)
+from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
 from promptgraft.search.course import build_result
 from promptgraft.search.engine import assemble
 from promptgraft.search.events import Emit, RunStarted
@@ -148,8 +144,7 @@ class _Run:
         self._deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
         self._budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
         self._watch = Watch(
-            budget=self._budget if self._budget.is_limited else None,
-            notices=context.event_bus,
+            budget=self._budget if self._budget.is_limited else None, notices=context.event_bus
         )
         # Whatever can be found wrong without the journal is found before it is touched.
         target = target_for(subject, config, context, self._watch)

@@ -11,11 +11,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import (
-    ProviderAdapter,
-    ThinkingAdapter,
-    adapter_identity,
-)
+from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
@@ -319,10 +315,7 @@ def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
 
 
 def _warnings(config: RunConfig) -> Iterator[str]:
-    sizes = {
-        "training": len(config.split[1]),
-        "validation": config.pareto_set_size,
-    }
+    sizes = {"training": len(config.split[1]), "validation": config.pareto_set_size}
     if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
         yield (
             f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "

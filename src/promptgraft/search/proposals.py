@@ -84,12 +84,7 @@ class Rejections:
         self.emit(rejection)
 
     def add_all(
-        self,
-        changes: Sequence[Change],
-        reason: RejectionReason,
-        detail: str,
-        *,
-        compared: Compared,
+        self, changes: Sequence[Change], reason: RejectionReason, detail: str, *, compared: Compared
     ) -> list[MutationRejected]:
         """Keep the rejection of a child, with every change that it was made by."""
         for change in changes:

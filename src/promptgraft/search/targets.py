@@ -190,9 +190,7 @@ def _called(store: object) -> str:
 
 
 def _details(
-    prompts: Mapping[str, Prompt[object]],
-    modules: tuple[Module, ...],
-    config: RunConfig,
+    prompts: Mapping[str, Prompt[object]], modules: tuple[Module, ...], config: RunConfig
 ) -> dict[str, Json]:
     texts = {at: template_digest(prompt.template) for at, prompt in prompts.items()}
     bound = {at: digest(list(map(plain_or_repr, one.params))) for at, one in prompts.items()}

@@ -119,10 +119,7 @@ class MetricFeedback:
         return {name: function_identity(one) for name, one in named.items() if code_digest(one)}
 
     def __call__(
-        self,
-        example: GepaExample,
-        response: PromptResponse[object],
-        session: SessionProtocol,
+        self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol
     ) -> RolloutFeedback:
         """Judge one answer.
 

@@ -37,10 +37,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
 from promptgraft.serde import shown
-from promptgraft.targets.formatting import (
-    default_example_formatter,
-    default_trace_formatter,
-)
+from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import (
     Candidate,

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -126,11 +119,7 @@ class Texts:
         if not callable(self.run):
             raise ConfigError(f"run: expected a function, found {shown(self.run)}")
         prompt = TextsPrompt.of(
-            self.texts,
-            ns=self.ns,
-            key=self.key,
-            placeholders=self.placeholders,
-            frozen=self.frozen,
+            self.texts, ns=self.ns, key=self.key, placeholders=self.placeholders, frozen=self.frozen
         )
         adapter = TextsAdapter(self.run, names=tuple(self.texts), faults=self.candidate_errors)
         object.__setattr__(self, "prompt", prompt)
@@ -172,11 +161,7 @@ class TextsAdapter:
         return own if isinstance(own, str) else f"function {function_name(self.run)}"
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         """Call the function.
 

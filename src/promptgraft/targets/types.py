@@ -11,12 +11,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    ConfigError,
-    DataFormatError,
-    FeedbackError,
-    InvalidIdentifierError,
-)
+from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.trace import Step
 from promptgraft.evals.types import Verdict
@@ -196,10 +191,7 @@ class FeedbackFn(Protocol):
     """Scores an answer and says why; given by the user, as a plain or an ``async`` function."""
 
     def __call__(
-        self,
-        example: GepaExample,
-        response: PromptResponse[object],
-        session: SessionProtocol,
+        self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol
     ) -> RolloutFeedback | Awaitable[RolloutFeedback]:
         """Return the feedback on ``response``; ``session`` holds what happened on the way."""
         ...
