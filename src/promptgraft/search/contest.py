@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import TypeAlias
 
 import attrs
 
 from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
 from promptgraft.evals.statistics import least_cases, mean, spent_error
+from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, again_size, verdict_of
-from promptgraft.search.ledger import RolloutBudget
-from promptgraft.search.passing import Figures, Passing
+from promptgraft.search.passing import Figures
 from promptgraft.search.place import Phase, Place
-from promptgraft.search.population import Population
-from promptgraft.search.scores import Scorer
 from promptgraft.serde import digest_text
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3
 _SMALL = 16
@@ -33,13 +31,7 @@ Sides: TypeAlias = tuple[Figures, Figures]
 
 
 def measure(
-    population: Population,
-    winner: int,
-    examples: Sequence[GepaExample],
-    *,
-    scorer: Scorer,
-    budget: RolloutBudget,
-    seed: int,
+    kit: Kit, winner: int, examples: Sequence[GepaExample], *, seed: int
 ) -> Asking[tuple[HeldOut, Sides]]:
     """Evaluate baseline and winner on held-out examples until it is clear which is better.
 
@@ -51,42 +43,30 @@ def measure(
     does not have any more are not counted, others are evaluated then.
     """
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
-    half = len(ordered) // 2 if len(ordered) >= _SMALL else len(ordered)
+    count = len(ordered)
+    half = count // 2 if count >= _SMALL else count
     portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
-    rounds, is_enough = 1, len(ordered) >= least_cases(LEVEL)
+    rounds, is_enough = 1, count >= least_cases(LEVEL)
     kept = again_size(examples)
-    while is_enough and rounds < _MOST_ROUNDS and budget.affords(2 * len(ordered) * rounds + kept):
+    while is_enough and rounds < _MOST_ROUNDS and kit.budget.affords(2 * count * rounds + kept):
         rounds += 1
-    candidates = population.pool.candidates
-    contest = _Contest(baseline=candidates[0], winner=candidates[winner], place=winner)
+    contest = _Contest(kit=kit, winner=winner, examples=examples)
     known, spent = 0, [0.0]
-    for number, portion in ((number, portion) for number in range(rounds) for portion in portions):
+    for number, portion in product(range(rounds), portions):
         yield from contest.ask(portion, number)
         known += len(portion)
-        spent.append(spent_error(ERROR, _fraction(known / len(ordered), rounds)))
+        spent.append(spent_error(ERROR, _fraction(known / count, rounds)))
         share = spent[-1] - spent[-2]
         if contest.is_fixed:
             # The same scores as after the first round: one look at them, which may spend it all.
             share = ERROR - spent[len(portions) - 1]
-        found = contest.scored(examples, scorer, share)
+        found = contest.scored(share)
         is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
         if is_clear or contest.is_fixed:
             break
-    figures = contest.figures(population.passing)
-    yield from _confirm(contest, examples, scorer, budget)
-    lost = contest.lost(examples, scorer)
-    return attrs.evolve(found, lost=lost, rollouts=contest.rollouts), figures
-
-
-def _confirm(
-    contest: _Contest, examples: Sequence[GepaExample], scorer: Scorer, budget: RolloutBudget
-) -> Asking[None]:
-    """Ask critical examples until each has an answer, and those that score lower again."""
-    for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
-        open_ones = [one for one in examples if one.critical and contest.is_open(one, scorer)]
-        if not open_ones or not budget.affords(2 * len(open_ones)):
-            break
-        yield from contest.ask(open_ones, number)
+    figures = contest.figures()
+    yield from contest.confirm()
+    return attrs.evolve(found, lost=contest.lost(), rollouts=contest.rollouts), figures
 
 
 def _fraction(done: float, rounds: int) -> float:
@@ -100,39 +80,47 @@ def _fraction(done: float, rounds: int) -> float:
 class _Contest:
     """Baseline and winner side by side, with what they have answered so far."""
 
-    baseline: Candidate
-    winner: Candidate
-    place: int
+    kit: Kit
+    winner: int
+    examples: Sequence[GepaExample]
     answers: dict[str, _Sides] = attrs.field(factory=dict, init=False)
 
     def ask(self, portion: Sequence[GepaExample], number: int) -> Asking[None]:
         """Ask both, on every other example in the opposite order."""
+        candidates = self.kit.population.pool.candidates
         turns = [
-            (is_winner, portion[start::2])
+            (candidate, portion[start::2])
             for start in (0, 1)
-            for is_winner in ((False, True) if start else (True, False))
+            for candidate in ((self.winner, 0), (0, self.winner))[start]
         ]
         made = yield from Together(
             [
                 Rollouts(
-                    position=str(
-                        Place(
-                            phase=Phase.HELD_OUT,
-                            candidate=self.place if is_winner else 0,
-                            count=number,
-                        )
-                    ),
-                    candidate=self.winner if is_winner else self.baseline,
+                    position=str(Place(phase=Phase.HELD_OUT, candidate=candidate, count=number)),
+                    candidate=candidates[candidate],
                     examples=examples,
                     by_example=True,
                 )
-                for is_winner, examples in turns
+                for candidate, examples in turns
             ],
             in_turns=True,
         )
-        for (is_winner, examples), records in zip(turns, made, strict=True):
+        for (candidate, examples), records in zip(turns, made, strict=True):
             for example, record in zip(examples, records, strict=True):
-                self.answers.setdefault(example.id, ([], []))[is_winner].append(record)
+                self.answers.setdefault(example.id, ([], []))[candidate > 0].append(record)
+
+    def confirm(self) -> Asking[None]:
+        """Ask critical examples until each has an answer, and those that score lower again."""
+        for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
+            both = ((one, *self._both(one)) for one in self.examples if one.critical)
+            open_ones = [
+                one
+                for one, before, after in both
+                if not (before and after) or not is_settled(before, after)
+            ]
+            if not open_ones or not self.kit.budget.affords(2 * len(open_ones)):
+                break
+            yield from self.ask(open_ones, number)
 
     @property
     def is_fixed(self) -> bool:
@@ -141,63 +129,46 @@ class _Contest:
         again = [(side[0], other) for side in sides for other in side[1:]]
         return bool(again) and all(one.output_repr == two.output_repr for one, two in again)
 
-    def figures(self, passing: Passing) -> Sides:
+    def figures(self) -> Sides:
         """Return what metrics say of all answers of each side."""
-        sides = list(self.answers.values())
-        before, after = (
-            passing.figures(chain.from_iterable(both[is_winner] for both in sides))
-            for is_winner in (False, True)
-        )
-        return before, after
+        passing = self.kit.population.passing
+        before, after = map(chain.from_iterable, zip(*self.answers.values(), strict=True))
+        return passing.figures(before), passing.figures(after)
 
     @property
     def rollouts(self) -> int:
         """How many answers there are."""
         return sum(len(side) for sides in self.answers.values() for side in sides)
 
-    def is_open(self, example: GepaExample, scorer: Scorer) -> bool:
-        """Whether it takes more answers to say whether the winner is worse on an example."""
-        before, after = self._both(example, scorer)
-        return not (before and after) or not is_settled(before, after)
-
-    def lost(self, examples: Sequence[GepaExample], scorer: Scorer) -> tuple[str, ...]:
+    def lost(self) -> tuple[str, ...]:
         """Return the critical examples on which the winner is worse."""
-        sides = {one.id: self._both(one, scorer) for one in examples if one.critical}
+        both = ((one.id, *self._both(one)) for one in self.examples if one.critical)
         return tuple(
-            id_
-            for id_, (before, after) in sides.items()
-            if before and after and is_lost(before, after)
+            id_ for id_, before, after in both if before and after and is_lost(before, after)
         )
 
-    def _both(self, example: GepaExample, scorer: Scorer) -> tuple[list[float], list[float]]:
+    def _both(self, example: GepaExample) -> tuple[list[float], list[float]]:
         before, after = (
-            [score for one in side if (score := scorer.score(one)) is not None]
+            [score for one in side if (score := self.kit.scorer.score(one)) is not None]
             for side in self.answers.get(example.id, ((), ()))
         )
         return before, after
 
-    def scored(self, examples: Sequence[GepaExample], scorer: Scorer, spent: float) -> HeldOut:
+    def scored(self, spent: float) -> HeldOut:
         """Return the mean scores so far, in the order of ``examples``."""
-        known = {one.id: self.answers[one.id] for one in examples if one.id in self.answers}
-        before, after = (
-            tuple(mean(map(scorer.score, sides[is_winner])) for sides in known.values())
-            for is_winner in (False, True)
-        )
+        ids = tuple(one.id for one in self.examples if one.id in self.answers)
+        before, after = zip(*(self.answers[id_] for id_ in ids), strict=True)
         return HeldOut(
-            ids=tuple(known),
-            baseline_scores=before,
-            winner_scores=after,
+            ids=ids,
+            baseline_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in before),
+            winner_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in after),
             spent=spent,
             rollouts=self.rollouts,
             is_fixed=self.is_fixed,
-            chars=_mean_lengths(known.values()),
+            chars=(_mean_length(before), _mean_length(after)),
         )
 
 
-def _mean_lengths(answers: Iterable[_Sides]) -> tuple[float, float]:
-    before, after = zip(*answers, strict=True)
-    return _mean_length(chain.from_iterable(before)), _mean_length(chain.from_iterable(after))
-
-
-def _mean_length(records: Iterable[RolloutRecord]) -> float:
+def _mean_length(sides: Iterable[Iterable[RolloutRecord]]) -> float:
+    records = chain.from_iterable(sides)
     return mean([float(len(one.output_repr)) for one in records]) or 0.0

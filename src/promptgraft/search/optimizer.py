@@ -27,11 +27,10 @@ from promptgraft.runtime.cancellation import remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers, Working
-from promptgraft.search.batches import Books, RolloutFn, Sources
+from promptgraft.search.batches import Books, Sources
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
-from promptgraft.search.course import build_result
-from promptgraft.search.engine import assemble
+from promptgraft.search.course import assemble
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
     check_metrics,
@@ -108,7 +107,6 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             )
         run = _Run(self._context, self._config, prompt, session)
         with opened(self._context.around(prompt).adapter):
-            run.rehearse()
             return run.complete()
 
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
@@ -151,11 +149,11 @@ class _Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
         check_metrics(config, context.adapter)
-        self._pareto, self._feedback = config.split
+        pareto, training = config.split
         check_overlap(
             {
-                "the validation set": self._pareto,
-                "the training set": self._feedback,
+                "the validation set": pareto,
+                "the training set": training,
                 "the held-out examples": config.held_out,
             }
         )
@@ -182,14 +180,24 @@ class _Run:
 
     def complete(self) -> RunResult:
         """Run the search and keep the winner."""
+        context, bus = self._context, self._context.event_bus
+        rehearsed(
+            self._target,
+            self._config,
+            context.adapter,
+            answers=self._answers,
+            ledger=self._ledger,
+            watch=self._watch,
+            deadline=self._deadline,
+        )
         left_over = remove_left_over(self._config.limits.stop_files)
         plan = self.plan()
         self._announce(plan, left_over)
-        working = self._showing(plan)
+        working = None if bus is None else partial(self._working, bus, plan=plan)
         remarks = Remarks(self._config.feedback_fn, self._emit)
         self._teach(remarks, working)
-        search, course, driver = assemble(
-            self._context,
+        course, driver = assemble(
+            context,
             self._config,
             target=self._target,
             questions=self._questions,
@@ -198,21 +206,12 @@ class _Run:
             sources=self._sources(working),
             publish=remarks,
         )
-        found = partial(
-            build_result,
-            search,
-            course,
-            remarks,
-            run_id=self._run_id,
-            name=self._target.identity.name,
-            tag=self._context.overrides_tag,
-            pareto=self._pareto,
-            ledger=self._ledger,
-        )
+        tag, ledger = context.overrides_tag, self._ledger
+        found = partial(course.result, remarks, run_id=self._run_id, tag=tag, ledger=ledger)
         try:
             result = found(stopped=driver.run(course.run()))
         except PromptgraftError as error:
-            if len(search.population.pool):
+            if len(course.population.pool):
                 error.result = found(stopped=(StopReason.FAILED, str(error)))
             raise
         try:
@@ -222,8 +221,12 @@ class _Run:
         return result
 
     def _sources(self, working: Working | None) -> Sources:
+        runs, rollout = self._config.objectives.num_runs, self._target.rollout
+        thresholds = Passing.of(self._config.feedback_fn).thresholds
         return Sources(
-            rollout=self._rollout,
+            rollout=rollout
+            if runs == 1
+            else Repeated(rollout=rollout, runs=runs, thresholds=thresholds),
             example_digests=self._digests,
             reflection=self._context.proposing_adapter,
             watch=self._watch,
@@ -233,27 +236,6 @@ class _Run:
             in_batches=self._in_batches,
             max_example_chars=self._config.max_example_chars,
             max_trace_chars=self._config.max_trace_chars,
-        )
-
-    @property
-    def _rollout(self) -> RolloutFn:
-        """Makes a rollout, with as many answers as are asked for."""
-        runs, rollout = self._config.objectives.num_runs, self._target.rollout
-        if runs == 1:
-            return rollout
-        thresholds = Passing.of(self._config.feedback_fn).thresholds
-        return Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
-
-    def rehearse(self) -> None:
-        """Have an agent asked once, so that one that always fails is found."""
-        rehearsed(
-            self._target,
-            self._config,
-            self._context.adapter,
-            answers=self._answers,
-            ledger=self._ledger,
-            watch=self._watch,
-            deadline=self._deadline,
         )
 
     def _teach(self, emit: Emit, working: Working | None) -> None:
@@ -269,14 +251,13 @@ class _Run:
             working=working,
             emit=emit,
         )
-        self._pareto, self._feedback = self._config.split
 
     def _announce(self, plan: RunPlan, left_over: Iterable[Path]) -> None:
         self._emit(
             RunStarted(
                 run_id=self._run_id,
                 prompt=self._target.identity.name,
-                pareto_ids=tuple(example.id for example in self._pareto),
+                pareto_ids=tuple(example.id for example in self._config.split[0]),
                 modules=tuple(module.name for module in self._target.modules),
                 texts=texts_of(self._target, self._target.baseline()),
                 seed=self._config.seed,
@@ -290,11 +271,6 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
-
-    def _showing(self, plan: RunPlan) -> Working | None:
-        """Return what is called where answers are waited for; None where nothing shows it."""
-        bus = self._context.event_bus
-        return None if bus is None else partial(self._working, bus, plan=plan)
 
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
