@@ -36,16 +36,8 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "yaml": yaml_rows,
     "parquet": parquet_rows,
 }
-_ENDINGS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".parquet": "parquet",
-}
+_ENDINGS = {f".{kind}": kind for kind in FORMATS}
+_ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 _SHORT_DIGEST = 12
 
 

@@ -90,6 +90,7 @@ _RESPONSE: Kind[tuple[str, Json]] = record(
 _SESSION: Kind[dict[str, Json]] = record(
     dict, {"app_name": Key(ANYTHING), "user_id": Key(ANYTHING), "state": Key(OBJECT)}, aliases={}
 )
+_USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
     _Said,
     special={
@@ -98,7 +99,9 @@ _SAID = keys_of(
         "intermediate_data": record_of(
             _Intermediate,
             special={
-                "tool_uses": listed(record(_use, USE_KEYS, aliases=USE_ALIASES)),
+                "tool_uses": listed(
+                    record(_use, {**USE_KEYS, "id": Key(ANYTHING)}, aliases=USE_ALIASES)
+                ),
                 "tool_responses": listed(_RESPONSE),
             },
             aliases={},

@@ -24,7 +24,7 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.kinds import Key, Keys, either, listed, named, record, record_of
+from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, record, record_of
 from promptgraft.strict.nodes import Node
 
 _SPEAKERS = {
@@ -90,20 +90,13 @@ def said_by(*roles: str) -> Kind[str]:
 MESSAGES: Kind[tuple[Message, ...]] = listed(
     record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
 )
-USE_KEYS: Keys = {
-    "id": Key(ANYTHING),
-    "name": Key(STRING, required=True),
-    "arguments": Key(OBJECT),
-    "result": Key(ANYTHING),
-}
+USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
 USE_ALIASES = {"args": "arguments"}
 
 
-def _tool_use(*, id: object = None, **said: Any) -> ToolUse:  # noqa: A002, ARG001 - not kept
-    return ToolUse(**said)
-
-
-TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(record(_tool_use, USE_KEYS, aliases=USE_ALIASES))
+TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
+    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
+)
 TURNS: Kind[tuple[Turn, ...]] = listed(record_of(Turn, special={"tools": TOOL_USES}, aliases={}))
 ANSWER: Kind[Answer] = either(
     "a text or an object with `text`",

@@ -128,11 +128,9 @@ def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float]) ->
         return min(scores)
     if voting is Voting.ANY:
         return max(scores)
-    if voting is Voting.MAJORITY:
-        return scores[most_agreed(scores)]
-    if voting is Voting.WEIGHTED_MAJORITY:
-        return scores[most_agreed(scores, weights)]
-    return weighted_share(scores, weights)
+    if voting in _MEANS:
+        return weighted_share(scores, weights)
+    return scores[most_agreed(scores, weights)]
 
 
 @attrs.frozen(kw_only=True)

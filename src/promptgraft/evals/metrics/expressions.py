@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression
 
 
+LONGEST_EXPRESSION = 10_000
+"""Characters of an expression."""
+
 NAMES = ("this", "input", "expected", "usage")
 """What an expression sees."""
 
@@ -95,6 +98,11 @@ def _hold(value: str) -> None:
         raise ConfigError(f"expected an expression, found {shown(value)}")
     if not value.strip():
         raise ConfigError("expected an expression, found an empty one")
+    if len(value) > LONGEST_EXPRESSION:
+        raise ConfigError(
+            f"{where} is too long: expected at most {LONGEST_EXPRESSION:,} characters, "
+            f"found {len(value):,}"
+        )
     environment = sandbox(keys_first=True)
     try:
         _compile(value)
