@@ -99,9 +99,7 @@ _SAID = keys_of(
         "intermediate_data": record_of(
             _Intermediate,
             special={
-                "tool_uses": listed(
-                    record(_use, {**USE_KEYS, "id": Key(ANYTHING)}, aliases=USE_ALIASES)
-                ),
+                "tool_uses": listed(record(_use, _USE_KEYS, aliases=USE_ALIASES)),
                 "tool_responses": listed(_RESPONSE),
             },
             aliases={},
