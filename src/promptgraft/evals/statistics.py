@@ -35,7 +35,7 @@ _CELLS = 3_000_000
 _DECIMALS = 9
 _FUZZ = 1e-9
 _EXACT = 1e-7
-_NEGLIGIBLE = 1e6
+_NEGLIGIBLE = 1e7
 
 
 def mean(scores: Iterable[Score]) -> Score:
