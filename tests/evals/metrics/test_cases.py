@@ -327,3 +327,11 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
     metric: metrics.BaseMetric, kind: object, expected: Json
 ) -> None:
     check_cases([metric], [case(expected)], kind)
+
+
+def test_an_empty_list_counts_as_one_value_in_any_order() -> None:
+    expected: Json = {"a": [], "b": 1}
+    for ignore_order in (False, True):
+        metric = metrics.json_match(ignore_order=ignore_order)
+        verdict = metric.judge(case(expected=expected), Answer(text='{"a": [], "b": 2}'))
+        assert verdict.score == 0.5

@@ -100,19 +100,16 @@ class Found:
 
 def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> Iterator[Found]:
     """Yield what each place of two values comes to."""
-    alike = any(isinstance(expected, kind) and isinstance(found, kind) for kind in (dict, list))
-    if alike and isinstance(expected, list) and isinstance(found, list) and rules.ignore_order:
+    wanted, there = _members(expected, path), _members(found, path)
+    if type(expected) is not type(found) or not (wanted or there):
+        fault = "" if _same(expected, found, rules) else _differing(expected, found, path)
+        yield Found(max(_size(expected), _size(found)), fault)
+    elif isinstance(expected, list) and isinstance(found, list) and rules.ignore_order:
         yield from _unordered(expected, found, rules, path)
-    elif alike and (expected or found):
-        wanted, there = _members(expected, path), _members(found, path)
+    else:
         if rules.extra_keys and isinstance(found, dict):
             there = {place: value for place, value in there.items() if place in wanted}
         yield from _at_each(wanted, there, rules)
-    else:
-        same = _same(expected, found, rules)
-        yield Found(
-            max(_size(expected), _size(found)), "" if same else _differing(expected, found, path)
-        )
 
 
 def _members(value: Json, path: Path) -> dict[Path, Json]:
