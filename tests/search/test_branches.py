@@ -63,7 +63,7 @@ class World:
         whole = Ledger(budget)
         self.books = Books(Answers(self.journal), whole.part())
         self.driver = Driver(
-            Sources(
+            sources=Sources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),

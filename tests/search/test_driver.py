@@ -90,7 +90,7 @@ class Bench:
 
     def _driver(self) -> Driver:
         return Driver(
-            Sources(
+            sources=Sources(
                 rollout=self._rollout,
                 example_digests={example.id: digest_text(example.id) for example in DATA},
                 reflection=ScriptedAdapter([]),

@@ -299,7 +299,7 @@ def _driver(
         notices=context.event_bus,
     )
     return Driver(
-        sources,
+        sources=sources,
         books=books,
         whole=ledger,
         calls=Calls(

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
+import attrs
+
 from promptgraft.errors import (
     BudgetExhaustedError,
     CallerError,
@@ -51,10 +53,11 @@ from promptgraft.text import raised_at
 T = TypeVar("T")
 
 
+@attrs.define(eq=False, kw_only=True)
 class Driver:
     """Runs one search.
 
-    Args:
+    Attributes:
         sources: where answers come from.
         books: take account of the search and of the branches that it has joined.
         whole: counts everything that is used, branches under way included.
@@ -66,30 +69,26 @@ class Driver:
             fault of its caller then.
     """
 
-    def __init__(
-        self,
-        sources: Sources,
-        *,
-        books: Books,
-        whole: Ledger,
-        calls: Calls,
-        max_unscored_share: float = 1.0,
-        look: Callable[[Standing], Outlook],
-        publish: Emit,
-        author: str = "",
-    ) -> None:
-        self._sources = sources
-        self._whole = whole
-        self._calls = calls
-        self._look = look
-        self._publish = publish
-        self._author = author
-        self._main: Line[Any] = Line((), books, FaultyStretch(max_unscored_share))
-        self._current: Line[Any] = self._main
-        self._branches: list[Line[Any]] = []  # those not joined yet, in order
-        self._branches_ended = 0
-        self._rollouts_told = 0
-        self._waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = []
+    _sources: Sources
+    _books: Books
+    _whole: Ledger
+    _calls: Calls
+    _max_unscored_share: float = 1.0
+    _look: Callable[[Standing], Outlook]
+    _publish: Emit
+    _author: str = ""
+    _main: Line[Any] = attrs.field(init=False)
+    _current: Line[Any] = attrs.field(init=False)
+    _branches: list[Line[Any]] = attrs.field(factory=list, init=False)  # not joined yet, in order
+    _branches_ended: int = attrs.field(default=0, init=False)
+    _rollouts_told: int = attrs.field(default=0, init=False)
+    _waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = attrs.field(
+        factory=list, init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self._main = Line((), self._books, FaultyStretch(self._max_unscored_share))
+        self._current = self._main
 
     def run(self, search: Asking[T]) -> T:
         """Run a search to its end and return what it has come to.
@@ -384,4 +383,7 @@ class Driver:
             return allowed or all(other.has_ended for other in before)
 
         yield is_settled
-        self._whole.check_reflections(used() or 0)
+        if (asked := used() or 0) >= limit:
+            raise BudgetExhaustedError(
+                f"max_reflections: {asked} of {limit} are used", limit="max_reflections"
+            )

@@ -114,18 +114,6 @@ class Ledger:
                         limit="max_cost",
                     )
 
-    def check_reflections(self, used: int) -> None:
-        """Do nothing while one more reflection may be used after so many.
-
-        Raises:
-            BudgetExhaustedError: ``max_reflections`` is reached.
-        """
-        if self.max_reflections is not None and used >= self.max_reflections:
-            raise BudgetExhaustedError(
-                f"max_reflections: {used} of {self.max_reflections} are used",
-                limit="max_reflections",
-            )
-
     def count(
         self,
         spent: Sequence[Spending] = (),
