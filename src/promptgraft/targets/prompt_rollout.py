@@ -177,36 +177,49 @@ class PromptRollout:
         deadline: Deadline | None,
     ) -> RolloutRecord:
         prompts = self.prompts_of(candidate)
+        response: PromptResponse[object] | None = None
+        fault: str | None = None
         try:
             if self.flow is None:
                 [prompt] = prompts.values()
                 asked = prompt.bind(*example.params)
-                response = evaluated(self.adapter, asked, session=session, deadline=deadline)
+                answer = evaluated(self.adapter, asked, session=session, deadline=deadline)
             else:
-                response = self.flow(prompts, example, session=session, deadline=deadline)
+                answer = self.flow(prompts, example, session=session, deadline=deadline)
                 self._check_lengths(candidate, session)
             session.dispatch(FeedbackStarted())
-            feedback = feedback_from(
-                lambda: self.scoring.feedback_fn(example, response, session),
+            feedback: RolloutFeedback | None = feedback_from(
+                lambda: self.scoring.feedback_fn(example, answer, session),
                 example,
                 deadline=session.deadline,
             )
+            response = answer
         except CandidateError as error:
-            failed = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
-            return self._record(
-                example, _last_response(session), session, feedback=failed, fault=str(error)
-            )
+            fault = str(error)
+            feedback = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
         except PermanentProviderError:
             raise
         except ProviderError as error:
+            fault = str(error)
             zero = RolloutFeedback(score=0.0, feedback=f"The model's provider failed: {error}")
             # A judge that fails says nothing of the answer: that is never a zero.
             answered = session.latest(FeedbackStarted) is not None
-            scored = zero if self.scoring.on_error == "zero" and not answered else None
-            return self._record(
-                example, _last_response(session), session, feedback=scored, fault=str(error)
-            )
-        return self._record(example, response, session, feedback=feedback)
+            feedback = zero if self.scoring.on_error == "zero" and not answered else None
+        if fault is not None and (executed := session.latest(PromptExecuted)) is not None:
+            response = executed.response
+        inputs, output, trace = self._shown(example, response, session)
+        return RolloutRecord(
+            example_id=example.id,
+            inputs_repr=inputs,
+            output_repr=output,
+            tool_trace_repr=trace,
+            feedback=feedback,
+            fault=fault or "",
+            hidden=self._hidden(session),
+            spent=self._spent(session),
+            verdicts=session.select_all(Verdict),
+            steps=tuple(step.clipped(self.max_step_chars) for step in session.select_all(Step)),
+        )
 
     def _check_lengths(self, candidate: Candidate, session: Session) -> None:
         """Refuse an answer for which a prompt was asked that is too long with its values."""
@@ -246,29 +259,6 @@ class PromptRollout:
         visible = overlaid(prompt.descriptor, base, change)
         store = InMemoryPromptOverridesStore([visible])
         return attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
-
-    def _record(
-        self,
-        example: GepaExample,
-        response: PromptResponse[object] | None,
-        session: Session,
-        *,
-        feedback: RolloutFeedback | None,
-        fault: str = "",
-    ) -> RolloutRecord:
-        inputs, output, trace = self._shown(example, response, session)
-        return RolloutRecord(
-            example_id=example.id,
-            inputs_repr=inputs,
-            output_repr=output,
-            tool_trace_repr=trace,
-            feedback=feedback,
-            fault=fault,
-            hidden=self._hidden(session),
-            spent=self._spent(session),
-            verdicts=session.select_all(Verdict),
-            steps=tuple(step.clipped(self.max_step_chars) for step in session.select_all(Step)),
-        )
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model was not shown, of prompts not asked all."""
@@ -379,8 +369,3 @@ def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | Non
     for tool in descriptor.tools:
         if tool.name not in offered:
             yield f"tool {tool.name}"
-
-
-def _last_response(session: Session) -> PromptResponse[object] | None:
-    executed = session.latest(PromptExecuted)
-    return None if executed is None else executed.response
