@@ -10,7 +10,6 @@ import msgspec
 from promptgraft.errors import FeedbackError, JournalCorruptError
 from promptgraft.evals.spending import Spending, spent_from_json, spent_to_json
 from promptgraft.evals.trace import step_to_json
-from promptgraft.evals.types import Verdict
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.serde import HexDigest, Json
@@ -121,15 +120,14 @@ def record_to_json(record: RolloutRecord) -> Json:
     }
     # Most records have neither, and a journal may hold a million of them.
     if record.verdicts:
-        told["verdicts"] = [_verdict_to_json(one) for one in record.verdicts]
+        plain: list[dict[str, Json]] = [attrs.asdict(one) for one in record.verdicts]
+        told["verdicts"] = [
+            {name: value for name, value in one.items() if (name, value) not in _UNSAID}
+            for one in plain
+        ]
     if record.steps:
         told["steps"] = [step_to_json(step) for step in record.steps]
     return told
-
-
-def _verdict_to_json(verdict: Verdict) -> Json:
-    plain: dict[str, Json] = attrs.asdict(verdict)
-    return {name: value for name, value in plain.items() if (name, value) not in _UNSAID}
 
 
 def record_from_json(answer: Json, key: str) -> RolloutRecord:

@@ -42,28 +42,21 @@ from promptgraft.targets.formatting import default_example_formatter, default_tr
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
 
-
-def _budget(value: object) -> int | str | None:
-    return COUNT.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
-
-
-def _policy(value: object) -> object:
-    is_one = not isinstance(value, type) and callable(getattr(value, "decide", None))
-    return value if is_one else None
-
-
-def _function(value: object) -> object:
-    return value if callable(value) else None
-
-
 BUDGET: Check[int | str] = check(
     f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
-    _budget,
+    lambda value: (
+        COUNT.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
+    ),
     {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
     names=PROPOSALS,
 )
-_FUNCTION = check("a function", _function)
-_POLICY = check("a policy such as Strict(), MinGain(0.05) or Paired()", _policy)
+_FUNCTION: Check[object] = check("a function", lambda value: value if callable(value) else None)
+_POLICY: Check[object] = check(
+    "a policy such as Strict(), MinGain(0.05) or Paired()",
+    lambda value: (
+        value if not isinstance(value, type) and callable(getattr(value, "decide", None)) else None
+    ),
+)
 
 
 # Held out by default: a share of the examples and of the budget, if enough to show anything.
@@ -288,10 +281,9 @@ class RunConfig(Settings, ABC):
     @property
     def objectives_asked_for(self) -> tuple[str, ...]:
         """Objectives that the baseline must show to exist."""
-        by_setting = self.objectives_by_setting
         return tuple(
             name
-            for setting, names in by_setting.items()
+            for setting, names in self.objectives_by_setting.items()
             if setting != "objectives.weights"
             for name in names
         )

@@ -30,7 +30,7 @@ from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import AMOUNTS, SCORE
 from promptgraft.serde import HexDigest, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Target
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
@@ -50,11 +50,11 @@ def cases_of(config: RunConfig) -> list[Case]:
 
 def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
     """Refuse with a ``ConfigError`` what metrics can never say, as far as metrics judge."""
-    feedback = config.feedback_fn
-    if not isinstance(feedback, MetricFeedback):
+    metrics = metrics_of(config.feedback_fn)
+    if not metrics:
         return
-    check_asked(adapter, cases_of(config), feedback.metrics)
-    names = [metric.name for metric in feedback.metrics]
+    check_asked(adapter, cases_of(config), metrics)
+    names = [metric.name for metric in metrics]
     known = [*names, SCORE, *AMOUNTS]
     for where, asked in config.objectives_by_setting.items():
         for name in asked:
@@ -74,13 +74,6 @@ def models_asked(
     return [one for one in found if one is not None]
 
 
-def every_model(config: RunConfig, asked: Iterable[ProviderAdapter]) -> Iterator[ProviderAdapter]:
-    """Yield ``asked`` and the judges of a run."""
-    yield from asked
-    if isinstance(feedback := config.feedback_fn, MetricFeedback):
-        yield from judges_of(feedback.metrics)
-
-
 def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
     """Refuse a ``max_cost`` that cannot be kept.
 
@@ -89,8 +82,7 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
     """
     if config.limits.max_cost is None:
         return
-    feedback = config.feedback_fn
-    judges = judges_of(feedback.metrics if isinstance(feedback, MetricFeedback) else ())
+    judges = judges_of(metrics_of(config.feedback_fn))
     named = [*(("", one) for one in asked), *(("the judge ", one) for one in judges)]
     for what, adapter in named:
         if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:

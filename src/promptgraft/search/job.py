@@ -92,9 +92,7 @@ class OptimizationJob:
             subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
             attrs.evolve(
                 self.context,
-                adapter=task
-                if task is None or isinstance(task, (TextsAdapter, AgentAdapter))
-                else offline,
+                adapter=task if task is None or isinstance(task, _AS_THEY_ARE) else offline,
                 reflection_adapter=offline,
                 journal=None,
                 teacher=self.context.teacher and self.context.teacher.answered_by(offline),

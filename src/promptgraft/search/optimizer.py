@@ -36,7 +36,7 @@ from promptgraft.search.first_calls import (
     check_metrics,
     check_overlap,
     check_prices,
-    every_model,
+    judges_of,
     models_asked,
     rehearsed,
     warn_of_nameless,
@@ -56,6 +56,7 @@ from promptgraft.search.targets import example_digest, fingerprint_of, target_fo
 from promptgraft.search.teaching import Teaching
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target, texts_of
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet
 from promptgraft.text import raised
 
@@ -161,7 +162,8 @@ class _Run:
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
         asked = models_asked(context, self._own)
         check_prices(config, asked)
-        self._in_batches = any(map(is_in_batches, every_model(config, asked)))
+        judges = judges_of(metrics_of(config.feedback_fn))
+        self._in_batches = any(map(is_in_batches, (*asked, *judges)))
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )

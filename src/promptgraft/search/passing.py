@@ -10,7 +10,7 @@ import attrs
 from promptgraft.evals.metrics.base import ends_case, is_required
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn, RolloutRecord
 
 
@@ -46,7 +46,7 @@ class Passing:
     @classmethod
     def of(cls, feedback: FeedbackFn | None) -> Passing:
         """Return what a feedback function asks for; nothing of one that has no metrics."""
-        metrics = feedback.metrics if isinstance(feedback, MetricFeedback) else ()
+        metrics = metrics_of(feedback)
         asked = {one.name for one in metrics if is_required(one) or ends_case(one)}
         thresholds = {one.name: one.threshold for one in metrics}
         return cls(thresholds=thresholds, required=frozenset(asked or thresholds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from statistics import fmean
@@ -45,8 +45,7 @@ from promptgraft.search.teaching import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter
-from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.judging import metrics_of
 from promptgraft.text import counted
 
 FEEDBACK_CHARS = 1_000
@@ -179,24 +178,20 @@ class _Outlook:
         """Characters that the whole prompt is expected to be longer by, on average over a run."""
         return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
 
-    @property
-    def _examples(self) -> Sequence[GepaExample]:
-        return self.config.training_examples
-
     def task(self, adapter: ProviderAdapter | None) -> Iterator[RolePlan]:
         """Yield what rollouts use; at most with all that the parts can grow by."""
+        most, expected = self.config.budget * self.runs, self.rollouts * self.runs
         if isinstance(adapter, AgentAdapter):
             yield self._agent(adapter)
         elif (nodes := nodes_of(self.target)) is not None:
-            most, expected = self.config.budget * self.runs, self.rollouts * self.runs
-            inputs = fmean(len(default_example_formatter(one, None)[0]) for one in self._examples)
+            examples = self.config.training_examples
+            inputs = fmean(len(default_example_formatter(one, None)[0]) for one in examples)
             yield from nodes.rows(
                 Role.TASK, most, expected, inputs=inputs, growth=self.growth, seen=self.seen
             )
         elif adapter is None or self.estimate.mean_chars is None:
             yield RolePlan(role=Role.TASK, model=self.target.identity.model)
         else:
-            most, expected = self.config.budget * self.runs, self.rollouts * self.runs
             grown = self.room, self.growth
             found = prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
             yield in_batches(found, adapter, *self.in_batches)
@@ -222,11 +217,10 @@ class _Outlook:
 
     def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
         """Yield what each judge is asked, as far as that is known beforehand."""
-        feedback, examples = self.config.feedback_fn, self.config.training_examples
-        if not isinstance(feedback, MetricFeedback):
+        metrics = metrics_of(self.config.feedback_fn)
+        if not metrics:
             return
-        cases = [one.label for one in examples if isinstance(one.label, Case)]
-        cases.sort(key=lambda case: len(str(case.input)), reverse=True)
+        cases = sorted(cases_of(self.config), key=lambda case: len(str(case.input)), reverse=True)
         # The longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
@@ -235,7 +229,7 @@ class _Outlook:
         turns = [list(turn_cases(case)) if takes_cases else [] for case in sample]
         judged = [one for case, own in zip(sample, turns, strict=True) for one in own or [case]]
         for case in judged:
-            for judge, prompt in _questions(feedback.metrics, case, answer):
+            for judge, prompt in _questions(metrics, case, answer):
                 asked.setdefault(adapter_identity(judge), []).append((judge, prompt.render()))
         for rows in asked.values():
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]

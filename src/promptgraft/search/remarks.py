@@ -9,7 +9,7 @@ from statistics import correlation, mean
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
 from promptgraft.search.fresh import HeldOut
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn
 from promptgraft.text import counted, listed
 
@@ -35,7 +35,7 @@ class Remarks:
 
     def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
         self._emit = emit
-        metrics = feedback_fn.metrics if isinstance(feedback_fn, MetricFeedback) else ()
+        metrics = metrics_of(feedback_fn)
         self._may_like_length = not metrics or any(map(asks_models, metrics))
         self._answer: str | None = None
         self._are_alike = True

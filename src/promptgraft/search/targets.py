@@ -17,7 +17,7 @@ from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.parts.descriptors import PromptDescriptor, show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -28,7 +28,7 @@ from promptgraft.search.context import OptimizationContext, PersistenceScope
 from promptgraft.search.settings import Settings
 from promptgraft.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Identity, Target
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.own import OwnTarget
 from promptgraft.targets.part import PromptModule
 from promptgraft.targets.part_kinds import (
@@ -102,10 +102,11 @@ def target_for(
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read and may not travel to a process.
     prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
-    adapter, flow = _answering(subject, context), None
-    modules: tuple[Module, ...]
-    judging = config.feedback_fn
-    check_nodes(subject, judging.metrics if isinstance(judging, MetricFeedback) else ())
+    # What answers, or the first of several that do.
+    own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
+    adapter = own[0] if own and context.adapter is None else context.task_adapter
+    flow, modules = None, tuple[Module, ...]()
+    check_nodes(subject, metrics_of(config.feedback_fn))
     steps, details = (0, 0), dict[str, Json]()
     if isinstance(subject, PromptSet):
         flow, modules = subject.flow_on(context.adapter), subject.parts
@@ -157,12 +158,6 @@ def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
             )
 
 
-def _answering(subject: Improvable, context: OptimizationContext) -> ProviderAdapter:
-    """Return what answers, or the first of several that do."""
-    own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
-    return own[0] if own and context.adapter is None else context.task_adapter
-
-
 def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
     """Return what the store of the context, or else the prompt's own, holds for a prompt now."""
     store, tag = context.overrides_store, context.overrides_tag
@@ -172,9 +167,9 @@ def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOve
     elif own is not None and (own is not store or prompt.overrides_tag != tag):
         raise ConfigError(
             f"overrides_store: `{address_of(prompt)}` has the tag `{prompt.overrides_tag}` of "
-            f"{_called(own)}, the context the tag `{tag}` of "
-            f"{'the same store' if own is store else _called(store)}; give store and tag to one "
-            "of them only"
+            f"a {type(own).__name__}, the context the tag `{tag}` of "
+            f"{'the same store' if own is store else f'a {type(store).__name__}'}; "
+            "give store and tag to one of them only"
         )
     descriptor = prompt.descriptor
     try:
@@ -183,10 +178,6 @@ def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOve
         where = f"overrides_store ({type(store).__name__}), tag `{tag}`"
         raise StoreError(f"{where}: `resolve` raised {raised(error)}") from error
     return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
-
-
-def _called(store: object) -> str:
-    return f"a {type(store).__name__}"
 
 
 def _details(
@@ -241,6 +232,9 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
     Raises:
         ConfigError: nothing may be.
     """
+    named = dict.fromkeys(path[:-1] for path in config.target_task_examples)
+    free = (found.path for found in descriptor.containers if found.overridable)
+    generated = (named or free) if config.enable_example_generation else ()
     modules: tuple[PromptModule, ...] = (
         *map(SectionModule, config.target_section_paths),
         *map(SummaryModule, config.targets.summaries),
@@ -248,7 +242,7 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
         *map(OutputFieldModule, config.targets.output_fields),
         *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),
         *map(TaskExampleModule, config.target_task_examples),
-        *map(GenerationModule, _generation_paths(config, descriptor)),
+        *map(GenerationModule, generated),
     )
     if not modules:
         raise ConfigError(
@@ -256,13 +250,6 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
             "for; add a TaskExamplesSection or name another target"
         )
     return modules
-
-
-def _generation_paths(config: RunConfig, descriptor: PromptDescriptor) -> tuple[SectionPath, ...]:
-    if not config.enable_example_generation:
-        return ()
-    named = tuple(dict.fromkeys(path[:-1] for path in config.target_task_examples))
-    return named or tuple(found.path for found in descriptor.containers if found.overridable)
 
 
 def template_digest(template: PromptTemplate[object]) -> HexDigest:

@@ -37,7 +37,7 @@ from promptgraft.search.place import Phase, named
 from promptgraft.search.teacher import Teacher
 from promptgraft.serde import HexDigest, Json, digest
 from promptgraft.targets.formatting import show_value
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import clip
 
@@ -109,7 +109,7 @@ class Teaching:
             LimitReachedError: time or money is used up.
         """
         batch = _Batch(
-            [*self.lessons.values()],
+            lessons=[*self.lessons.values()],
             asked=self.teacher.asked,
             books=books,
             watch=watch,
@@ -132,8 +132,7 @@ class Teaching:
             id_: TaughtCase.of(one.case, expected=one.expected, teacher=name)
             for id_, one in self.lessons.items()
         }
-        if isinstance(feedback := config.feedback_fn, MetricFeedback):
-            check_cases(feedback.metrics, found.values())
+        check_cases(metrics_of(config.feedback_fn), found.values())
         for id_, case in found.items():
             said = case.expected if isinstance(case.expected, str) else show_value(case.expected)
             emit(CaseTaught(case=id_, teacher=name, expected=clip(said, _MAX_TOLD_CHARS)))
@@ -158,26 +157,24 @@ class _Lesson:
     expected: Json = None
 
 
+@attrs.define(eq=False, kw_only=True)
 class _Batch(Batch):
     """What a teacher is asked, recalled as far as it is recorded."""
 
     stops_at_failure = True
 
-    def __init__(
-        self,
-        lessons: Sequence[_Lesson],
-        *,
-        asked: ProviderAdapter,
-        books: Books,
-        watch: Watch,
-        deadline: Deadline | None,
-        working: Working | None,
-    ) -> None:
-        self._asked, self._books = asked, books
-        self._watch, self._deadline = watch, deadline
-        self._working, self._count = working, len(lessons)
-        self._missing = [one for one in lessons if not self._recall(one)]
-        self._sessions: dict[int, Session] = {}
+    _lessons: Sequence[_Lesson]
+    _asked: ProviderAdapter
+    _books: Books
+    _watch: Watch
+    _deadline: Deadline | None
+    _working: Working | None
+    _missing: list[_Lesson] = attrs.field(init=False)
+    _sessions: dict[int, Session] = attrs.field(factory=dict, init=False)
+    _left: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._missing = [one for one in self._lessons if not self._recall(one)]
         self.missing = self._left = len(self._missing)
         self._tell()
 
@@ -196,8 +193,8 @@ class _Batch(Batch):
         )
 
     def _tell(self) -> None:
-        if self._working is not None and self._count:
-            self._working(Phase.TEACHER.value, self._count - self._left, self._count)
+        if self._working is not None and (count := len(self._lessons)):
+            self._working(Phase.TEACHER.value, count - self._left, count)
 
     def work(self, number: int) -> Callable[[], object]:
         lesson = self._missing[number]

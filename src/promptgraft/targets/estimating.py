@@ -94,7 +94,10 @@ def estimated(
     lengths = [len(one.text) for one in rendered]
     longest = rendered[max(range(len(rendered)), key=lengths.__getitem__)]
     beside = sent_chars(longest) - len(longest.text)
-    labels = [label for label in map(_label, examples) if label is not None]
+    plain = (
+        _plain(one.label.expected if isinstance(one.label, Case) else one.label) for one in examples
+    )
+    labels = [label for label in plain if label is not None]
     answer_chars, answer_from = _answer(longest.output_schema, shown, labels, is_answer=is_answer)
     return Estimate(
         chars=max(lengths) + beside,
@@ -134,11 +137,6 @@ def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> fl
     cases = [one.label for one in examples if isinstance(one.label, Case)]
     counts = [len(case.tools) for case in cases if case.tools is not None]
     return fmean(counts or [len(example.steps) for example in shown] or [1])
-
-
-def _label(example: GepaExample) -> Json:
-    label = example.label
-    return _plain(label.expected if isinstance(label, Case) else label)
 
 
 def _plain(value: object) -> Json:

@@ -147,3 +147,8 @@ class MetricFeedback:
                 verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
             },
         )
+
+
+def metrics_of(feedback: object) -> tuple[Metric, ...]:
+    """Return the metrics that a feedback function judges with; none for one without metrics."""
+    return feedback.metrics if isinstance(feedback, MetricFeedback) else ()

@@ -180,7 +180,8 @@ class TextsAdapter:
                 f"`{prompt.descriptor.ns}/{prompt.descriptor.key}`; give the context a "
                 "reflection_adapter or another adapter"
             )
-        where = f"{self.identity}{_on_example(session)}"
+        example = session.tags.get("example") or session.tags.get("case")
+        where = f"{self.identity} on example `{example}`" if example else self.identity
         response = answer_of(
             self.run, texts, *prompt.params, where=where, deadline=deadline, faults=self.faults
         )
@@ -236,8 +237,3 @@ def response_with(value: Any, where: str) -> PromptResponse[Any]:
     except DataFormatError:
         text = str(value)
     return PromptResponse(text=text, output=value)
-
-
-def _on_example(session: SessionProtocol) -> str:
-    example = session.tags.get("example") or session.tags.get("case")
-    return f" on example `{example}`" if example else ""
