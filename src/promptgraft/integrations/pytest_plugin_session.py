@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +14,12 @@ import attrs
 from promptgraft.errors import ConfigError, PermanentProviderError, PromptgraftError
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate import Answered, GateReport, Subject, tried_cases
-from promptgraft.evals.gate.report import answered_from
 from promptgraft.evals.types import Case
 from promptgraft.integrations.gate import Choice, chosen_cases, subject_of
 from promptgraft.integrations.pytest_plugin_reports import CaseVerdict, ReportOfTests
 from promptgraft.project import FILE_NAME, Project, find_project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.serde import did_you_mean, digest, parse_json
+from promptgraft.serde import did_you_mean, digest
 
 _AT_ONCE = 32  # cases whose locks one process holds
 
@@ -89,19 +88,19 @@ class Answers:
         """Return the answer of another process."""
         if self._folder is None:
             return None
-        file = self._folder / f"{key}.json"
         try:
-            data = file.read_bytes()
+            data = (self._folder / f"{key}.answer").read_bytes()
         except FileNotFoundError:
             return None
-        return answered_from(parse_json(data, where=str(file)), where=str(file))
+        found: Answered = pickle.loads(data)  # noqa: S301 - of a worker of this test run
+        return found
 
     def _keep(self, key: str, answered: Answered) -> None:
         self._known[key] = answered
         if self._folder is not None:  # not durable: the file lives no longer than the test run
             temporary = self._folder / f"{key}.{os.getpid()}.tmp"
-            temporary.write_text(json.dumps(answered.to_json()), "utf-8")
-            temporary.replace(self._folder / f"{key}.json")
+            temporary.write_bytes(pickle.dumps(answered))
+            temporary.replace(self._folder / f"{key}.answer")
 
 
 @attrs.frozen(kw_only=True)

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
-
-import attrs
-import pytest
-
-from promptgraft.adapters.base import Usage
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.errors import DataFormatError, TransientProviderError
-from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
+from promptgraft.errors import TransientProviderError
 from promptgraft.evals.gate import Answered, Subject
-from promptgraft.evals.gate.report import answered_from
 from promptgraft.evals.metrics import Exact, Length
-from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
+from promptgraft.evals.types import Case
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 
 PROMPT = Prompt(
@@ -69,32 +60,6 @@ def test_reasons_are_those_of_metrics_that_a_case_has_to_pass() -> None:
     report = mine.report(map(Answered.of, mine.evaluate().attempts))
     assert report.case("2").reason.startswith("exact 0: expected ")
     assert "short" not in report.case("2").reason
-
-
-def test_an_answer_comes_back_from_plain_data_as_it_was() -> None:
-    one = Answered(
-        outcome=CaseOutcome(
-            case_id="a",
-            status=CaseStatus.FAILED,
-            score=0.5,
-            verdicts=(Verdict(metric="m", score=0.5, passed=False, reason="r", amount=1.5),),
-        ),
-        answer=Answer(
-            text="x",
-            output={"a": [1, None, "x"]},
-            tools=(ToolUse(name="t", arguments={"q": 1}, result=[1]),),
-            usage=Usage(input_tokens=3, output_tokens=1),
-            cost=Decimal("0.25"),
-            seconds=0.5,
-        ),
-        seconds=0.25,
-    )
-    for given in (one, attrs.evolve(one, answer=None)):
-        plain = json.loads(json.dumps(given.to_json()))
-        assert answered_from(plain, where="x") == given
-
-    with pytest.raises(DataFormatError, match="x: outcome"):
-        answered_from({}, where="x")
 
 
 def test_a_report_shows_itself_in_a_line_and_as_a_card() -> None:

@@ -16,15 +16,12 @@ from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.metrics.base import is_required
-from promptgraft.evals.plain import ANSWER
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.notebook import Card, Shown, first_rows
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, unstructure
-from promptgraft.strict import structure
-from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted, score
 
 _SHOWN_IDS = 20
@@ -53,34 +50,6 @@ class Answered:
             answer=attempt.answer and attrs.evolve(attempt.answer, steps=(), turns=()),
             seconds=math.fsum(call.seconds for call in calls),
         )
-
-    def to_json(self) -> dict[str, Json]:
-        """Return it as plain data; :func:`answered_from` reads it."""
-        return {
-            "outcome": unstructure(self.outcome),
-            "answer": None if self.answer is None else _answer_json(self.answer),
-            "seconds": self.seconds,
-        }
-
-
-def _answer_json(answer: Answer) -> Json:
-    plain = unstructure(attrs.evolve(answer, cost=None))
-    cost = None if answer.cost is None else str(answer.cost)
-    assert isinstance(plain, dict)  # noqa: S101 - an attrs class
-    del plain["steps"], plain["turns"]
-    return {**plain, "cost": cost}
-
-
-def answered_from(plain: Json, *, where: str) -> Answered:
-    """Return what :meth:`Answered.to_json` made plain; messages begin with ``where``."""
-    found = plain if isinstance(plain, dict) else {}
-    outcome = structure(found.get("outcome"), CaseOutcome, where=f"{where}: outcome")
-    seconds = structure(found.get("seconds"), float, where=f"{where}: seconds")
-    source = Source.of(found.get("answer"), where)
-    node = Node(source.document.value, ("answer",), source)
-    answer = None if node.value is None else ANSWER.read(node)
-    source.raise_all()
-    return Answered(outcome=outcome, answer=answer, seconds=seconds)
 
 
 @attrs.frozen(kw_only=True)
