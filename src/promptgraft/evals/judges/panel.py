@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -141,44 +141,6 @@ class Judgement:
     reason: str
 
 
-def ask(
-    judge: ProviderAdapter,
-    prompt: Prompt[ReplyT],
-    read: Callable[[ReplyT], Judgement],
-    *,
-    session: SessionProtocol | None,
-) -> Judgement:
-    """Return what a judge says; ``read`` makes a judgement of a reply, or ``VoidReplyError``.
-
-    A void reply is asked for once more. ``session`` is of the evaluation that is judged.
-    """
-    refused = Refused()
-    for _ in range(ATTEMPTS):
-        aside = AsideSession(session, tags={"scope": "judge"})
-        try:
-            return read(_reply(judge, prompt.bind(refused), aside))
-        except PermanentProviderError as error:
-            raise PermanentProviderError(f"judge `{adapter_identity(judge)}`: {error}") from error
-        except ProviderError as error:
-            return Judgement(score=None, reason=f"the judge's provider failed: {error}")
-        except (OutputError, VoidReplyError) as error:
-            executed = aside.latest(PromptExecuted)
-            text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)
-            refused = Refused(problem=str(error), previous=fenced(text) if text else "")
-        except CandidateError as error:
-            return Judgement(score=None, reason=f"the judge could not be asked: {error}")
-        finally:
-            _settle(judge, aside)
-    return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
-
-
-def _reply(judge: ProviderAdapter, prompt: Prompt[ReplyT], session: Session) -> ReplyT:
-    response = evaluated(judge, prompt, session=session, deadline=session.deadline)
-    if response.output is None:
-        raise VoidReplyError("the reply holds no data")
-    return response.output
-
-
 def _settle(judge: ProviderAdapter, session: Session) -> None:
     """Report a call that the adapter itself has not reported."""
     executed = session.latest(PromptExecuted)
@@ -249,9 +211,7 @@ class JudgeMetric(BaseMetric):
         self.check(case)
         question = self.question(case, answer)
         judgements = [
-            _sampled(
-                [ask(judge, question, self.judgement, session=session) for _ in range(self.samples)]
-            )
+            _sampled([self._ask(judge, question, session) for _ in range(self.samples)])
             for judge in self.judges
         ]
         score = score_of_votes(
@@ -274,6 +234,35 @@ class JudgeMetric(BaseMetric):
     @abstractmethod
     def judgement(self, reply: Any) -> Judgement:
         """Return what a reply says, or raise ``VoidReplyError``."""
+
+    def _ask(
+        self, judge: ProviderAdapter, question: Prompt[Any], session: SessionProtocol | None
+    ) -> Judgement:
+        """Return what a judge says; a void reply is asked for once more."""
+        refused = Refused()
+        for _ in range(ATTEMPTS):
+            aside = AsideSession(session, tags={"scope": "judge"})
+            asked = question.bind(refused)
+            try:
+                response = evaluated(judge, asked, session=aside, deadline=aside.deadline)
+                problem = "the reply holds no data"
+                if response.output is not None:
+                    return self.judgement(response.output)
+            except PermanentProviderError as error:
+                name = adapter_identity(judge)
+                raise PermanentProviderError(f"judge `{name}`: {error}") from error
+            except ProviderError as error:
+                return Judgement(score=None, reason=f"the judge's provider failed: {error}")
+            except (OutputError, VoidReplyError) as error:
+                problem = str(error)
+            except CandidateError as error:
+                return Judgement(score=None, reason=f"the judge could not be asked: {error}")
+            finally:
+                _settle(judge, aside)
+            executed = aside.latest(PromptExecuted)
+            text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)
+            refused = Refused(problem=problem, previous=fenced(text) if text else "")
+        return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
 
     def prompt_of(self, template: PromptTemplate[ReplyT]) -> Prompt[ReplyT]:
         """Return the question as the user's store has it."""
