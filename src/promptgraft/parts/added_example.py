@@ -20,6 +20,7 @@ from promptgraft.parts.entry import (
     EffectiveParts,
     Entry,
     PartSource,
+    PathEntry,
     Said,
     SkipReason,
     Source,
@@ -146,7 +147,7 @@ class AddedTaskExample(Entry):
 
 
 @attrs.frozen(kw_only=True)
-class RemovedTaskExample(Entry):
+class RemovedTaskExample(PathEntry):
     """A task example that is not shown: one of the source, or one that a store below has added.
 
     Attributes:
@@ -162,10 +163,6 @@ class RemovedTaskExample(Entry):
     replaces = "task example"
     held_in = listed = "removed_task_examples"
     undoes = "added task example"
-
-    @property
-    def key(self) -> SectionPath:
-        return self.path
 
     @property
     def owner(self) -> str:
@@ -188,9 +185,6 @@ class RemovedTaskExample(Entry):
 
     def is_said_by(self, prompt: PromptLike) -> bool:
         return prompt.descriptor.task_example(self.path) is None
-
-    def check_address(self) -> None:
-        check_path(self.path)
 
     def apply(self, parts: EffectiveParts) -> None:
         parts.examples[self.path[:-1]].pop(self.path[-1], None)

@@ -24,7 +24,7 @@ from promptgraft.parts.descriptors import (
     ToolDescriptor,
 )
 from promptgraft.parts.examples import WorkedExample
-from promptgraft.parts.validation import check_text
+from promptgraft.parts.validation import check_path, check_text
 from promptgraft.serde import HexDigest, Json, shown, unstructure
 
 
@@ -282,6 +282,24 @@ class Entry(ABC):
     def check_stored(self, where: str) -> None:
         """Refuse what no store writes, whatever the prompt."""
         check_hash(self.expected_hash, f"{where}: expected_hash")
+
+
+@attrs.frozen(kw_only=True)
+class PathEntry(Entry):
+    """An override that is filed under the path of a section or of a task example.
+
+    Attributes:
+        path: that path.
+    """
+
+    path: SectionPath
+
+    @property
+    def key(self) -> SectionPath:
+        return self.path
+
+    def check_address(self) -> None:
+        check_path(self.path)
 
 
 def check_hash(text: str, where: str) -> None:

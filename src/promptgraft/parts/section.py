@@ -9,13 +9,13 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.entry import EffectiveParts, Entry, Said, SkipReason, Source
-from promptgraft.parts.validation import check_path, check_text
+from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, SkipReason, Source
+from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest
 
 
 @attrs.frozen(kw_only=True)
-class SectionOverride(Entry):
+class SectionOverride(PathEntry):
     """A body that replaces the body of one section.
 
     Attributes:
@@ -32,10 +32,6 @@ class SectionOverride(Entry):
     held_in = listed = "sections"
     is_text = True
 
-    @property
-    def key(self) -> SectionPath:
-        return self.path
-
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(found.path) for found in descriptor.sections if found.overridable)
@@ -48,9 +44,6 @@ class SectionOverride(Entry):
         for found in prompt.descriptor.sections:
             body = prompt.section_body(found.path)
             yield cls(path=found.path, expected_hash=found.content_hash, body=body)
-
-    def check_address(self) -> None:
-        check_path(self.path)
 
     def checked(self, descriptor: PromptDescriptor) -> SectionOverride:
         check_text(self.body, self.part)

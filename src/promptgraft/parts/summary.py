@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import attrs
 
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, Source
-from promptgraft.parts.validation import check_path, check_said
+from promptgraft.parts.entry import EffectiveParts, PartSource, PathEntry, Said, Source
+from promptgraft.parts.validation import check_said
 from promptgraft.serde import HexDigest, digest_text
 
 
 @attrs.frozen(kw_only=True)
-class SummaryOverride(Entry):
+class SummaryOverride(PathEntry):
     """A text that replaces the summary of a section.
 
     Attributes:
@@ -29,10 +29,6 @@ class SummaryOverride(Entry):
     kind = replaces = "summary"
     held_in = listed = "summaries"
     is_text = True
-
-    @property
-    def key(self) -> SectionPath:
-        return self.path
 
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
@@ -54,9 +50,6 @@ class SummaryOverride(Entry):
             if found.summary is not None and found.summary.strip():
                 written_for = digest_text(found.summary)
                 yield cls(path=found.path, expected_hash=written_for, summary=found.summary)
-
-    def check_address(self) -> None:
-        check_path(self.path)
 
     def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
         del descriptor

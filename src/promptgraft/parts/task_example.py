@@ -18,7 +18,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source, said_or_none
+from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, Source, said_or_none
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
@@ -27,7 +27,7 @@ from promptgraft.parts.examples import (
     read_stored_steps,
     stored_steps,
 )
-from promptgraft.parts.validation import check_path, check_said, check_texts
+from promptgraft.parts.validation import check_said, check_texts
 from promptgraft.serde import HexDigest
 
 _STEP = "step "
@@ -75,7 +75,7 @@ class TaskExampleDocument:
 
 
 @attrs.frozen(kw_only=True)
-class TaskExampleOverride(Entry):
+class TaskExampleOverride(PathEntry):
     """One task example: single fields and steps of it, or all of its steps.
 
     Attributes:
@@ -103,10 +103,6 @@ class TaskExampleOverride(Entry):
     document = TaskExampleDocument
 
     @property
-    def key(self) -> SectionPath:
-        return self.path
-
-    @property
     def owner(self) -> str:
         return section_part(self.path[:-1])
 
@@ -131,9 +127,6 @@ class TaskExampleOverride(Entry):
             outcome_json=source.example.outcome_json,
             steps_json=source.example.steps_json,
         )
-
-    def check_address(self) -> None:
-        check_path(self.path)
 
     def checked(self, descriptor: PromptDescriptor) -> TaskExampleOverride:
         found = descriptor.task_example(self.path)
