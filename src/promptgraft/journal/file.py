@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-import attrs
-
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
 from promptgraft.files import held_lock, sync_folder, write_all
 from promptgraft.journal.base import Journal
@@ -50,17 +48,17 @@ class FileJournal(Journal):
         self._ahead_at, self._ahead = 0, b""
         with contextlib.ExitStack() as held:
             self._lock_in(held)
-            self._descriptor = self._open()
+            self._descriptor, contents = self._open(), _Scanner(self._path)
             held.callback(os.close, self._descriptor)
             try:
                 with os.fdopen(self._descriptor, "rb", _BUFFER_BYTES, closefd=False) as file:
-                    contents = _Scanner(self._path).run(file)
+                    contents.run(file)
             except OSError as error:
                 raise self._unreadable(error) from error
             super().__init__(f"journal {self._path}", contents.header)
             self._spans = contents.spans
-            self._end = contents.whole
-            if contents.size > contents.whole:
+            self._end = contents.offset
+            if contents.torn:
                 self._cut()
                 self._fsync()
             self._held = held.pop_all()
@@ -226,25 +224,21 @@ _Spans = dict[str, tuple[int, int]]
 _BUFFER_BYTES = 1 << 20
 
 
-@attrs.frozen
-class _Contents:
-    """What a journal file holds; ``size`` is larger than ``whole`` when its tail is torn."""
-
-    header: bytes | None
-    spans: _Spans
-    whole: int
-    size: int
-
-
 class _Scanner:
-    """Reads a whole file once: checks every line, finds where each record is."""
+    """Reads a whole file once: checks every line, finds where each record is.
+
+    Afterwards ``header`` is the first line, if there is a whole one, ``offset`` the end of the last
+    whole line, and ``torn`` the length of what a crash has left behind it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._spans: _Spans = {}
-        self._offset = 0
+        self.header: bytes | None = None
+        self.spans: _Spans = {}
+        self.offset = 0
+        self.torn = 0
 
-    def run(self, file: BinaryIO) -> _Contents:
+    def run(self, file: BinaryIO) -> None:
         start = file.read(len(HEADER_START))
         if not may_be_header(start):
             raise self._foreign(start)
@@ -253,25 +247,25 @@ class _Scanner:
             self._check_torn(header)
             if not may_be_header(header, torn=True):
                 raise self._foreign(header)
-            return _Contents(None, {}, 0, len(header))
+            self.torn = len(header)
+            return
         try:
             decode_header(header)
         except JournalCorruptError as error:
             raise self._corrupt(str(error)) from None
         except JournalError as error:
             raise JournalError(f"journal {self._path}: {error}") from None
-        self._offset = len(header)
-        torn = self._index(file)
-        return _Contents(header, self._spans, self._offset, self._offset + torn)
+        self.header, self.offset = header, len(header)
+        self._index(file)
 
-    def _index(self, file: BinaryIO) -> int:
-        """Index every whole line; return the length of the torn one after them, or 0."""
-        spans, offset = self._spans, self._offset
+    def _index(self, file: BinaryIO) -> None:
+        spans, offset = self.spans, self.offset
         for line in file:
-            self._offset = offset
+            self.offset = offset
             if line[-1] != 0x0A:
                 self._check_torn(line)
-                return len(line)
+                self.torn = len(line)
+                return
             try:
                 key = record_key(line)
             except JournalCorruptError as error:
@@ -280,15 +274,14 @@ class _Scanner:
                 raise self._corrupt(f"the key `{key}` is recorded a second time")
             spans[key] = (offset, len(line))
             offset += len(line)
-        self._offset = offset
-        return 0
+        self.offset = offset
 
     def _check_torn(self, tail: bytes) -> None:
         # An interrupted write leaves a part of one line. A whole line without its newline
         # may be that; a whole line with anything else behind it has lost its newline later.
         length = sealed_length(tail)
         if length is not None and length < len(tail):
-            raise self._corrupt(f"expected a newline at byte {self._offset + length}")
+            raise self._corrupt(f"expected a newline at byte {self.offset + length}")
 
     def _foreign(self, start: bytes) -> JournalCorruptError:
         return JournalCorruptError(
@@ -299,14 +292,14 @@ class _Scanner:
 
     def _corrupt(self, reason: str) -> JournalCorruptError:
         # The header is line 1; every line before this one is in the index.
-        line = len(self._spans) + 2 if self._offset else 1
+        line = len(self.spans) + 2 if self.offset else 1
         mend = (
             "give up this record and all behind it with "
-            f"`truncate -s {self._offset} {shlex.quote(str(self._path))}`"
-            if self._offset
+            f"`truncate -s {self.offset} {shlex.quote(str(self._path))}`"
+            if self.offset
             else "start a new run"
         )
         return JournalCorruptError(
-            f"journal {self._path}, line {line}, byte {self._offset}: {reason}; "
+            f"journal {self._path}, line {line}, byte {self.offset}: {reason}; "
             f"restore the file from a copy, or {mend}"
         )
