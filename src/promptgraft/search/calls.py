@@ -19,8 +19,6 @@ from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, QuestionBatch
 from promptgraft.search.lines import Waits
 
-_Ended: TypeAlias = "tuple[Pending, int, Future[object]]"
-
 
 @attrs.define(eq=False)
 class Pending:
@@ -55,44 +53,41 @@ class Pending:
             future.cancel()
 
 
+_Ended: TypeAlias = tuple[Pending, int, Future[object]]
+
+
+@attrs.define(eq=False)
 class Calls:
     """Makes calls. A context manager: on leaving it, what is in flight is waited for and recorded.
 
     Answers that have ended together are recorded in one append, before anything sees them.
 
-    Args:
+    Attributes:
         record: records answers.
         executor: makes rollouts side by side; None makes one call at a time.
         questions_at_once: questions that may be asked side by side, where there is an executor.
         gathering: makes what has evaluations of whole sets answered in batches; None for nothing.
         deadline: when nothing new is begun.
-
-    Attributes:
-        are_side_by_side: whether calls are made while the search continues.
         pending: the batches under way.
     """
 
-    def __init__(
-        self,
-        record: Callable[[Sequence[Record]], None],
-        *,
-        executor: Executor | None,
-        questions_at_once: int = 1,
-        gathering: Callable[[], BatchExecutor] | None = None,
-        deadline: Deadline | None = None,
-    ) -> None:
-        self.are_side_by_side = executor is not None
-        self._record = record
-        self._executor = executor
-        self._questions_at_once = questions_at_once
-        self._asking: ThreadPoolExecutor | None = None
-        self._gathering = gathering
-        self._gatherer: BatchExecutor | None = None
-        self._deadline = deadline or Deadline()
-        self.pending: list[Pending] = []
-        self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
-        self._hangs = False  # a question that does not end; its thread cannot be waited for
-        self._stop_listening: Callable[[], None] = lambda: None
+    _record: Callable[[Sequence[Record]], None]
+    _executor: Executor | None
+    _questions_at_once: int = 1
+    _gathering: Callable[[], BatchExecutor] | None = None
+    _deadline: Deadline = attrs.field(factory=Deadline)
+    pending: list[Pending] = attrs.field(factory=list, init=False)
+    _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
+    _gatherer: BatchExecutor | None = attrs.field(default=None, init=False)
+    _ended: SimpleQueue[_Ended | None] = attrs.field(factory=SimpleQueue, init=False)
+    # A question that does not end; its thread cannot be waited for.
+    _hangs: bool = attrs.field(default=False, init=False)
+    _stop_listening: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+
+    @property
+    def are_side_by_side(self) -> bool:
+        """Whether calls are made while the search continues."""
+        return self._executor is not None
 
     def __enter__(self) -> Self:
         if self._deadline.cancellation is not None:

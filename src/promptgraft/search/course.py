@@ -14,6 +14,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
@@ -307,7 +308,7 @@ def _driver(
             executor=context.executor,
             questions_at_once=config.questions_at_once,
             gathering=gathering if sources.in_batches else None,
-            deadline=sources.deadline,
+            deadline=sources.deadline or Deadline(),
         ),
         max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,

@@ -119,7 +119,9 @@ class Teaching:
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
             with Calls(
-                books.answers.journal.append_all, executor=threads, deadline=deadline
+                books.answers.journal.append_all,
+                executor=threads,
+                deadline=deadline or Deadline(),
             ) as calls:
                 for is_over in calls.make(self, batch):
                     while not is_over():
