@@ -180,13 +180,10 @@ def test_a_function_of_a_section_that_raises_is_named_with_its_example(name: str
         (lambda: GepaOptimizer(OptimizationContext(), {}), "config: expected settings"),  # type: ignore[arg-type]
         (lambda: GepaOptimizer({}, config()), "context: expected an OptimizationContext"),  # type: ignore[arg-type]
         (lambda: surroundings(overrides_store="x"), "overrides_store: expected a store"),
-        (
-            lambda: surroundings(event_bus=print),
-            "event_bus: expected an instance of EventBus",
-        ),
-        (lambda: surroundings(deadline=3), "deadline: expected an instance of Deadline"),
-        (lambda: surroundings(executor=4), "executor: expected an instance of Executor"),
-        (lambda: surroundings(journal="x"), "journal: expected an instance of Journal"),
+        (lambda: surroundings(event_bus=print), "event_bus: expected an EventBus"),
+        (lambda: surroundings(deadline=3), "deadline: expected a Deadline"),
+        (lambda: surroundings(executor=4), "executor: expected an Executor"),
+        (lambda: surroundings(journal="x"), "journal: expected a Journal"),
         (lambda: Prompt("text"), "template: expected a PromptTemplate, found 'text'"),  # type: ignore[arg-type]
     ],
 )

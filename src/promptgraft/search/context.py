@@ -27,6 +27,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, SessionProtocol
 from promptgraft.search.teacher import Teacher
 from promptgraft.serde import shown
+from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
 
@@ -99,12 +100,7 @@ class OptimizationContext:
             if getattr(self, name) is not None:
                 check_adapter(getattr(self, name), name)
         for name, kind in _KINDS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
-                raise ConfigError(
-                    f"{name}: expected an instance of {kind.__name__}, found {shown(value)}"
-                )
-
+            instance(kind).or_none.hold(name, getattr(self, name))
         store = self.overrides_store
         if store is not None and not callable(getattr(store, "resolve", None)):
             raise ConfigError(
@@ -201,9 +197,7 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
     """An algorithm that improves a prompt, or a subject that brings its own adapter."""
 
     def __init__(self, context: OptimizationContext) -> None:
-        given: object = context
-        if not isinstance(given, OptimizationContext):
-            raise ConfigError(f"context: expected an OptimizationContext, found {shown(given)}")
+        instance(OptimizationContext).hold("context", context)
         self._context = context
 
     @abstractmethod

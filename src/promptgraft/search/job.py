@@ -16,6 +16,7 @@ from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
+from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
@@ -47,9 +48,11 @@ class OptimizationJob:
     def __init__(
         self, subject: Improvable, context: OptimizationContext, config: RunConfig
     ) -> None:
-        _check("subject", subject, Prompt, PromptSet, Target, Subject)
-        _check("context", context, OptimizationContext)
-        _check("config", config, RunConfig)
+        if not isinstance(subject, (Prompt, PromptSet, Target, Subject)):
+            raise ConfigError(f"subject: expected a Prompt, found {shown(subject)}")
+        instance(OptimizationContext).hold("context", context)
+        if not isinstance(config, RunConfig):
+            raise ConfigError(f"config: expected a RunConfig, found {shown(config)}")
         alone = subject if isinstance(subject, (Prompt, PromptSet, Target)) else subject.prompt
         self.__attrs_init__(alone, context.around(subject), config)
 
@@ -115,10 +118,3 @@ class OptimizationJob:
     def run(self) -> RunResult:
         """Run it; see :meth:`Optimizer.optimize`."""
         return Optimizer(self.context, self.config).optimize(self.subject)
-
-
-def _check(name: str, value: object, *kinds: type) -> None:
-    if not isinstance(value, kinds):
-        kind = kinds[0].__name__
-        article = "an" if kind[0] in "AEIOU" else "a"
-        raise ConfigError(f"{name}: expected {article} {kind}, found {shown(value)}")

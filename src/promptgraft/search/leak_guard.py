@@ -77,7 +77,8 @@ class AnswerGuard:
             for example in (examples if words is not None else ())
         ]
         self._bits = _Bits(sum(len(text) for _, texts in answers for text in texts))
-        self._answers = [_Answer(id_, self._learn(texts)) for id_, texts in answers if texts]
+        # The words of each answer between two spaces, and each of its texts on a line.
+        self._answers = {id_: self._learn(texts) for id_, texts in answers if texts}
 
     def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
         """Refuse an instruction that carries an answer; examples may show theirs.
@@ -113,9 +114,9 @@ class AnswerGuard:
         for start, words in sorted(suspects, key=itemgetter(0)):
             if hash(words) in passed:
                 continue
-            answer = self._owner(_spaced(words))
-            if answer is not None:
-                return self._copied(found, start, words, answer)
+            owner = self._owner(_spaced(words))
+            if owner is not None:
+                return self._copied(found, start, words, owner)
             passed.add(hash(words))
         return None
 
@@ -131,25 +132,23 @@ class AnswerGuard:
     def _passages(self, found: Words) -> Iterator[tuple[str, ...]]:
         return (words for _, words in found.passages(self._weight))
 
-    def _owner(self, passage: str) -> _Answer | None:
-        """Return the first answer with a passage, unless too many have it."""
+    def _owner(self, passage: str) -> str | None:
+        """Return the example whose answer has a passage first, unless too many have it."""
         common = max(1, len(self._answers) // _COMMON_SHARE)
-        owners = (answer for answer in self._answers if passage in answer.text)
+        owners = (id_ for id_, text in self._answers.items() if passage in text)
         first = list(itertools.islice(owners, common + 1))
         return first[0] if 0 < len(first) <= common else None
 
-    def _copied(self, found: Words, start: int, words: tuple[str, ...], answer: _Answer) -> Copied:
+    def _copied(self, found: Words, start: int, words: tuple[str, ...], owner: str) -> Copied:
         """Return a copied passage with all the words behind it that were copied too."""
-        place = answer.text.index(_spaced(words))
-        theirs = answer.text[place:].split(_LEAF, 1)[0].split()
+        answer = self._answers[owner]
+        theirs = answer[answer.index(_spaced(words)) :].split(_LEAF, 1)[0].split()
         ours = found.words[start:]
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
         count = sum(1 for _ in same)
         passage = found.passage(start, start + count)
         counted = is_spaced(passage) and WORD * count >= self._weight
-        return Copied(
-            example_id=answer.example_id, passage=passage, words=count if counted else None
-        )
+        return Copied(example_id=owner, passage=passage, words=count if counted else None)
 
 
 def known_texts(description: ModuleDescription) -> tuple[str, ...]:
@@ -191,14 +190,6 @@ def texts_of(label: object) -> Iterator[str]:
                 pending.extend(reversed(items))
             case dict(fields):
                 pending.extend(reversed(fields.values()))
-
-
-@attrs.frozen
-class _Answer:
-    """The words of an answer: each between two spaces, and each of its texts on a line."""
-
-    example_id: str
-    text: str
 
 
 class _Bits:
@@ -283,11 +274,9 @@ class Words:
             start = bisect.bisect_left(self._spans, found.start(), key=itemgetter(0))
             end = bisect.bisect_right(self._spans, found.end(), key=itemgetter(1))
             words = tuple(self.words[start:end])
-            if self._length(start, end) >= CODE_CHARS and _is_code(words):
+            length = self._spans[end - 1][1] - self._spans[start][0] if start < end else 0
+            if length >= CODE_CHARS and _is_code(words):
                 yield start, words
-
-    def _length(self, start: int, end: int) -> int:
-        return self._spans[end - 1][1] - self._spans[start][0] if start < end else 0
 
     def _weights(self) -> list[int]:
         if is_spaced(self.text):

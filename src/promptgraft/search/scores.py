@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.evals.spending import Role
+from promptgraft.evals.spending import Role, Spending
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
@@ -134,27 +134,6 @@ SCORE = "score"
 """The objective that is the score of the feedback function itself."""
 
 
-def _tokens(record: RolloutRecord) -> float:
-    return sum(spent.tokens for spent in record.spent if spent.role is Role.TASK)
-
-
-def _prompt_tokens(record: RolloutRecord) -> float:
-    return sum(spent.input_tokens for spent in record.spent if spent.role is Role.TASK)
-
-
-def _completion_tokens(record: RolloutRecord) -> float:
-    return sum(spent.output_tokens for spent in record.spent if spent.role is Role.TASK)
-
-
-def _dollars(record: RolloutRecord) -> float | None:
-    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
-    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
-
-
-def _seconds(record: RolloutRecord) -> float:
-    return sum(spent.microseconds for spent in record.spent if spent.role is Role.TASK) / 1e6
-
-
 def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> int:
     """Return the position with the highest weighted sum of objectives; the elder wins a tie."""
 
@@ -197,12 +176,25 @@ def _read_weights(text: str, what: str) -> dict[str, float]:
     return found
 
 
+def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]:
+    """Return what adds up an amount over the task's calls of a rollout."""
+    return lambda record: sum(worth(spent) for spent in record.spent if spent.role is Role.TASK)
+
+
+_microseconds = _of_task(lambda spent: spent.microseconds)
+
+
+def _dollars(record: RolloutRecord) -> float | None:
+    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
+    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+
+
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
-    "tokens": _tokens,
-    "prompt_tokens": _prompt_tokens,
-    "completion_tokens": _completion_tokens,
+    "tokens": _of_task(lambda spent: spent.tokens),
+    "prompt_tokens": _of_task(lambda spent: spent.input_tokens),
+    "completion_tokens": _of_task(lambda spent: spent.output_tokens),
     "cost": _dollars,
-    "seconds": _seconds,
+    "seconds": lambda record: _microseconds(record) / 1e6,
 }
 """Objectives of which less is better; the ledger knows them of every rollout."""
 

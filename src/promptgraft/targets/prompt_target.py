@@ -257,7 +257,12 @@ class PromptTarget:
             if fault := self._too_long(candidate):
                 raise InvalidProposalError(RejectionReason.TOO_LONG, fault)
             return
-        for example in self._telling(examples):
+        for example in examples:
+            # An override only places what the slots of the source become, and has been parsed by
+            # now. So an example that has rendered with one candidate renders with all, and only
+            # lengths have to be looked at one by one.
+            if self.max_prompt_chars is None and example.id in self._rendered:
+                continue
             try:
                 rendered = self._render(candidate, example)
             except PromptgraftError as error:
@@ -284,17 +289,6 @@ class PromptTarget:
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
         return prompt.bind(*example.copy().params).render()
-
-    def _telling(self, examples: Sequence[GepaExample]) -> Sequence[GepaExample]:
-        """Return the examples that say something new when a candidate is rendered with them.
-
-        An override only places what the slots of the source become, and has been parsed by now.
-        So an example that has rendered with one candidate renders with all, and only lengths
-        have to be looked at one by one.
-        """
-        if self.max_prompt_chars is not None:
-            return examples
-        return [example for example in examples if example.id not in self._rendered]
 
 
 def _change(candidate: Candidate, address: str) -> PromptOverride:
