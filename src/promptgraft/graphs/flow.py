@@ -305,10 +305,7 @@ class AsyncRun:
             *(taken(run, branch) for run, branch in zip(runs, branches, strict=True)),
             return_exceptions=True,
         )
-        return self._run.join(
-            runs,
-            [(None, one) if isinstance(one, BaseException) else (one, None) for one in ended],
-        )
+        return self._run.join(runs, ended)
 
     def text(self, node: str) -> str:
         """Return the text of a node's prompt; see :meth:`Run.text`."""

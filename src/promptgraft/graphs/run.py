@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import attrs
 
@@ -32,8 +32,6 @@ from promptgraft.runtime.session import Branch, SessionProtocol
 from promptgraft.serde import HexDigest, did_you_mean
 from promptgraft.targets.formatting import show_value, tool_line
 from promptgraft.text import listed, raised
-
-T = TypeVar("T")
 
 _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
 
@@ -175,8 +173,12 @@ class Run:
             Exception: what the first of them raised that did.
         """
         runs = self.fork(len(branches))
-        calls = [_within(run, branch) for run, branch in zip(runs, branches, strict=True)]
-        return self.join(runs, side_by_side(calls))
+        with ThreadPoolExecutor(max(1, len(branches))) as threads:
+            calls = [
+                threads.submit(contextvars.copy_context().run, _take, run, branch)
+                for run, branch in zip(runs, branches, strict=True)
+            ]
+        return self.join(runs, [call.exception() or call.result() for call in calls])
 
     def fork(self, count: int) -> list[Run]:
         """Return the runs of so many branches, which :meth:`join` ends."""
@@ -187,10 +189,13 @@ class Run:
             for number in range(1, count + 1)
         ]
 
-    def join(
-        self, runs: Sequence[Run], outcomes: Sequence[tuple[Any, BaseException | None]]
-    ) -> tuple[Any, ...]:
-        """Take in what branches did, in their order; return what each returned."""
+    def join(self, runs: Sequence[Run], outcomes: Sequence[Any]) -> tuple[Any, ...]:
+        """Take in what branches did, in their order; return the outcomes, or raise the first error.
+
+        Args:
+            runs: those of the branches.
+            outcomes: what each branch returned or raised.
+        """
         before = self.taken
         ends: list[tuple[str, str]] = []
         for run in runs:
@@ -202,11 +207,11 @@ class Run:
         self.ends = tuple(dict.fromkeys(ends)) or self.ends
         if self.taken > self.setting.max_steps:
             self.fault = self.fault or self._too_many("")
-        for run, (_, error) in zip(runs, outcomes, strict=True):
-            if error is not None:
+        for run, outcome in zip(runs, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
                 self.last = run.last or self.last
-                raise error
-        return tuple(value for value, _ in outcomes)
+                raise outcome
+        return tuple(outcomes)
 
     def text(self, node: str) -> str:
         """Return the text of a node's prompt as the candidate has it, with nothing bound to it.
@@ -355,36 +360,7 @@ under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
 """The run of the branch that is under way in this thread or task."""
 
 
-def _within(run: Run, branch: Callable[[Run], Any]) -> Callable[[], Any]:
-    def call() -> Any:
-        token = under_way.set(run)
-        try:
-            return branch(run)
-        finally:
-            under_way.reset(token)
-
-    return call
-
-
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[tuple[T | None, BaseException | None]]:
-    """Make calls in threads, the last in the present one; return what each returned or raised."""
-    outcomes: dict[int, tuple[T | None, BaseException | None]] = {}
-
-    def work(number: int) -> None:
-        try:
-            outcomes[number] = calls[number](), None
-        except BaseException as error:  # noqa: BLE001 - raised again where the calls are joined
-            outcomes[number] = None, error
-
-    *others, last = range(len(calls)) or [-1]
-    threads = [
-        threading.Thread(target=contextvars.copy_context().run, args=(work, number), daemon=True)
-        for number in others
-    ]
-    for thread in threads:
-        thread.start()
-    if calls:
-        work(last)
-    for thread in threads:
-        thread.join()
-    return [outcomes[number] for number in range(len(calls))]
+def _take(run: Run, branch: Callable[[Run], Any]) -> Any:
+    """Take a branch, in a context of its own."""
+    under_way.set(run)
+    return branch(run)

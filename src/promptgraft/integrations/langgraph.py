@@ -115,7 +115,7 @@ class LangGraphFlow:
                 step.output = task.output
             ended[task.node] = step.id
         if branches != [run]:
-            run.join(branches, [(None, None)] * len(branches))
+            run.join(branches, [None] * len(branches))
         waiting |= {edge: ended[edge[0]] for edge in self.edges if edge[0] in ended}
 
 
