@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import attrs
 
@@ -20,8 +20,6 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import is_unicode, shown
 from promptgraft.strict.nodes import decoded, raise_lines
 from promptgraft.text import raised
-
-T = TypeVar("T")
 
 _logger = logging.getLogger("promptgraft")
 
@@ -78,7 +76,7 @@ class CallbackSource:
         Raises:
             ConfigError: ``read`` raised something, or returned no text.
         """
-        found: object = _called("read", lambda: awaited(self.read()))
+        found: object = _called("read", self.read)
         if not isinstance(found, str) or not is_unicode(found):
             raise ConfigError(f"read: expected a text, found {shown(found)}")
         return found
@@ -89,12 +87,12 @@ class CallbackSource:
         Raises:
             ConfigError: ``write`` raised something.
         """
-        _called("write", lambda: awaited(self.write(text)))
+        _called("write", self.write, text)
 
 
-def _called(name: str, call: Callable[[], T]) -> T:
+def _called(name: str, function: Callable[..., object], *args: str) -> object:
     try:
-        return call()
+        return awaited(function(*args))
     except Exception as error:  # a user's function may raise anything
         raise ConfigError(f"{name} raised {' '.join(raised(error).split())}") from error
 

@@ -81,13 +81,7 @@ class GraphDescription:
 
 
 def describe(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
-    """Return what a graph is made of.
-
-    Args:
-        graph: the graph.
-        traces: steps of answers, such as those of records. Where no edges are declared, the edges
-            are those that were taken in them; nodes that only they know are named too.
-    """
+    """Return what a graph is made of; see :meth:`Graph.describe`."""
     edges = edges_of(traces) if graph.edges is None else graph.edges
     unknown = [name for edge in edges for name in edge if name not in graph.node_names]
     return GraphDescription(

@@ -242,7 +242,8 @@ class Graph(PromptSet):
         """Return nodes, edges and parts, as runs name them.
 
         Args:
-            traces: steps of answers; where no edges are declared, the edges are those taken there.
+            traces: steps of answers, such as those of records. Where no edges are declared, the
+                edges are those that were taken in them; nodes that only they know are named too.
         """
         return describe(self, traces)
 

@@ -117,18 +117,20 @@ class Selection:
     max_unscored: int = 0
 
 
+@attrs.frozen(kw_only=True, eq=False)
 class TestRun:
     """One test run: the project file and the tag of its command line, and the answers so far."""
 
     __test__ = False
 
-    def __init__(self, *, project: Path | None, tag: str | None, answers: Answers) -> None:
-        self._project = project
-        self._tag = tag
-        self._answers = answers
-        self._projects: dict[Path, Project] = {}
-        self._subjects: dict[tuple[Path, Choice], Subject | PromptgraftError] = {}
-        self._reports: dict[Selection, ReportOfTests] = {}
+    _project: Path | None
+    _tag: str | None
+    _answers: Answers
+    _projects: dict[Path, Project] = attrs.field(factory=dict, init=False)
+    _subjects: dict[tuple[Path, Choice], Subject | PromptgraftError] = attrs.field(
+        factory=dict, init=False
+    )
+    _reports: dict[Selection, ReportOfTests] = attrs.field(factory=dict, init=False)
 
     def selection(self, given: Mapping[str, object], folder: Path) -> Selection:
         """Return what the arguments of a marker ask for; paths in them begin at ``folder``.

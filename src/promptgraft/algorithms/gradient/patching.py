@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Container, Sequence
 from typing import TypeVar
 
@@ -73,10 +72,11 @@ class Base:
     rejections: Rejections
 
 
+@attrs.frozen(kw_only=True)
 class Patcher:
     """Merges what was said of each part, and has new texts written.
 
-    Args:
+    Attributes:
         target: whose parts are changed.
         inquiries: has questions answered.
         guard: refuses texts that carry answers of training cases.
@@ -84,21 +84,12 @@ class Patcher:
         emit: takes events.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        inquiries: Inquiries,
-        *,
-        guard: AnswerGuard,
-        most: int,
-        emit: Emit,
-    ) -> None:
-        self._target = target
-        self._inquiries = inquiries
-        self._guard = guard
-        self._most = most
-        self._emit = emit
-        self._refused: defaultdict[str, list[tuple[str, Score, Score]]] = defaultdict(list)
+    target: Target
+    inquiries: Inquiries
+    guard: AnswerGuard
+    most: int
+    emit: Emit
+    _refused: dict[str, list[tuple[str, Score, Score]]] = attrs.field(factory=dict, init=False)
 
     def merge(
         self, base: Base, gradients: Sequence[Gradient], *, share: float = 1.0
@@ -115,10 +106,10 @@ class Patcher:
             said.setdefault(one.module, []).append(one)
         by_blame = sorted(said, key=lambda module: -len({one.case for one in said[module]}))
         kept = by_blame[: max(1, round(share * len(said)))]
-        blamed = [module for module in self._target.modules if module in kept]
-        chosen = {module: said[module][: self._most] for module in blamed}
+        blamed = [module for module in self.target.modules if module in kept]
+        chosen = {module: said[module][: self.most] for module in blamed}
         several = [module for module, those in chosen.items() if len(those) > 1]
-        outcomes = yield from self._inquiries.ask(
+        outcomes = yield from self.inquiries.ask(
             [self._merge_inquiry(base, module, chosen[module]) for module in several]
         )
         merged = dict(zip(several, outcomes, strict=True))
@@ -133,18 +124,18 @@ class Patcher:
             merge = GradientsMerged(
                 step=base.number, module=module.name, cases=cases, problems=problems
             )
-            self._emit(merge)
+            self.emit(merge)
             found.append(merge)
         return found
 
     def write(self, base: Base, merged: Sequence[GradientsMerged]) -> Asking[list[Patch]]:
         """Return the usable new texts, one a part at most."""
-        modules = {one.name: one for one in self._target.modules}
+        modules = {one.name: one for one in self.target.modules}
         asked = []
         for one in merged:
             module = modules[one.module]
-            asked.append((one, module, self._target.describe(module, base.candidate)))
-        outcomes = yield from self._inquiries.ask(
+            asked.append((one, module, self.target.describe(module, base.candidate)))
+        outcomes = yield from self.inquiries.ask(
             [self._patch_inquiry(base, *those) for those in asked]
         )
         patches = []
@@ -158,7 +149,7 @@ class Patcher:
                 self._tell_unanswered(base, module, "optimize", outcome)
                 continue
             patches.append(outcome.found)
-            self._emit(
+            self.emit(
                 PatchWritten(
                     step=base.number,
                     module=one.module,
@@ -178,7 +169,7 @@ class Patcher:
             change = patch.change
             try:
                 candidate = (
-                    self._target.graft(
+                    self.target.graft(
                         candidate,
                         change.module,
                         change.text,
@@ -194,7 +185,7 @@ class Patcher:
                 )
                 continue
             kept.append(patch)
-            self._emit(
+            self.emit(
                 MutationProposed(
                     step=base.number,
                     parent=base.position,
@@ -209,7 +200,7 @@ class Patcher:
     def remember(self, patches: Sequence[Patch], before: Score, after: Score) -> None:
         """Remember texts that were tried and refused."""
         for patch in patches:
-            held = self._refused[patch.change.module.name]
+            held = self._refused.setdefault(patch.change.module.name, [])
             held.append((patch.change.text, before, after))
             del held[:-REMEMBERED]
 
@@ -222,7 +213,7 @@ class Patcher:
         if outcome.found is None and outcome.failed:
             position = f"round/{base.number}/{stage}/{named(module.name)}"
             detail = outcome.refusals[-1].error.detail
-            self._emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
+            self.emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
 
     def _merge_inquiry(
         self, base: Base, module: Module, said: Sequence[Gradient]
@@ -233,7 +224,7 @@ class Patcher:
             key=Asked.MERGE,
             params=MergeParams(
                 part=in_one_line(module.name),
-                current=fenced(self._target.text(module, base.candidate)),
+                current=fenced(self.target.text(module, base.candidate)),
                 said="\n\n".join(
                     f"**{one.severity}:** of case {in_one_line(one.case)}\n\n{fenced(one.text)}"
                     for one in said
@@ -250,11 +241,11 @@ class Patcher:
 
         def read(reply: Reply) -> Patch:
             text, why = read_patch(reply, as_json=before.as_json)
-            child = self._target.graft(
+            child = self.target.graft(
                 base.candidate, module, text, parents=(base.position,), examples=base.examples
             )
             # After the target has looked at it: by then the text has a bounded length.
-            self._guard.check(module, before, text)
+            self.guard.check(module, before, text)
             if child.digest in base.seen:
                 raise InvalidProposalError(
                     RejectionReason.DUPLICATE, "this text has been tried before; propose another"

@@ -127,8 +127,13 @@ class GradientSearch(BaseSearch):
             target=kit.target, inquiries=inquiries, emit=self._tell, by_trace=by_trace
         )
         guard = AnswerGuard(kit.training, config.copied_words or None)
-        most = config.max_gradients
-        self._patcher = Patcher(kit.target, inquiries, guard=guard, most=most, emit=self._tell)
+        self._patcher = Patcher(
+            target=kit.target,
+            inquiries=inquiries,
+            guard=guard,
+            most=config.max_gradients,
+            emit=self._tell,
+        )
         self._judge = Judge(config, kit)
 
     def run(self) -> Asking[None]:
