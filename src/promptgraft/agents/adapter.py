@@ -122,10 +122,17 @@ class AgentAdapter:
         texts = texts_in(prompt.render(session))
         case = self._case_of(prompt, texts)
         with self.delivery.deliver(texts, deadline=deadline) as folder:
-            playing = _Playing(
-                adapter=self, case=case, texts=texts, folder=folder, session=session, ends=deadline
+            call = AgentCall(
+                texts=texts,
+                folder=folder,
+                example=case.id,
+                session_id=uuid.uuid4().hex,
+                context=case.context,
+                state=case.state,
+                deadline=deadline,
+                session=session,
             )
-            answer = playing.play()
+            answer = _Playing(self, case, call).play()
         response = PromptResponse(text=answer.text, output=answer.output, usage=answer.usage)
         session.dispatch(PromptExecuted(response=response))
         return cast("PromptResponse[OutputT]", response)
@@ -146,17 +153,13 @@ class AgentAdapter:
         )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class _Playing:
-    """A case that is being played: one session of the agent."""
+    """A case that is being played: one session of the agent, whose calls differ in their turn."""
 
     adapter: AgentAdapter
     case: Case
-    texts: Mapping[str, str]
-    folder: Path | None
-    session: SessionProtocol
-    ends: Deadline | None
-    id: str = attrs.field(factory=lambda: uuid.uuid4().hex)
+    call: AgentCall
 
     def play(self) -> AgentAnswer:
         """Ask turn by turn and return the last answer."""
@@ -167,7 +170,14 @@ class _Playing:
             answer = self.ask(query, tuple(history))
             if is_alone:
                 return answer
-            self.session.dispatch(TurnAnswered(query=query, answer=_judged(answer)))
+            judged = Answer(
+                text=answer.text,
+                output=plain_output(answer.output),
+                tools=answer.tools or (),
+                usage=answer.usage,
+                cost=answer.cost,
+            )
+            self.call.session.dispatch(TurnAnswered(query=query, answer=judged))
             history.append(PastTurn(query=query, answer=answer.text))
             query = self.next_query(history)
             if not query:
@@ -180,22 +190,11 @@ class _Playing:
             return turns[len(history)].user if len(history) < len(turns) else ""
         if scenario is None or user is None or len(history) >= self.adapter.max_turns:
             return ""
-        return next_message(user, self.adapter.question, (scenario, history), self.session)
+        return next_message(user, self.adapter.question, (scenario, history), self.call.session)
 
     def ask(self, query: str, history: tuple[PastTurn, ...]) -> AgentAnswer:
-        call = AgentCall(
-            texts=self.texts,
-            folder=self.folder,
-            example=self.case.id,
-            session_id=self.id,
-            turn=len(history),
-            history=history,
-            context=self.case.context,
-            state=self.case.state,
-            deadline=self.ends,
-            session=self.session,
-        )
-        budget = self.session.budget
+        call = attrs.evolve(self.call, turn=len(history), history=history)
+        budget = call.session.budget
         if budget is not None:
             budget.reserve(NOTHING)
         began = time.perf_counter()
@@ -214,10 +213,10 @@ class _Playing:
     def _note(self, answer: AgentAnswer, seconds: float) -> None:
         """Say in the session what the agent did."""
         for use in answer.tools or ():
-            self.session.dispatch(
+            self.call.session.dispatch(
                 ToolInvoked(name=use.name, params=dict(use.arguments), result=use.result)
             )
-        self.session.dispatch(
+        self.call.session.dispatch(
             ModelCalled(
                 model=self.adapter.agent.name,
                 requests=1,
@@ -239,17 +238,6 @@ class _Playing:
             return RejectedRequestError(said)
         where = f"{self.case.origin}: " if self.case.origin else ""
         return CallerError(f"{where}{said}")
-
-
-def _judged(answer: AgentAnswer) -> Answer:
-    """Return the answer of a turn as metrics see it."""
-    return Answer(
-        text=answer.text,
-        output=plain_output(answer.output),
-        tools=answer.tools or (),
-        usage=answer.usage,
-        cost=answer.cost,
-    )
 
 
 def query_of(case: Case) -> str:

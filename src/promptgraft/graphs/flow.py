@@ -170,9 +170,7 @@ class GraphPrompt(TextsPrompt):
     @classmethod
     def standing_for(cls, graph: Graph) -> GraphPrompt:
         """Return what stands for a graph; it takes the input of a case."""
-        ns, _, key = graph.name.rpartition("/")
-        texts = {node: prompt.with_placeholders().text for node, prompt in graph.prompts.items()}
-        template = TextsPrompt.of(texts, ns=ns or key, key=key).template
+        template = _texts_of(graph, graph.by_address).template
         return cls(template, takes_inputs=True, graph=graph)
 
     @property
@@ -188,19 +186,20 @@ class GraphPrompt(TextsPrompt):
         }
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
-        return self._in_force.render(session)
+        return _texts_of(self.graph, self.prompts).render(session)
 
     def with_placeholders(self) -> RenderedPrompt[object]:
-        return self._in_force.with_placeholders()
+        return _texts_of(self.graph, self.prompts).with_placeholders()
 
-    @property
-    def _in_force(self) -> TextsPrompt:
-        prompts, own = self.prompts, self.template
-        texts = {
-            node: prompts[address_of(source)].with_placeholders().text
-            for node, source in self.graph.prompts.items()
-        }
-        return TextsPrompt.of(texts, ns=own.ns, key=own.key)
+
+def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPrompt:
+    """Return the texts of a graph's nodes as one prompt; ``prompts`` are by their addresses."""
+    ns, _, key = graph.name.rpartition("/")
+    texts = {
+        node: prompts[address_of(source)].with_placeholders().text
+        for node, source in graph.prompts.items()
+    }
+    return TextsPrompt.of(texts, ns=ns or key, key=key)
 
 
 @attrs.frozen
