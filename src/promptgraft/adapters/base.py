@@ -272,7 +272,8 @@ def evaluated(
 
     Raises what :meth:`ProviderAdapter.evaluate` does. A ``ConnectionError`` or ``TimeoutError``
     becomes a ``TransientProviderError``, any other error, and what is no response, an
-    ``AdapterError`` that names the adapter, and the example or the question.
+    ``AdapterError`` that names the adapter, and the example or the question. An answer of an
+    adapter that does not report what it called counts as one call.
     """
     tags = session.tags
     example = tags.get("example") or tags.get("case")
@@ -293,7 +294,9 @@ def evaluated(
             f"{where} raised {raised_at(error)}; raise a TransientProviderError for what may pass"
         ) from error
     finally:
-        events, seconds = session.select_all(object)[before:], time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        _count(adapter, session, before)
+        events = session.select_all(object)[before:]
         session.notify(PromptAsked(adapter=adapter, events=events, seconds=seconds))
     fault = _fault_of(response)
     if fault:
@@ -302,6 +305,15 @@ def evaluated(
             "`promptgraft.adapters.base.answered` builds one"
         )
     return response
+
+
+def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> None:
+    """Report a call where an adapter has answered, and has reported none itself."""
+    events = session.select_all(object)[before:]
+    answers = [event for event in events if isinstance(event, PromptExecuted)]
+    if answers and not any(isinstance(event, ModelCalled) for event in events):
+        model, usage = adapter_identity(adapter), answers[-1].response.usage
+        session.dispatch(ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0))
 
 
 def _fault_of(response: object) -> str:

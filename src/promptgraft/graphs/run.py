@@ -11,12 +11,10 @@ from typing import Any, NoReturn
 import attrs
 
 from promptgraft.adapters.base import (
-    ModelCalled,
     PromptExecuted,
     PromptResponse,
     ProviderAdapter,
     ToolInvoked,
-    adapter_identity,
     evaluated,
 )
 from promptgraft.errors import CandidateError, FlowError, LimitReachedError, ProviderError
@@ -144,7 +142,6 @@ class Run:
                 executed = own.latest(PromptExecuted)
                 if executed is not None:
                     step.output = executed.response.text
-                    _count(own, executed.response, bound.adapter)
             step.output = response.text
         self._latest = response
         return response.text if response.output is None else response.output
@@ -347,13 +344,6 @@ def fault_of(error: Exception) -> str:
 def shown_value(value: object) -> str:
     """Return what went into a step, or came of it, as text."""
     return value if type(value) is str else without_address(show_value(value))
-
-
-def _count(session: Branch, response: PromptResponse[object], adapter: ProviderAdapter) -> None:
-    """Count an answer of an adapter that does not say what it called as one call."""
-    if session.latest(ModelCalled) is None:
-        model, usage = adapter_identity(adapter), response.usage
-        session.dispatch(ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0))
 
 
 under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)

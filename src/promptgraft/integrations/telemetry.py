@@ -267,7 +267,6 @@ class _Spans:
     def _asked(self, asked: PromptAsked) -> None:
         """Add a span for every call of a model, laid end to end up to now."""
         calls = [event for event in asked.events if isinstance(event, ModelCalled)]
-        calls = calls or [_only_call(asked)]
         if (above := _under_way.get()) is not None:
             # An adapter of several parts tells of what they have told already.
             calls = [call for call in calls if id(call) not in above.told]
@@ -313,18 +312,6 @@ def _question(position: str) -> Place | None:
     except DataFormatError:
         return None
     return place if place.phase in QUESTIONS else None
-
-
-def _only_call(asked: PromptAsked) -> ModelCalled:
-    """Return the call of an adapter that does not say what it has called."""
-    answers = [event for event in asked.events if isinstance(event, PromptExecuted)]
-    return ModelCalled(
-        model=adapter_identity(asked.adapter),
-        requests=1,
-        usage=answers[-1].response.usage if answers else Usage(),
-        cost=None,
-        seconds=asked.seconds,
-    )
 
 
 def _decision(event: CandidateAdded | MutationRejected | RoundEnded) -> dict[str, _Plain | None]:

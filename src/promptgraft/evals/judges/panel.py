@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 
 from promptgraft.adapters.base import (
-    ModelCalled,
     PromptExecuted,
     ProviderAdapter,
     adapter_identity,
@@ -30,7 +29,7 @@ from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, one_of
 from promptgraft.text import clip, fenced
@@ -141,17 +140,6 @@ class Judgement:
     reason: str
 
 
-def _settle(judge: ProviderAdapter, session: Session) -> None:
-    """Report a call that the adapter itself has not reported."""
-    executed = session.latest(PromptExecuted)
-    if executed is not None and session.latest(ModelCalled) is None:
-        usage = executed.response.usage
-        call = ModelCalled(
-            model=adapter_identity(judge), requests=1, usage=usage, cost=None, seconds=0.0
-        )
-        session.dispatch(call)
-
-
 def _judges(judges: Iterable[ProviderAdapter] | ProviderAdapter) -> tuple[ProviderAdapter, ...]:
     if isinstance(judges, Iterable):
         return tuple(judges)
@@ -257,8 +245,6 @@ class JudgeMetric(BaseMetric):
                 problem = str(error)
             except CandidateError as error:
                 return Judgement(score=None, reason=f"the judge could not be asked: {error}")
-            finally:
-                _settle(judge, aside)
             executed = aside.latest(PromptExecuted)
             text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)
             refused = Refused(problem=problem, previous=fenced(text) if text else "")
