@@ -101,11 +101,9 @@ def attempted(
     """
     tags = {"scope": "case", "case": case.id}
     session = AsideSession(whole, tags=tags, deadline=deadline)
-    answer: Answer | None = None
-    stopped = ""
+    answer, stopped = case.recorded, ""
     asked: int | None = None  # calls of models until there was an answer
     try:
-        answer = case.recorded
         if answer is None:
             if session.deadline is not None:
                 session.deadline.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -11,12 +12,12 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Path, difference, held, quoted
+from promptgraft.evals.metrics.base import BaseMetric, Path, difference, each_held, held, quoted
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, check_library, parse_path
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
-from promptgraft.strict.checks import SHARE, integer, one_of
+from promptgraft.strict.checks import SHARE, TEXT, integer, one_of
 from promptgraft.text import words_in
 
 
@@ -41,13 +42,6 @@ class Exact(ReferenceMetric, Folding):
         return self.verdict(0.0, difference(wanted[0], found) + others)
 
 
-def _texts(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]) -> None:
-    if isinstance(value, str):
-        raise ConfigError(f"{attribute.name}: expected a list of texts, found {shown(value)}")
-    if "" in value:
-        raise ConfigError(f"{attribute.name}: expected texts, found an empty one")
-
-
 @attrs.frozen(kw_only=True)
 class Contains(ReferenceMetric, Folding):
     """The share of the expected texts that occur in the answer.
@@ -60,7 +54,9 @@ class Contains(ReferenceMetric, Folding):
     kind: ClassVar[str] = "contains"
     is_whole: ClassVar[bool] = False
 
-    texts: tuple[str, ...] = attrs.field(default=(), validator=_texts)
+    texts: tuple[str, ...] = attrs.field(
+        default=(), validator=each_held("texts", functools.partial(TEXT.hold, "texts"))
+    )
     any_of: bool = False
 
     def reference(self, case: Case) -> tuple[str, ...]:
