@@ -46,7 +46,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.lines import FaultyStretch
+from promptgraft.search.stops import FaultyStretch
 
 Rendered = RenderedPrompt[object]
 

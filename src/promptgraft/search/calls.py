@@ -1,14 +1,17 @@
-"""Calls for answers that are not recorded: made by workers, taken in by one thread."""
+"""Calls for answers that are not recorded: made by workers, taken in by one thread.
+
+With them the lines of a run that wait for answers: a search and its branches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Generic, Self, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,8 +19,9 @@ from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
-from promptgraft.search.batches import Batch, QuestionBatch
-from promptgraft.search.lines import Waits
+from promptgraft.search.batches import Batch, Books, QuestionBatch
+from promptgraft.search.stops import FaultyStretch
+from promptgraft.targets.types import RolloutRecord
 
 
 @attrs.define(eq=False)
@@ -51,6 +55,61 @@ class Pending:
         """Cancel the calls that have not begun."""
         for future in self.futures:
             future.cancel()
+
+
+T = TypeVar("T")
+
+Waits: TypeAlias = Generator[Callable[[], bool], None, T]
+"""Work of the driver for one line; yields what must hold before it continues."""
+
+
+@attrs.frozen
+class Made:
+    """A rollout as a line has made it; its number in the run is known once the line is joined."""
+
+    position: str
+    record: RolloutRecord
+
+
+@attrs.define(eq=False)
+class Line(Generic[T]):
+    """A search, or one of its branches, on its way.
+
+    Attributes:
+        number: where it was started: the search itself is (), its third branch (3,), and that
+            one's first (3, 1).
+        books: what it keeps for itself until it is joined.
+        stretch: the latest rollouts of the run when it was started.
+        earlier: for each line under way then, its batches as they grow.
+        most_questions: questions that it can ask; None where that is not known.
+        batches: for each rollout of each batch, whether the provider failed it.
+        emitted: its events, in order.
+        started: branches that it has started.
+        held: its work, until it is released.
+        is_given_up: whether it does not continue any more.
+        has_ended: whether it has come to its end.
+        error: what it ended with.
+        value: what it has come to, once it has ended without an error.
+    """
+
+    number: tuple[int, ...]
+    books: Books
+    stretch: FaultyStretch
+    earlier: Sequence[list[tuple[bool, ...]]] = ()
+    most_questions: int | None = None
+    batches: list[tuple[bool, ...]] = attrs.field(factory=list)
+    emitted: list[object] = attrs.field(factory=list)
+    started: int = 0
+    held: Waits[None] | None = None
+    is_given_up: bool = False
+    has_ended: bool = False
+    error: Exception | None = None
+    value: T = attrs.field(init=False)
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts that it has used so far."""
+        return self.books.ledger.rollouts
 
 
 _Ended: TypeAlias = tuple[Pending, int, Future[object]]

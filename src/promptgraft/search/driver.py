@@ -43,11 +43,11 @@ from promptgraft.search.asks import (
     Together,
 )
 from promptgraft.search.batches import Books, QuestionBatch, RolloutBatch, Sources
-from promptgraft.search.calls import Calls
+from promptgraft.search.calls import Calls, Line, Made, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.lines import FaultyStretch, Line, Made, Waits
 from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.search.stops import FaultyStretch
 from promptgraft.text import raised_at
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
-"""Reasons to stop between steps: stoppers in their order, and the patience of a search."""
+"""Reasons to stop: stoppers in their order, the patience of a search, too many faults."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -164,3 +164,43 @@ class Patience:
                 StopReason.REFLECTION_FAILED,
                 f"{self._failed} steps gave no usable proposal; the last: {detail}",
             )
+
+
+UNSCORED_ALLOWANCE = 4
+"""Rollouts that may stay unscored on top of the share, in any stretch of a run."""
+
+
+@attrs.define
+class FaultyStretch:
+    """The latest rollouts of a run, from where its unscored ones began to exceed their share.
+
+    A run continues while, in every stretch of it, at most ``share`` of the rollouts and
+    ``UNSCORED_ALLOWANCE`` more are unscored. So one fault says nothing in a small batch, and a
+    provider that dies after a thousand good rollouts is noticed as soon as one that never lived.
+    It is enough to watch one stretch: no other one that ends here is worse. A share of 0 has no
+    allowance: the first fault is too many.
+
+    Attributes:
+        share: share of the rollouts that may stay unscored, 0 to 1.
+        unscored: unscored rollouts of the stretch.
+        rollouts: rollouts of the stretch.
+    """
+
+    share: float
+    unscored: int = 0
+    rollouts: int = 0
+
+    def add(self, batches: Iterable[Sequence[bool]]) -> None:
+        """Add rollouts in the order in which the run asked for them; True is unscored."""
+        for faults in batches:
+            for fault in faults if self.unscored or True in faults else ():
+                self.rollouts += 1
+                self.unscored += fault
+                if self.unscored <= self.share * self.rollouts:
+                    self.unscored = self.rollouts = 0
+
+    @property
+    def is_too_faulty(self) -> bool:
+        """Whether more rollouts of the stretch are unscored than share and allowance permit."""
+        allowance = UNSCORED_ALLOWANCE if self.share else 0
+        return self.unscored > self.share * self.rollouts + allowance

@@ -11,8 +11,8 @@ from promptgraft.algorithms.gradient.prompts import Asked, Params
 from promptgraft.evals.spending import Role
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.asks import Asking, Question, Reply, Together
-from promptgraft.search.lines import UNSCORED_ALLOWANCE, FaultyStretch
 from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.search.stops import UNSCORED_ALLOWANCE, FaultyStretch
 from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import in_one_line
