@@ -146,12 +146,17 @@ def awaited(value: T | Awaitable[T], *, deadline: Deadline | None = None) -> T:
         return await value
 
     coroutine = value if isinstance(value, Coroutine) else awaiting()
-    result: T = _run(coroutine, _chosen.get(), deadline)
+    result: T = run(coroutine, deadline=deadline, loop=_chosen.get())
     return result
 
 
-def run(coroutine: Coroutine[object, object, T], *, deadline: Deadline | None = None) -> T:
-    """Run ``coroutine`` in the loop of this process while the calling thread waits.
+def run(
+    coroutine: Coroutine[object, object, T],
+    *,
+    deadline: Deadline | None = None,
+    loop: RunLoop | None = None,
+) -> T:
+    """Run ``coroutine`` in ``loop``, by default that of this process, while the caller waits.
 
     When ``deadline`` passes or is cancelled, the coroutine is cancelled, and the calling thread
     continues with the error of ``deadline`` once it has ended, after ``GRACE`` seconds at the
@@ -159,13 +164,7 @@ def run(coroutine: Coroutine[object, object, T], *, deadline: Deadline | None = 
 
     Raises whatever ``coroutine`` raises, and ``CallerError`` in the thread of the loop.
     """
-    return _run(coroutine, None, deadline)
-
-
-def _run(
-    coroutine: Coroutine[object, object, T], chosen: RunLoop | None, deadline: Deadline | None
-) -> T:
-    found = chosen or _process.get()
+    found = loop or _process.get()
     call = _Call(coroutine, found.loop)
     try:
         found.check_thread()
