@@ -120,7 +120,10 @@ def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str
     for index, piece in enumerate(merged):
         following = merged[index + 1] if index + 1 < len(merged) else ""
         if isinstance(piece, Slot):
-            written.append(_spell_before(piece.name, syntax, following))
+            name = piece.name
+            glued = isinstance(following, str) and re.match(r"[_a-zA-Z0-9]", following)
+            braced = syntax is BodySyntax.DOLLAR and glued
+            written.append(f"${{{name}}}" if braced else spell(name, syntax))
             continue
         text = _MARKERS[syntax].sub(functools.partial(_escaped, syntax=syntax, names=names), piece)
         trailing = len(piece) - len(piece.rstrip(escape)) if isinstance(following, Slot) else 0
@@ -201,11 +204,6 @@ def _escaped(match: re.Match[str], *, syntax: BodySyntax, names: frozenset[str])
         return match[0]
     escapes = 2 * _escapes_before(match, syntax) + 1
     return _ESCAPES[syntax] * escapes + _marker_text(match, syntax)
-
-
-def _spell_before(name: str, syntax: BodySyntax, following: Piece) -> str:
-    glued = isinstance(following, str) and re.match(r"[_a-zA-Z0-9]", following)
-    return f"${{{name}}}" if syntax is BodySyntax.DOLLAR and glued else spell(name, syntax)
 
 
 def _merged(pieces: list[Piece]) -> tuple[Piece, ...]:

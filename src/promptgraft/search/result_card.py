@@ -25,6 +25,7 @@ def line_of(result: RunResult) -> str:
 def card_of(result: RunResult) -> Card:
     """Return what a result shows: verdict, figures, the pool, the ledger, the new texts."""
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    rejected = (f"{number} {reason}" for reason, number in result.rejected_by_reason.items())
     return Card(
         title=result.name,
         lead=result.ended.verdict,
@@ -34,7 +35,7 @@ def card_of(result: RunResult) -> Card:
             *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
             ("changed", ", ".join(name for name, _ in _changed(result)) or "nothing"),
             ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
-            ("rejected", _rejected(result)),
+            ("rejected", ", ".join(rejected) or "none"),
             ("used", _used(result)),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
             ("run", result.run_id),
@@ -85,11 +86,6 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     seen = ("held out", f"{means} on {counted(len(found.ids), 'example')} never seen")
     rows = seen, ("cases", found.gain.details if found.gain else "")
     return (*rows, ("answers", found.answer_length)) if found.answer_length else rows
-
-
-def _rejected(result: RunResult) -> str:
-    counts = result.rejected_by_reason
-    return ", ".join(f"{number} {reason}" for reason, number in counts.items()) or "none"
 
 
 def _pool(result: RunResult) -> Table:

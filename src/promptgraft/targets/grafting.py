@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import attrs
@@ -170,7 +170,10 @@ def merged_entries(
     A part that both changed is taken from ``better``, one that neither changed from the
     ancestor; a part that a side went back on is changed too.
     """
-    before, best, rest = (_by_key(override) for override in (ancestor, better, other))
+    before, best, rest = (
+        {(type(entry), entry.key): entry for entry in override.entries()}
+        for override in (ancestor, better, other)
+    )
     merged: list[Entry] = []
     for key in dict.fromkeys([*before, *best, *rest]):
         chosen = rest.get(key) if best.get(key) == before.get(key) else best.get(key)
@@ -209,7 +212,3 @@ def without_clashes(
             renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, keys))
             changed = changed.without(added).with_entries([renamed])
     return changed
-
-
-def _by_key(override: PromptOverride) -> dict[tuple[type, Hashable], Entry]:
-    return {(type(entry), entry.key): entry for entry in override.entries()}

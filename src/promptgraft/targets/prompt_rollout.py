@@ -239,26 +239,17 @@ class PromptRollout:
         Raises:
             ConfigError: that cannot be copied.
         """
-        return {address: _isolated(prompt) for address, prompt in self._prompts(candidate).items()}
-
-    def _prompts(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
         found = self._recent.get(candidate.digest)
         if found is None:
-            changes = candidate.overrides
-            found = {
-                address: self._with(prompt, self.base[address], changes[address])
-                for address, prompt in self.prompts.items()
-            }
+            changes, found = candidate.overrides, dict[str, Prompt[object]]()
+            for address, prompt in self.prompts.items():
+                # Merged once: neither changes while the candidate is tried.
+                base = self.base[address]
+                visible = overlaid(prompt.descriptor, base, changes[address])
+                store = InMemoryPromptOverridesStore([visible])
+                found[address] = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
             self._recent.put(candidate.digest, found)
-        return found
-
-    def _with(
-        self, prompt: Prompt[object], base: PromptOverride, change: PromptOverride
-    ) -> Prompt[object]:
-        # Merged once: neither changes while the candidate is tried.
-        visible = overlaid(prompt.descriptor, base, change)
-        store = InMemoryPromptOverridesStore([visible])
-        return attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
+        return {address: _isolated(prompt) for address, prompt in found.items()}
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
         """Return the sections and tools that the model was not shown, of prompts not asked all."""
