@@ -100,6 +100,7 @@ def merges() -> list[Combination]:
                 "exploration": 0.8,
                 "module_choice": "turns",
                 "rollout_budget": 240,
+                "seed": 15,
             },
         ),
         Combination(
@@ -111,7 +112,7 @@ def merges() -> list[Combination]:
                 "exploration": 0.8,
                 "rollout_budget": 300,
                 "steps_at_once": 2,
-                "seed": 6,
+                "seed": 8,
             },
         ),
         Combination(

@@ -29,7 +29,7 @@ from promptgraft.search import RejectionReason
 from promptgraft.targets.types import ModuleDescription, RolloutFeedback, RolloutRecord
 
 ALL = {"whole_prompt": 1.0}
-PARTS = re.compile(r"(?m)^\*\*(P\d+):\*\* section (\w+)\n\n```\n(.*)\n```$")
+PARTS = re.compile(r"(?ms)^\*\*(P\d+):\*\* section (\w+)\n\n```\n(.*?)\n```$")
 
 
 def parts(rendered: Rendered) -> dict[str, tuple[str, str]]:

@@ -9,24 +9,20 @@ reflection.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.redundant import Line, lines_of, without
+from promptgraft.algorithms.gepa.attribution import AddedLine
+from promptgraft.algorithms.gepa.redundant import lines_of, without
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
 from promptgraft.search.proposals import Change
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
-from promptgraft.text import folded_words
 
-_CHANCE = 0.15
-"""Share of the range of scores that an answer may gain by chance."""
-_TOLD_APART = 0.5
-"""Share of a minibatch that may have a word which tells what a line is about."""
 _FEW = 3
 """Relocations in a row without a gain before fewer are tried."""
 
@@ -64,12 +60,10 @@ class Strays:
     Attributes:
         kit: what the search works with.
         most: rollouts that one proposal may use.
-        perfect: a score that leaves nothing to learn.
     """
 
     kit: Kit
     most: int
-    perfect: float
     _waiting: deque[tuple[Stray, ...]] = attrs.field(factory=deque, init=False)
     _without_gain: int = attrs.field(default=0, init=False)
     _rests: int = attrs.field(default=0, init=False)
@@ -84,102 +78,44 @@ class Strays:
         self._rests = max(0, self._without_gain - _FEW)
 
     def note(
-        self,
-        changes: Sequence[Change],
-        before: Records,
-        after: Records,
-        about: Sequence[GepaExample],
+        self, lines: Iterable[AddedLine], before: Records, about: Sequence[GepaExample]
     ) -> None:
-        """Take in the lines that changes have added and that have not helped.
+        """Take in the lines that have not helped.
 
         Args:
-            changes: those of a proposal.
+            lines: those that a proposal has added.
             before: the parent's rollouts on its minibatch.
-            after: the child's.
             about: the minibatch.
         """
         if self._rests:
             self._rests -= 1
             return
         left, found = self.most, list[Stray]()
-        for stray in self._found(changes, before, after, about):
+        for line in lines:
+            others = () if line.helped else self._others(line.module, before[line.place])
+            if not others:
+                continue
+            stray = Stray(
+                module=line.module,
+                text=line.text,
+                key=line.key,
+                others=others,
+                example=about[line.place],
+                enough=line.enough,
+            )
             if stray.cost <= left:
                 left -= stray.cost
                 found.append(stray)
         if found:
             self._waiting.append(tuple(found))
 
-    def _found(
-        self,
-        changes: Sequence[Change],
-        before: Records,
-        after: Records,
-        about: Sequence[GepaExample],
-    ) -> Iterator[Stray]:
-        pairs = [
-            (self.kit.scorer.score(one), self.kit.scorer.score(two))
-            for one, two in zip(before, after, strict=True)
-        ]
-        seen = [score for pair in pairs for score in pair if score is not None]
-        chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
-        weights = _weights(before)
-        for change, line in self._added(changes):
-            near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
-            failed = [
-                (place, lowest, score)
-                for place, (lowest, score) in enumerate(pairs)
-                if near[place]
-                and lowest is not None
-                and lowest < self.perfect
-                and score is not None
-            ]
-            if not failed or any(score > lowest + chance for _, lowest, score in failed):
-                continue
-            place, lowest, _ = max(failed, key=lambda one: near[one[0]])
-            module = change.module
-            others = tuple(
-                one
-                for one in self.kit.target.modules
-                if one.kind == module.kind
-                and one != module
-                and one.owner not in before[place].hidden
-            )
-            if others:
-                text = self.kit.target.text(module, change.candidate).split("\n")
-                yield Stray(
-                    module=module,
-                    text="\n".join(text[number] for number in line.places),
-                    key=line.key,
-                    others=others,
-                    example=about[place],
-                    enough=lowest + chance,
-                )
-
-    def _added(self, changes: Sequence[Change]) -> Iterator[tuple[Change, Line]]:
-        for change in changes:
-            before, module = change.before, change.module
-            if not module.is_example and not before.as_json:
-                old = {line.key for line in lines_of(before.text)}
-                text = self.kit.target.text(module, change.candidate)
-                new = (line for line in lines_of(text, before.placeholders) if line.key not in old)
-                yield from ((change, line) for line in new)
-
-
-def _weights(records: Records) -> list[Mapping[str, float]]:
-    """Return the words of each rollout that tell it from the others, the rarer the heavier."""
-    said = [
-        {*folded_words(f"{one.inputs_repr} {one.feedback.feedback if one.feedback else ''}")}
-        for one in records
-    ]
-    counts, most = Counter(word for words in said for word in words), _TOLD_APART * len(said)
-    return [
-        {
-            word: math.log((1 + len(said)) / counts[word])
-            for word in words
-            if counts[word] <= max(1, most)
-        }
-        for words in said
-    ]
+    def _others(self, module: Module, record: RolloutRecord) -> tuple[Module, ...]:
+        """Return the other parts that a line may belong to, and that the model was shown."""
+        return tuple(
+            one
+            for one in self.kit.target.modules
+            if one.kind == module.kind and one != module and one.owner not in record.hidden
+        )
 
 
 @attrs.define(eq=False)

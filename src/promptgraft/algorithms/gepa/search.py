@@ -6,17 +6,20 @@ is put together and evaluated on the validation set. As published, a step makes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
+from promptgraft.algorithms.gepa.attribution import added_lines
 from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, tell_accepted
-from promptgraft.algorithms.gepa.proposal import named_with
+from promptgraft.algorithms.gepa.proposal import Proposal, named_with
+from promptgraft.algorithms.gepa.relocating import Strays
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
 from promptgraft.search.algorithm import BaseSearch, Kit
-from promptgraft.search.asks import Asking, Checkpoint, Join, Standing
+from promptgraft.search.asks import Asking, Checkpoint, Join, Records, Standing
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.targets.base import RejectionReason
 
@@ -111,13 +114,9 @@ class GepaSearch(BaseSearch):
         lesson = proposal.known.lesson
         self._by.lessons.learn(lesson.candidate, proposal.records, known=lesson.known)
         strays = proposal.known.strays
-        if self._by.strays is not None:
-            if strays:
-                step.taught, step.tried = proposal, True
-                self._by.strays.moved(gained=proposal.accepted)
-            elif proposal.compared is not None:
-                batches = proposal.compared.batches
-                self._by.strays.note(proposal.changes, batches[0], batches[-1], lesson.minibatch)
+        if strays and self._by.strays is not None:
+            step.taught, step.tried = proposal, True
+            self._by.strays.moved(gained=proposal.accepted)
         if proposal.taught:
             step.taught = proposal
             self._by.choices.took(
@@ -128,6 +127,8 @@ class GepaSearch(BaseSearch):
             )
         if (compared := proposal.compared) is not None:
             self._proposals += not strays
+            if self._by.strays is not None:
+                self._follow_lines(self._by.strays, proposal, compared.batches)
             if self._by.shortener.margin is not None:
                 self._by.shortener.learn(proposal)
             if self._by.history is not None:
@@ -143,6 +144,18 @@ class GepaSearch(BaseSearch):
                     step.accepted.append((compared, proposal))
         if started.is_last and not self._is_broken:
             yield from self._close(step)
+
+    def _follow_lines(self, strays: Strays, proposal: Proposal, batches: Sequence[Records]) -> None:
+        """Carry the lines of a child that helped on; try those elsewhere that did not."""
+        perfect = self._config.objectives.perfect_score
+        lines = added_lines(self.kit, proposal.changes, batches[0], batches[-1], perfect=perfect)
+        found, known = tuple(lines), proposal.known
+        if self._by.carried is not None:
+            self._by.carried.note(known.riders, found)
+        if not known.strays:
+            own = {(rider.module, rider.key) for rider in known.riders}
+            new = [line for line in found if (line.module, line.key) not in own]
+            strays.note(new, batches[0], known.lesson.minibatch)
 
     def _close(self, step: Step) -> Asking[None]:
         """Take account of a step as a whole: what was accepted is put together, and may race."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.algorithms.gepa.carrying import Carried
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
@@ -33,6 +34,7 @@ class Strategies:
         history: better answers that reflections are shown; None where they are shown none.
         lessons: parents and minibatches.
         strays: lines that stand in the wrong part; None where they stay there.
+        carried: lines that helped and were lost; None where they are.
         rules: what every proposal follows.
         validator: evaluates candidates on the validation set.
         combiner: puts the accepted children of a step together.
@@ -46,6 +48,7 @@ class Strategies:
     history: History | None
     lessons: Lessons
     strays: Strays | None
+    carried: Carried | None
     rules: Rules
     validator: Validator
     combiner: Combiner
@@ -78,9 +81,8 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         ),
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
-        strays=Strays(kit, config.trial_size, config.objectives.perfect_score)
-        if config.relocates_lines
-        else None,
+        strays=Strays(kit, config.trial_size) if config.relocates_lines else None,
+        carried=Carried(kit) if config.carries_lines else None,
         rules=Rules(
             config=config,
             trial_size=config.trial_size,

@@ -115,6 +115,7 @@ class UnderWay:
                         remembered=by.history.of(lesson.minibatch) if by.history else {},
                         tried=len(by.seen),
                         strays=strays,
+                        riders=by.carried.riders(step.candidate) if by.carried else (),
                     ),
                 )
                 step.largest += proposal.largest

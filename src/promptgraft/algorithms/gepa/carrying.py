@@ -1,0 +1,75 @@
+"""Lines that helped and were lost, carried into the next children.
+
+A child with a good line is refused when another of its lines harms, or loses its race by chance.
+What was seen to help need not be found again: until the parent has it, the line is added to the
+next children, and proves itself there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from promptgraft.algorithms.gepa.attribution import AddedLine
+from promptgraft.algorithms.gepa.redundant import lines_of
+from promptgraft.search.algorithm import Kit
+from promptgraft.targets.types import Candidate, Module
+
+_MOST_RIDES = 4
+"""Children that a line is carried into before it is given up: it may help on one failure alone."""
+_MOST_LINES = 1_000
+CARRIED = "lines that helped in an earlier child"
+
+
+@attrs.frozen(kw_only=True)
+class Rider:
+    """A line that is added to a child.
+
+    Attributes:
+        module: the part where it helped.
+        text: the line, with those that belong to it.
+        key: what it says.
+    """
+
+    module: Module
+    text: str
+    key: str
+
+
+@attrs.define
+class Carried:
+    """Lines that helped in a child.
+
+    Attributes:
+        kit: what the search works with.
+    """
+
+    kit: Kit
+    _rides: dict[Rider, int] = attrs.field(factory=dict, init=False)
+
+    def note(self, riders: Iterable[Rider], lines: Iterable[AddedLine]) -> None:
+        """Take in the lines of a child that helped.
+
+        Args:
+            riders: those that were carried into it.
+            lines: those that it has and its parent lacks.
+        """
+        for rider in riders:
+            self._rides[rider] = self._rides.get(rider, 0) + 1
+        for line in lines:
+            if line.helped:
+                rider = Rider(module=line.module, text=line.text, key=line.key)
+                self._rides.setdefault(rider, 0)
+        for rider in [*self._rides][:-_MOST_LINES]:
+            del self._rides[rider]
+
+    def riders(self, parent: Candidate) -> tuple[Rider, ...]:
+        """Return lines that the next child of a parent is to have, and that the parent lacks."""
+        text = self.kit.target.text
+        waiting = [rider for rider, rides in self._rides.items() if rides < _MOST_RIDES]
+        held = {
+            module: {line.key for line in lines_of(text(module, parent))}
+            for module in {rider.module for rider in waiting}
+        }
+        return tuple(rider for rider in waiting if rider.key not in held[rider.module])
