@@ -7,19 +7,22 @@ next children, and proves itself there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
 from promptgraft.algorithms.gepa.attribution import AddedLine
-from promptgraft.algorithms.gepa.redundant import lines_of
+from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.algorithms.gepa.redundant import lines_of, replaced
 from promptgraft.search.algorithm import Kit
+from promptgraft.search.proposals import Change
+from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.types import Candidate, Module
 
 _MOST_RIDES = 4
 """Children that a line is carried into before it is given up: it may help on one failure alone."""
 _MOST_LINES = 1_000
-CARRIED = "lines that helped in an earlier child"
+_REASON = "lines that helped in an earlier child"
 
 
 @attrs.frozen(kw_only=True)
@@ -73,3 +76,37 @@ class Carried:
             for module in {rider.module for rider in waiting}
         }
         return tuple(rider for rider in waiting if rider.key not in held[rider.module])
+
+
+def with_riders(
+    changes: Sequence[Change],
+    riders: Iterable[Rider],
+    target: Target,
+    parent: Candidate,
+    graft: Callable[[Candidate, Part, str], Change],
+) -> tuple[Change, ...]:
+    """Return the changes of a child with the lines that are carried into it.
+
+    Args:
+        changes: at least one, each made onto the one before it.
+        riders: the lines.
+        target: what is improved.
+        parent: the child's.
+        graft: makes the change of a part, or raises ``InvalidProposalError``.
+    """
+    found = tuple(changes)
+    for rider in riders:
+        module, child = rider.module, found[-1].candidate
+        before = target.text(module, child)
+        text = f"{before}\n{rider.text}"
+        # What the child says already, in other words or to the contrary, it has no need of.
+        if len(replaced(lines_of(text))) > len(replaced(lines_of(before))):
+            continue
+        try:
+            change = graft(child, (module, target.describe(module, parent)), text)
+        except InvalidProposalError:
+            continue
+        own = [one.reason for one in found if one.module == module]
+        others = (one for one in found if one.module != module)
+        found = (*others, attrs.evolve(change, reason=own[0] if own else _REASON))
+    return found

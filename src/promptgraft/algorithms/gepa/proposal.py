@@ -12,10 +12,9 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.carrying import CARRIED, Rider
+from promptgraft.algorithms.gepa.carrying import Rider, with_riders
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import NOT_REFUSED, Draft, MetaPrompts, Part, question_on
-from promptgraft.algorithms.gepa.redundant import lines_of, replaced
 from promptgraft.algorithms.gepa.relocating import Relocation, Stray
 from promptgraft.algorithms.gepa.sampling import Lesson, Names, Remembered, better_answers, blamed
 from promptgraft.algorithms.gepa.selection import Turn
@@ -140,7 +139,10 @@ class Proposal:
             self.modules = self._choose_modules()
             self.changes = yield from self._propose()
         if self.changes and self.known.riders:
-            self._carry()
+            graft = partial(self._graft, is_last=False)
+            self.changes = with_riders(
+                self.changes, self.known.riders, self.rules.kit.target, lesson.candidate, graft
+            )
         for change in self.changes:
             self.rules.kit.emit(
                 MutationProposed(
@@ -187,26 +189,6 @@ class Proposal:
         ).run(self.position, self.known.strays, known)
         is_new = changes and not self._was_tried(changes[-1].candidate)
         return (changes, about) if is_new else ((), [])
-
-    def _carry(self) -> None:
-        """Give the child the lines that helped before and that it lacks."""
-        target, parent = self.rules.kit.target, self.known.lesson.candidate
-        for rider in self.known.riders:
-            module, child = rider.module, self.changes[-1].candidate
-            before = target.text(module, child)
-            text = f"{before}\n{rider.text}"
-            # What the child says already, in other words or to the contrary, it has no need of.
-            if len(replaced(lines_of(text))) > len(replaced(lines_of(before))):
-                continue
-            part = module, target.describe(module, parent)
-            try:
-                change = self._graft(child, part, text, is_last=False)
-            except InvalidProposalError:
-                continue
-            own = [one for one in self.changes if one.module == module]
-            others = [one for one in self.changes if one.module != module]
-            reason = own[0].reason if own else CARRIED
-            self.changes = (*others, attrs.evolve(change, reason=reason))
 
     def _choose_modules(self) -> tuple[Module, ...]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
