@@ -81,8 +81,8 @@ class Carried:
 def with_riders(
     changes: Sequence[Change],
     riders: Iterable[Rider],
-    target: Target,
-    parent: Candidate,
+    *,
+    lesson: tuple[Target, Candidate],
     graft: Callable[[Candidate, Part, str], Change],
 ) -> tuple[Change, ...]:
     """Return the changes of a child with the lines that are carried into it.
@@ -90,11 +90,10 @@ def with_riders(
     Args:
         changes: at least one, each made onto the one before it.
         riders: the lines.
-        target: what is improved.
-        parent: the child's.
+        lesson: what is improved, and the parent of the child.
         graft: makes the change of a part, or raises ``InvalidProposalError``.
     """
-    found = tuple(changes)
+    found, (target, parent) = tuple(changes), lesson
     for rider in riders:
         module, child = rider.module, found[-1].candidate
         before = target.text(module, child)

@@ -123,15 +123,14 @@ class Proposal:
 
     def run(self) -> Asking[None]:
         """Algorithm 1, lines 8 to 14: evaluate the parent, reflect, mutate, evaluate the child."""
-        lesson = self.known.lesson
+        lesson, minibatch = self.known.lesson, self.known.lesson.minibatch
         made = yield from Rollouts(
             position=f"{self.position}/parent",
             candidate=lesson.candidate,
             examples=[one for one in lesson.minibatch if one.id not in lesson.known],
         )
         known = {**lesson.known, **{record.example_id: record for record in made}}
-        self.records = tuple(known[example.id] for example in lesson.minibatch)
-        minibatch = lesson.minibatch
+        self.records = tuple(known[example.id] for example in minibatch)
         if self.known.strays:
             self.changes, about = yield from self._relocate(known)
             minibatch = tuple(one for one in minibatch if one.id in about)
@@ -139,10 +138,8 @@ class Proposal:
             self.modules = self._choose_modules()
             self.changes = yield from self._propose()
         if self.changes and self.known.riders:
-            graft = partial(self._graft, is_last=False)
-            self.changes = with_riders(
-                self.changes, self.known.riders, self.rules.kit.target, lesson.candidate, graft
-            )
+            graft, of = partial(self._graft, is_last=False), (self.rules.kit.target, self.child)
+            self.changes = with_riders(self.changes, self.known.riders, lesson=of, graft=graft)
         for change in self.changes:
             self.rules.kit.emit(
                 MutationProposed(

@@ -225,12 +225,6 @@ class GepaSettings(RunConfig):
         return self.whole_share > 0 and not self.acceptance.max_repeats
 
     @property
-    def carries_lines(self) -> bool:
-        """Whether lines that helped in a child that was lost are carried into the next ones."""
-        # Of several children of a step one makes up for what another lacks.
-        return self.relocates_lines and self.strategy.proposals_per_step == 1
-
-    @property
     def trial_size(self) -> int:
         """Rollouts of parent and child on a minibatch, all repeats included."""
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)

@@ -82,7 +82,10 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         strays=Strays(kit, config.trial_size) if config.relocates_lines else None,
-        carried=Carried(kit) if config.carries_lines else None,
+        # Of several children of a step one makes up for what another lacks.
+        carried=Carried(kit)
+        if config.relocates_lines and config.strategy.proposals_per_step == 1
+        else None,
         rules=Rules(
             config=config,
             trial_size=config.trial_size,
