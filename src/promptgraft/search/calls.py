@@ -128,6 +128,7 @@ class Calls:
         gathering: makes what has evaluations of whole sets answered in batches; None for nothing.
         deadline: when nothing new is begun.
         pending: the batches under way.
+        are_side_by_side: whether calls are made while the search continues.
     """
 
     _record: Callable[[Sequence[Record]], None]
@@ -136,6 +137,7 @@ class Calls:
     _gathering: Callable[[], BatchExecutor] | None = None
     _deadline: Deadline = attrs.field(factory=Deadline)
     pending: list[Pending] = attrs.field(factory=list, init=False)
+    are_side_by_side: bool = attrs.field(init=False)
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _gatherer: BatchExecutor | None = attrs.field(default=None, init=False)
     _ended: SimpleQueue[_Ended | None] = attrs.field(factory=SimpleQueue, init=False)
@@ -143,10 +145,8 @@ class Calls:
     _hangs: bool = attrs.field(default=False, init=False)
     _stop_listening: Callable[[], None] = attrs.field(default=lambda: None, init=False)
 
-    @property
-    def are_side_by_side(self) -> bool:
-        """Whether calls are made while the search continues."""
-        return self._executor is not None
+    def __attrs_post_init__(self) -> None:
+        self.are_side_by_side = self._executor is not None
 
     def __enter__(self) -> Self:
         if self._deadline.cancellation is not None:
