@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -159,6 +163,57 @@ async def awaiting(run: AsyncRun, game: Draft) -> str:
 def test_an_async_flow_leaves_the_trace_of_a_plain_one() -> None:
     graph = Graph("sports/recap", flow=awaiting, nodes=RECAP.nodes)
     assert trace_of(graph, Draft("game")) == trace_of(RECAP, Draft("game"))
+
+
+def test_an_error_that_a_branch_returns_is_a_value() -> None:
+    def flow(run: Run, game: Draft) -> str:
+        kept, _ = run.together(lambda branch: ValueError("kept"), lambda branch: None)
+        return f"{kept!r} of {game.text}"
+
+    async def waiting(run: AsyncRun, game: Draft) -> str:
+        async def given(branch: AsyncRun) -> ValueError:
+            await asyncio.sleep(0)
+            return ValueError("kept")
+
+        kept, _ = await run.together(given, given)
+        return f"{kept!r} of {game.text}"
+
+    for each in (flow, waiting):
+        graph = Graph("sports/recap", flow=each, nodes=RECAP.nodes)
+        assert graph.answer(Draft("game"), adapter=Writer()).text == "ValueError('kept') of game"
+
+
+HANGING = """
+import threading
+from flows.recap import RECAP, Draft, Writer
+from promptgraft.graphs import Graph
+
+def flow(run, game):
+    def hang(branch):
+        print("hanging", flush=True)
+        threading.Event().wait()
+    run.together(hang, lambda branch: None)
+
+Graph("sports/recap", flow=flow, nodes=RECAP.nodes).answer(Draft("game"), adapter=Writer())
+"""
+
+
+def test_a_process_that_is_interrupted_does_not_wait_for_a_branch_that_hangs() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "hanging\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == -signal.SIGINT
+        finally:
+            process.kill()
 
 
 class Refusing(Writer):

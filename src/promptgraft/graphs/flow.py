@@ -13,7 +13,7 @@ from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowErr
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import function_identity
 from promptgraft.graphs.describing import source_view
-from promptgraft.graphs.run import Bound, Run, Setting, under_way
+from promptgraft.graphs.run import Bound, Outcome, Run, Setting, under_way
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Settled
 from promptgraft.prompt.template import Prompt
@@ -30,8 +30,6 @@ from promptgraft.text import raised
 
 if TYPE_CHECKING:
     from promptgraft.graphs.graph import Graph
-    from promptgraft.runtime.deadline import Deadline
-    from promptgraft.runtime.session import SessionProtocol
 
 
 class _PartDigests:
@@ -296,15 +294,15 @@ class AsyncRun:
 
         runs = self._run.fork(len(branches))
 
-        async def taken(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> Any:
+        async def take(run: Run, branch: Callable[[AsyncRun], Awaitable[Any]]) -> Outcome:
             under_way.set(run)
-            return await branch(AsyncRun(run))
+            try:
+                return Outcome(value=await branch(AsyncRun(run)))
+            except BaseException as error:  # noqa: BLE001 - raised again where they are joined
+                return Outcome(error=error)
 
-        ended = await asyncio.gather(
-            *(taken(run, branch) for run, branch in zip(runs, branches, strict=True)),
-            return_exceptions=True,
-        )
-        return self._run.join(runs, ended)
+        taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
+        return self._run.join(runs, await asyncio.gather(*taken))
 
     def text(self, node: str) -> str:
         """Return the text of a node's prompt; see :meth:`Run.text`."""

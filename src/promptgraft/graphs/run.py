@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -68,6 +68,19 @@ class Setting:
     max_steps: int
     case: str
     deadline: Deadline | None
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What came of a branch.
+
+    Attributes:
+        value: what it returned.
+        error: what it raised; None for nothing.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
 
 
 @attrs.define(eq=False)
@@ -170,12 +183,7 @@ class Run:
             Exception: what the first of them raised that did.
         """
         runs = self.fork(len(branches))
-        with ThreadPoolExecutor(max(1, len(branches))) as threads:
-            calls = [
-                threads.submit(contextvars.copy_context().run, _take, run, branch)
-                for run, branch in zip(runs, branches, strict=True)
-            ]
-        return self.join(runs, [call.exception() or call.result() for call in calls])
+        return self.join(runs, _side_by_side(list(zip(runs, branches, strict=True))))
 
     def fork(self, count: int) -> list[Run]:
         """Return the runs of so many branches, which :meth:`join` ends."""
@@ -186,12 +194,12 @@ class Run:
             for number in range(1, count + 1)
         ]
 
-    def join(self, runs: Sequence[Run], outcomes: Sequence[Any]) -> tuple[Any, ...]:
-        """Take in what branches did, in their order; return the outcomes, or raise the first error.
+    def join(self, runs: Sequence[Run], outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
+        """Take in what branches did, in their order; return the values, or raise the first error.
 
         Args:
             runs: those of the branches.
-            outcomes: what each branch returned or raised.
+            outcomes: what came of each.
         """
         before = self.taken
         ends: list[tuple[str, str]] = []
@@ -205,10 +213,10 @@ class Run:
         if self.taken > self.setting.max_steps:
             self.fault = self.fault or self._too_many("")
         for run, outcome in zip(runs, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
+            if outcome.error is not None:
                 self.last = run.last or self.last
-                raise outcome
-        return tuple(outcomes)
+                raise outcome.error
+        return tuple(outcome.value for outcome in outcomes)
 
     def text(self, node: str) -> str:
         """Return the text of a node's prompt as the candidate has it, with nothing bound to it.
@@ -350,7 +358,25 @@ under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
 """The run of the branch that is under way in this thread or task."""
 
 
-def _take(run: Run, branch: Callable[[Run], Any]) -> Any:
-    """Take a branch, in a context of its own."""
-    under_way.set(run)
-    return branch(run)
+def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[Outcome]:
+    """Take branches in threads, each in a context of its own."""
+    outcomes = [Outcome() for _ in taken]
+
+    def take(number: int) -> None:
+        run, branch = taken[number]
+        under_way.set(run)
+        try:
+            outcomes[number] = Outcome(value=branch(run))
+        except BaseException as error:  # noqa: BLE001 - raised again where the branches are joined
+            outcomes[number] = Outcome(error=error)
+
+    # No pool: its threads would keep an interrupted process until the last branch has ended.
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(take, number), daemon=True)
+        for number in range(len(taken))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.graphs.graph import Graph, Node
 from promptgraft.graphs.plain import NotAsked
-from promptgraft.graphs.run import Run
+from promptgraft.graphs.run import Outcome, Run
 from promptgraft.prompt.texts import Placeholders, single_texts
 
 _ENDS = ("__start__", "__end__")
@@ -115,7 +115,7 @@ class LangGraphFlow:
                 step.output = task.output
             ended[task.node] = step.id
         if branches != [run]:
-            run.join(branches, [None] * len(branches))
+            run.join(branches, [Outcome()] * len(branches))
         waiting |= {edge: ended[edge[0]] for edge in self.edges if edge[0] in ended}
 
 
