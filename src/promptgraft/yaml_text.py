@@ -17,6 +17,7 @@ import attrs
 from promptgraft.serde import Json, MismatchError, shown
 
 _DEEPEST = 100
+_TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
 
 YamlPath: TypeAlias = "tuple[str | int, ...]"
 """Keys and positions that lead to a value, from the outermost one on."""
@@ -88,7 +89,9 @@ def read_yaml(text: str, note: Note) -> YamlDocument | None:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        note(line, f"not YAML: {error.problem}")
+        # Some parsers have a limit of their own, and may meet it before the first event.
+        is_deep = "nesting depth" in str(error.problem)
+        note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
     except MismatchError as error:
@@ -156,7 +159,7 @@ class _Builder:
         if tag is not None:
             raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
         if len(self._open) >= _DEEPEST:
-            raise MismatchError(f"nested deeper than {_DEEPEST} levels")
+            raise MismatchError(_TOO_DEEP)
         parent = self._open[-1] if self._open else None
         if parent is not None and parent.members is not None and parent.key is None:
             raise MismatchError("expected a text as key, found a list or an object")
