@@ -14,15 +14,20 @@ from optimizers.worlds import (
     NOTES,
     REFUSED,
     RULES,
+    Question,
     Run,
     answer,
     answers,
+    asked,
     bound,
     config,
     current_text,
+    examples,
     instruction,
     numbered,
     optimize,
+    section,
+    twin,
     twins,
 )
 from promptgraft.adapters.scripted import Reply
@@ -129,6 +134,12 @@ def lean(**changes: Any) -> GepaConfig:
     )
 
 
+def shortening(journal: MemoryJournal) -> list[Place]:
+    """Return the places of the answers that shortening asked for."""
+    places = [Place.of_rollout(key) for key in answers(journal)]
+    return [one for one in places if one is not None and one.phase is Phase.SHORTEN]
+
+
 def texts(result: GepaResult) -> str:
     return "\n".join(result.best_section_overrides.values())
 
@@ -207,9 +218,59 @@ def test_nothing_is_lost_where_either_of_two_lines_would_do() -> None:
         said = (f"- {word} first\n- then comes {word}\n- {IDLE[1]}" for word in missing)
         return instruction("\n".join([text, *said]))
 
+    journal = MemoryJournal()
     long = optimize(lean(shorten_margin="off"), reflection=twice)
-    short = optimize(lean(), reflection=twice)
+    short = optimize(lean(), reflection=twice, journal=journal)
     assert short.best_pareto_mean == long.best_pareto_mean == 1.0
+    assert texts(short).count(IDLE[1]) < texts(long).count(IDLE[1])
+    # What was tried together need not be put right: one race over the validation set does.
+    assert [one.leg for one in shortening(journal)].count("race/best") == 6
+
+
+def test_what_training_never_shows_is_seen_by_the_race() -> None:
+    """Some questions of the validation set are answered by the careful only."""
+
+    def careful(rendered: RenderedPrompt[object]) -> str:
+        known = f"{section(rendered, RULES).text} {section(rendered, NOTES).text}"
+        is_hidden = asked(rendered) == "hidden"
+        return ("ok" if IDLE[2] in known else "no") if is_hidden else answer(rendered)
+
+    hidden = [
+        attrs.evolve(one, id=f"v{number}", params=(Question("hidden", again=f"{number}"),))
+        for number, one in enumerate(examples(4))
+    ]
+    again = (twin(one, f"{one.id}-again") for one in examples(8)[4:])
+    settings = lean(training_examples=(*examples(8), *hidden, *again), pareto_set_size=8, seed=2)
+    result = optimize(settings, reflection=wordy, task=careful)
+    assert IDLE[2] in texts(result)
+    assert not any(line in texts(result) for line in IDLE[:2])
+
+
+def test_what_was_lost_without_a_line_is_not_lost_again() -> None:
+    """Of the texts that are tried, no one lacks two of the lines that were needed alone."""
+    journal = MemoryJournal()
+    run = Run(lean(), reflection=wordy, journal=journal)
+    run.start()
+    places = [Place.of_rollout(key) for key in answers(journal)]
+    asked_then = [
+        rendered.text
+        for at, rendered in zip([one for one in places if one], run.task.requests, strict=True)
+        if at.phase is Phase.SHORTEN
+    ]
+    words = {f"w{number}" for number in range(8)}
+    assert asked_then
+    assert all(len(words - set(text.split())) <= 1 for text in asked_then)
+
+
+def test_what_shortening_does_not_need_is_given_back() -> None:
+    settings = lean(rollout_budget=1_500)
+    result = optimize(settings, reflection=numbered(useless))
+    assert result.stop_reason is StopReason.BUDGET
+    assert result.total_rollouts > 1_500 - settings.shortening_size
+
+
+def useless(number: int, rendered: RenderedPrompt[object]) -> str:
+    return instruction(f"{current_text(rendered)}\n- useless{number}")
 
 
 def test_nothing_is_kept_of_small_budgets() -> None:
@@ -238,7 +299,7 @@ def test_a_larger_budget_uses_what_a_smaller_one_has_tried(more: int) -> None:
 def test_nothing_is_shortened_without_a_margin() -> None:
     journal = MemoryJournal()
     optimize(lean(shorten_margin="off"), reflection=wordy, journal=journal)
-    assert not any(key.startswith("shorten/") for key in answers(journal))
+    assert not shortening(journal)
     assert lean(shorten_margin="off").shortening_size == 0
     assert Strategy(preset="paper").shorten_margin == "off"
 

@@ -53,7 +53,7 @@ class _Spare:
     at: tuple[Module, Line]
     examples: Sequence[GepaExample]
     candidate: Candidate
-    is_proven: bool
+    is_proven: bool = False
 
 
 _Pairs = Sequence[tuple[_Spare, GepaExample]]
@@ -139,25 +139,33 @@ class Shortener:
             for module in self._modules
             for line in replaced([line for one, line in added if one == module])
         }
-        doubled = [at for at in added if at[1] in redundant]
-        spares = [
-            _Spare(number, at, self._examples_of(*at), child, is_proven=at in doubled)
-            for number, at in enumerate((*doubled, *(at for at in added if at not in doubled)))
-            if (child := self._without(parent, [*doubled, at], best)) is not None
-        ]
         position = f"step/{step}/shorten/{best}"
+        doubled = yield from self._try_together(
+            self._spares(parent, [at for at in added if at[1] in redundant]), parent, position
+        )
+        gone = [one.at for one in doubled]
+        spares = self._spares(parent, [at for at in added if at not in gone], gone)
         for trial in range(_TRIALS):
             spares = yield from self._try(spares, trial, parent, position)
-        proven = [one for one in spares if one.is_proven]
+        proven = [*doubled, *(one for one in spares if one.is_proven)]
         spared = yield from self._try_together(proven, parent, position)
-        yield from self._drop(parent, spared, step)
+        yield from self._drop(parent, [one.at for one in spared], step)
+
+    def _spares(self, parent: Candidate, lines: _Dropped, gone: _Dropped = ()) -> list[_Spare]:
+        """Return lines that may be left out, each alone beside those that are gone."""
+        best = self.kit.population.pool.best
+        return [
+            _Spare(len(gone) + number, at, self._examples_of(*at), child)
+            for number, at in enumerate(lines)
+            if (child := self._without(parent, [*gone, at], best)) is not None
+        ]
 
     def _try_together(
         self, spares: list[_Spare], parent: Candidate, position: str
-    ) -> Asking[_Dropped]:
+    ) -> Asking[list[_Spare]]:
         """Return the lines that can be left out together, as far as examples of each tell."""
         scores, used = self.kit.population.scores, set[str]()
-        best = self.kit.population.pool.best
+        best, (_, chance) = self.kit.population.pool.best, self._bounds()
         for _ in range(_ROUNDS):
             examples: dict[str, GepaExample] = {}
             for one in spares:
@@ -179,15 +187,13 @@ class Shortener:
             back = {
                 one.number
                 for name, with_it, without_it in gains
-                if with_it is not None
-                and without_it is not None
-                and with_it - without_it > self._chance
+                if with_it is not None and without_it is not None and with_it - without_it > chance
                 for one in self._about(name, spares)
             }
             spares = [one for one in spares if one.number not in back]
             if not back:
                 break
-        return [one.at for one in spares]
+        return spares
 
     def _about(self, name: str, spares: Sequence[_Spare]) -> list[_Spare]:
         """Return the lines that share the rarest words with an example."""
@@ -224,11 +230,10 @@ class Shortener:
         """Rollouts that a race takes."""
         return 2 * len(self._entry.order)
 
-    @property
-    def _chance(self) -> float:
-        """How much an answer may lose by chance."""
+    def _bounds(self) -> tuple[float, float]:
+        """Return the lowest score seen, and how much an answer may lose by chance."""
         seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        return _CHANCE * (max(seen) - min(seen))
+        return min(seen), _CHANCE * (max(seen) - min(seen))
 
     @property
     def _modules(self) -> list[Module]:
@@ -335,11 +340,10 @@ class Shortener:
 
     def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
         """Return the lines without which nothing is lost: scores with them and without."""
-        seen = [score for tried in self._tried.values() for _, score in tried.scores]
-        chance, found = self._chance, list[_Spare]()
+        (lowest, chance), found = self._bounds(), list[_Spare]()
         for (one, _), (before, after) in zip(asked, pairs, strict=True):
             if before is not None and after is not None and before - after <= chance:
-                one.is_proven |= before > min(seen) + chance  # there was something to lose
+                one.is_proven |= before > lowest + chance  # there was something to lose
                 found.append(one)
         return found
 
