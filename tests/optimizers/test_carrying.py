@@ -130,3 +130,22 @@ def test_several_proposals_of_a_step_carry_nothing() -> None:
     lost = [text for text in proposed(session) if f"- know {teacher.taught[0]}" in text]
     assert lost
     assert all(RUIN in text for text in lost)
+
+
+def test_a_line_is_not_carried_into_what_was_tried_before() -> None:
+    """The second reply lacks only the line that helped in the first child."""
+    session = Session()
+
+    class Repetitive(Teacher):
+        def __call__(self, rendered: Rendered) -> str:
+            shown = SHOWN.search(bound(rendered, "current"))
+            if len(self.taught) != 1 or shown is None:
+                return super().__call__(rendered)
+            self.taught.append("nothing")
+            text = f"{shown[2]}\n{RUIN}"
+            return json_reply(edits=[{"part": shown[1], "reason": "x", "text": text}])
+
+    search(Repetitive(SPOILED), MemoryJournal(), session).start()
+    first, second = proposed(session)[:2]
+    assert second == first.rpartition("\n")[0]
+    assert len(proposed(session)) == len(set(proposed(session)))

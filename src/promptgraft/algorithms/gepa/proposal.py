@@ -138,8 +138,8 @@ class Proposal:
             self.modules = self._choose_modules()
             self.changes = yield from self._propose()
         if self.changes and self.known.riders:
-            graft, of = partial(self._graft, is_last=False), (self.rules.kit.target, self.child)
-            self.changes = with_riders(self.changes, self.known.riders, lesson=of, graft=graft)
+            of, riders = (self.rules.kit.target, lesson.candidate), self.known.riders
+            self.changes = with_riders(self.changes, riders, lesson=of, graft=self._graft)
         for change in self.changes:
             self.rules.kit.emit(
                 MutationProposed(
