@@ -32,6 +32,7 @@ class ReflectionParams:
         output: what answers must look like, fenced.
         neighbours: the other parts of the prompt, fenced.
         examples: the rollouts, with scores and feedback.
+        edits: how to edit a long text instead of writing it out; empty where none is long.
         problem: why the previous reply was refused; empty at the first attempt.
         previous: the previous reply, fenced, its middle left out when it is longer than a
             usable one; empty at the first attempt.
@@ -45,6 +46,7 @@ class ReflectionParams:
     output: str
     neighbours: str
     examples: str
+    edits: str = ""
     problem: str = ""
     previous: str = ""
 
@@ -113,6 +115,7 @@ ROLE = (
 )
 
 
+EDITS = if_given("Long texts", "edits")
 CURRENT = MarkdownSection(
     title="Current text", key="current", template="The part is: $part\n\n$current"
 )
@@ -149,6 +152,7 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
             if_given("Other examples", "siblings", before="These are there already:"),
             *_AROUND,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
+            EDITS,
         ),
     )
 
@@ -225,6 +229,7 @@ WHOLE: PromptTemplate[object] = PromptTemplate(
                 + REPLY_AS_JSON.replace("$form", _EDITS_FORM)
             ),
         ),
+        EDITS,
     ),
 )
 """The question on all parts at once."""

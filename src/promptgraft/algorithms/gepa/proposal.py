@@ -13,6 +13,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.carrying import Rider, with_riders
+from promptgraft.algorithms.gepa.line_edits import SEARCH, edited
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import NOT_REFUSED, Draft, MetaPrompts, Part, question_on
 from promptgraft.algorithms.gepa.relocating import Relocation, Stray
@@ -330,6 +331,8 @@ class Proposal:
                 [(module, description)] = draft.parts
                 tag = JSON_TAG if description.as_json else TEXT_TAG
                 text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+                if text.startswith(SEARCH):
+                    text = edited(description.text, text)
                 parent = self.known.lesson.candidate
                 draft.found = (self._graft(parent, (module, description), text),)
         except InvalidProposalError as error:

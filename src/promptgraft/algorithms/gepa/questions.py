@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
 from promptgraft.evals.trace import Step
@@ -55,6 +56,7 @@ def reflection_params(
         problem: why the previous reply could not be used; empty when there is none.
         previous: that reply.
     """
+    is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
     return ReflectionParams(
         part=in_one_line(description.name),
@@ -70,6 +72,7 @@ def reflection_params(
             example_of(record, earlier.get(record.example_id, ()), {description.name: "this part"})
             for record in records
         ),
+        edits=HOW_TO_EDIT if is_long else "",
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
+from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.questions import (
     NOT_REFUSED,
@@ -95,6 +96,9 @@ def question_on_all(
         limits="",
         schema="",
         examples="\n\n".join(examples),
+        edits=HOW_TO_EDIT
+        if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
+        else "",
     )
     prompt = meta_prompts[WHOLE.key].bind(params)
     return Question(position=position, prompt=prompt, digest=digest([WHOLE.key, params]))
@@ -114,8 +118,13 @@ def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, Edit]]:
         InvalidProposalError: it cannot be read.
     """
     text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
+    found: list[tuple[Part, Edit]] = []
     by_mark = dict(_marked(parts))
-    return [(by_mark[mark], said) for mark, said in read_edits(text, by_mark).items()]
+    for mark, edit in read_edits(text, by_mark).items():
+        part, text = by_mark[mark], edit.text.lstrip("\n")
+        changed = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
+        found.append((part, edit._replace(text=changed)))
+    return found
 
 
 def read_edits(text: str, marks: Collection[str]) -> dict[str, Edit]:
