@@ -216,6 +216,11 @@ class RolloutBudget:
         """Rollouts used so far."""
         return self._ledger.rollouts
 
+    @property
+    def kept(self) -> int:
+        """Rollouts that are kept for the end of the run at this time."""
+        return self._reserve
+
     def affords(self, rollouts: int) -> bool:
         """Tell whether there is room for that many more, besides everything that is kept."""
         kept = self._reserve + self.under_way

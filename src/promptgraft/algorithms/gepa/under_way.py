@@ -80,7 +80,7 @@ class UnderWay:
         """Return that the next step can use more than the budget has left."""
         _, entries = self._entries()
         needed = self._steps[0].step.largest + entries[0]
-        whole, kept = self._config.budget, self._config.reserved_size
+        whole, kept = self._config.budget, self._budget.kept
         for_later = f"; {kept} were kept for what follows the search" if kept else ""
         return RunStoppedError(
             StopReason.BUDGET,
