@@ -1,7 +1,7 @@
-"""Which of the lines that a proposal has added have helped, as far as a minibatch tells.
+"""Credit assignment: which lines of a proposal helped on its minibatch.
 
-A line is about the failures that it shares words with, in input or feedback. It has helped if one
-of these got better; what other lines of the same proposal did there is not told apart.
+A line concerns the failures whose input or feedback shares rare words with it. It helped if the
+score of one of them rose. Effects of other lines of the same proposal are not separated.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from promptgraft.targets.types import Module
 from promptgraft.text import folded_words
 
 _CHANCE = 0.15
-"""Share of the range of scores that an answer may gain by chance."""
+"""Share of the score range below which a gain counts as chance."""
 _TOLD_APART = 0.5
-"""Share of a minibatch that may have a word which tells what a line is about."""
+"""Words that occur in more of the minibatch than this share identify no failure."""
 
 
 @attrs.frozen(kw_only=True)
 class AddedLine:
-    """A line that is about failures of a minibatch.
+    """An added line that concerns a failure of the minibatch.
 
     Attributes:
-        module: the part that it was put into.
-        text: the line, with those that belong to it.
-        key: what it says.
-        place: the failure that it is most about, by its place in the minibatch.
-        enough: the score there with which it helps.
-        helped: whether a failure that it is about got better.
+        module: the part it was added to.
+        text: the line, with its continuation lines.
+        key: its normalized content; equal for repetitions.
+        place: index in the minibatch of the failure that it concerns most.
+        enough: the score that must be exceeded there for the line to count as helpful.
+        helped: whether the score of any failure that it concerns rose.
     """
 
     module: Module
@@ -49,14 +49,14 @@ class AddedLine:
 def added_lines(
     kit: Kit, changes: Sequence[Change], before: Records, after: Records, *, perfect: float
 ) -> Iterator[AddedLine]:
-    """Yield the lines that changes have added, where they are about a failure.
+    """Yield the added lines that concern a failure.
 
     Args:
         kit: what the search works with.
-        changes: those of a proposal.
-        before: the parent's rollouts on its minibatch.
-        after: the child's.
-        perfect: a score that leaves nothing to learn.
+        changes: the changes of one proposal.
+        before: the parent's rollouts on the minibatch.
+        after: the child's rollouts, in the same order.
+        perfect: the score at which there is nothing left to learn.
     """
     pairs = [
         (kit.scorer.score(one), kit.scorer.score(two))
@@ -97,7 +97,7 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[s
 
 
 def _weights(records: Records) -> list[Mapping[str, float]]:
-    """Return the words of each rollout that tell it from the others, the rarer the heavier."""
+    """Return the distinguishing words of each rollout with their inverse document frequencies."""
     said = [
         {*folded_words(f"{one.inputs_repr} {one.feedback.feedback if one.feedback else ''}")}
         for one in records

@@ -1,8 +1,8 @@
-"""Lines that helped and were lost, carried into the next children.
+"""Carries lines that helped in a lost child into the next children.
 
-A child with a good line is refused when another of its lines harms, or loses its race by chance.
-What was seen to help need not be found again: until the parent has it, the line is added to the
-next children, and proves itself there.
+A child with a good line is lost if another of its lines does harm, or if it loses its race by
+chance. The line need not be discovered again: it is added to the following children, and tested
+with them, until the parent contains it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.types import Candidate, Module
 
 _MOST_RIDES = 4
-"""Children that a line is carried into before it is given up: it may help on one failure alone."""
+"""How many children a line is carried into: it may help on one failure and harm elsewhere."""
 _MOST_LINES = 1_000
 _REASON = "lines that helped in an earlier child"
 
@@ -30,9 +30,9 @@ class Rider:
     """A line that is added to a child.
 
     Attributes:
-        module: the part where it helped.
-        text: the line, with those that belong to it.
-        key: what it says.
+        module: the part in which it helped.
+        text: the line, with its continuation lines.
+        key: its normalized content; equal for repetitions.
     """
 
     module: Module
@@ -42,7 +42,7 @@ class Rider:
 
 @attrs.define
 class Carried:
-    """Lines that helped in a child.
+    """The lines that helped in some child, with how often each was carried.
 
     Attributes:
         kit: what the search works with.
@@ -52,11 +52,11 @@ class Carried:
     _rides: dict[Rider, int] = attrs.field(factory=dict, init=False)
 
     def note(self, riders: Iterable[Rider], lines: Iterable[AddedLine]) -> None:
-        """Take in the lines of a child that helped.
+        """Record the outcome of a child.
 
         Args:
-            riders: those that were carried into it.
-            lines: those that it has and its parent lacks.
+            riders: the lines that were carried into it.
+            lines: the lines that it has and its parent lacks.
         """
         for rider in riders:
             self._rides[rider] = self._rides.get(rider, 0) + 1
@@ -68,7 +68,7 @@ class Carried:
             del self._rides[rider]
 
     def riders(self, parent: Candidate) -> tuple[Rider, ...]:
-        """Return lines that the next child of a parent is to have, and that the parent lacks."""
+        """Return the lines to carry into the next child of a parent that lacks them."""
         text = self.kit.target.text
         waiting = [rider for rider, rides in self._rides.items() if rides < _MOST_RIDES]
         held = {
@@ -85,12 +85,12 @@ def with_riders(
     lesson: tuple[Target, Candidate],
     graft: Callable[[Candidate, Part, str], Change],
 ) -> tuple[Change, ...]:
-    """Return the changes of a child with the lines that are carried into it.
+    """Return the changes of a child, with the carried lines added.
 
     Args:
-        changes: at least one, each made onto the one before it.
-        riders: the lines.
-        lesson: what is improved, and the parent of the child.
+        changes: at least one change, each grafted onto the one before it.
+        riders: the lines to add.
+        lesson: the target, and the parent of the child.
         graft: makes the change of a part, or raises ``InvalidProposalError``.
     """
     found, (target, parent) = tuple(changes), lesson
@@ -98,7 +98,7 @@ def with_riders(
         module, child = rider.module, found[-1].candidate
         before = target.text(module, child)
         text = f"{before}\n{rider.text}"
-        # What the child says already, in other words or to the contrary, it has no need of.
+        # Skip lines that the child already paraphrases or contradicts.
         if len(replaced(lines_of(text))) > len(replaced(lines_of(before))):
             continue
         try:

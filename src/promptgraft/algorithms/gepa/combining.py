@@ -1,4 +1,4 @@
-"""Accepted children of a step in one candidate, as far as their changes are compatible."""
+"""Combines the accepted children of a step into one candidate, as far as they are compatible."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from promptgraft.targets.types import Candidate, GepaExample, Module
 
 @attrs.frozen
 class Combined:
-    """What a step has come to, before it is evaluated on the validation set.
+    """The result of a step, before it is evaluated on the validation set.
 
     Attributes:
         step: the step.
-        candidate: what its accepted children make together.
-        proposals: those whose children are in it, the best first.
-        left_out: those whose children are not.
-        gained: how far the children in it are above their parent on their minibatches: the sum
-            over the examples of one, the mean over the children.
+        candidate: the combination of its accepted children.
+        proposals: the proposals whose children are in it, best first.
+        left_out: the accepted proposals whose children conflict with it.
+        gained: the gain over the parent on a minibatch, summed over its examples; the mean over
+            the combined children.
     """
 
     step: Step
@@ -40,12 +40,12 @@ class Combined:
 
 @attrs.frozen
 class Combiner:
-    """Puts the changes of several children together.
+    """Combines the changes of several children.
 
     Attributes:
         target: what is improved.
-        examples: what a candidate must render with.
-        seen: candidates that were tried; what is made here is added.
+        examples: a candidate must render with each of them.
+        seen: the candidates tried so far; combinations are added to it.
     """
 
     target: Target
@@ -53,9 +53,10 @@ class Combiner:
     seen: Seen
 
     def combine(self, step: Step, pool: Pool) -> Combined:
-        """Return the candidate that the accepted children of a step make.
+        """Return the combination of the accepted children of a step.
 
-        They are put onto the best candidate, when their parent was to be that and is not.
+        If their parent was expected to become the best candidate and did not, their changes are
+        applied to the best candidate instead.
         """
         accepted = sorted(step.accepted, key=lambda one: -one[0].gain)
         children = [proposal.child for _, proposal in accepted]
@@ -68,7 +69,7 @@ class Combiner:
             together, brings = self.put_together(
                 onto, others, base=step.candidate, parent=parent, is_child=own
             )
-            # One of the children may have all that the others have; it was in no race yet.
+            # The combination may equal one of the children, none of which has raced yet.
             alike = {one.digest for one in others}
             if together.digest not in self.seen or together.digest in alike:
                 found, brought = together, brings
@@ -82,7 +83,7 @@ class Combiner:
             found,
             tuple(one for (_, one), brings in split if brings),
             tuple(one for (_, one), brings in split if not brings),
-            # Each was chosen for its gain, so the sum would promise more than they hold together.
+            # Each child was selected for its gain, so the sum would be biased upwards.
             sum(gains) / max(1, len(gains)),
         )
 
@@ -95,13 +96,13 @@ class Combiner:
         parent: int,
         is_child: bool,
     ) -> tuple[Candidate, list[bool]]:
-        """Return ``onto`` with the changes of children, and which of them brought any.
+        """Return ``onto`` with the changes of the children, and which of them contributed.
 
         Args:
-            onto: one of the children, or another candidate that came of their parent.
-            children: candidates made from ``base``, the best first.
+            onto: one of the children, or another descendant of their parent.
+            children: candidates made from ``base``, best first.
             base: their parent.
-            parent: position of the parent of what comes of it.
+            parent: position of the parent of the combination.
             is_child: whether ``onto`` is one of the children.
         """
         modules = onto.modules if is_child else ()
@@ -117,11 +118,10 @@ class Combiner:
     def _onto(
         self, onto: Candidate, child: Candidate, base: Candidate, parent: int
     ) -> Candidate | None:
-        """Return ``onto`` with the changes of a child; None when there is nothing to change.
+        """Return ``onto`` with the changes of a child; None if that changes nothing.
 
-        A part that only one side has changed is taken from that side. In a text that both have
-        changed their lines are put together; an example that both have changed, and lines that
-        both have rewritten, stay as they are.
+        A part that only one side changed is taken from that side. Texts that both sides changed
+        are merged line by line; where both rewrote a line or an example, ``onto`` wins.
         """
         try:
             found = self.target.merge(
@@ -136,7 +136,7 @@ class Combiner:
     def _with_lines(
         self, found: Candidate, module: Module, sides: tuple[Candidate, Candidate, Candidate]
     ) -> Candidate:
-        """Return a candidate with the lines of a text that two of ``sides`` have changed."""
+        """Return a candidate with a text merged line by line if both sides changed it."""
         if module.is_example:
             return found
         before, one, other = (self.target.text(module, side) for side in sides)
@@ -151,8 +151,8 @@ class Combiner:
             return found
 
 
-TWIN = "a proposal of the same time has tried the same text"
-"""Why a child is refused that another one equals."""
+TWIN = "a proposal made at the same time has tried the same text"
+"""Why a child is refused that equals another one."""
 
 
 @attrs.define(kw_only=True)
@@ -161,15 +161,16 @@ class Step:
 
     Attributes:
         number: counts the steps from 1.
-        parent: position of the parent of all its proposals; until it has raced, of the best one.
+        parent: position of the parent of all its proposals; of the best candidate while the
+            parent has not raced yet.
         candidate: the parent.
-        leads: whether that was the best candidate when the step began, or raced it.
-        entry: the way into the population of what comes of it.
-        largest: rollouts that its proposals can use.
-        accepted: those whose children are better than the parent, of the proposals that were
-            committed, each after its comparison.
-        taught: the latest committed proposal that could learn something; None without any.
-        tried: whether a child was tried that no earlier proposal had tried.
+        leads: whether the parent was the best candidate when the step began, or was racing it.
+        entry: how its result enters the population.
+        largest: most rollouts that its proposals can use.
+        accepted: the committed proposals whose children passed the acceptance test, with their
+            comparisons.
+        taught: the last committed proposal that could learn something; None if there is none.
+        tried: whether it evaluated a child that no earlier proposal had tried.
     """
 
     number: int
@@ -184,14 +185,14 @@ class Step:
 
 
 def count_idle(taught: Proposal, patience: Patience) -> None:
-    """Count a step that could learn something and evaluated no new child.
+    """Count a step that could have learned something but evaluated no new child.
 
     Args:
         taught: its last proposal that could learn something.
-        patience: how long the search continues so.
+        patience: counts such steps, and ends the search after too many.
 
     Raises:
-        RunStoppedError: it was one too many.
+        RunStoppedError: there were too many in a row.
     """
     if not taught.modules:
         patience.idle("no part that may change was shown to the model")
@@ -203,9 +204,9 @@ def count_idle(taught: Proposal, patience: Patience) -> None:
 
 
 def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
-    """Emit that proposals were accepted, and the new examples of the candidate that they make."""
+    """Emit events for the accepted proposals and for the new examples of their candidate."""
     pool, step, target = kit.population.pool, combined.step, kit.target
-    # Examples that neither the parent has nor what the changes were put onto.
+    # Only examples that are in neither the parent nor the candidate the changes were applied to.
     parents = (step.candidate, *(pool.candidates[one] for one in combined.candidate.parents))
     known = {path for one in parents for path in target.additions(one)}
     for path, objective in target.additions(combined.candidate).items():

@@ -1,4 +1,4 @@
-"""Merges as steps of a run: which are tried, on what, and which are kept."""
+"""System-aware merge (algorithm 4): which pairs are merged, how merges are tested, what is kept."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Merger:
         config: the settings.
         kit: what the search works with.
         choices: makes the random choices.
-        seen: digests of every candidate tried; merges are added to it.
-        validator: takes in merges that are kept.
-        largest: rollouts of the candidate that the next merge can use.
+        seen: the candidates tried so far; merges are added to it.
+        validator: adds merges that are kept to the population.
+        largest: most rollouts that the next merge can use.
     """
 
     _config: GepaSettings
@@ -50,11 +50,10 @@ class Merger:
         return len(self._kit.validation) if may_merge else 0
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
-        """Merge one pair that has not been tried, if there is one.
+        """Merge one pair that has not been merged yet, if there is one.
 
         The merge is evaluated on a few examples on which its parents differ, then on the rest of
-        the validation set, and joins the pool if it is at least as good as the better parent each
-        time.
+        the validation set. It joins the pool if neither parent beats it on either.
         """
         most = self._config.strategy.max_merge_invocations
         found = self._next(pool) if self._attempts < most else None
@@ -150,7 +149,7 @@ class Merger:
     def _subsample(
         self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
     ) -> list[int]:
-        """Choose a few of the ``common`` examples: of either side's wins and of ties alike many."""
+        """Choose a few of the ``common`` examples, balanced between wins, losses and ties."""
         wins, losses, ties = won_lost_tied(common, first, second)
         chosen: list[int] = []
         for group in (wins, losses, ties):
@@ -166,7 +165,7 @@ class Merger:
         parents: tuple[Sequence[Score], Sequence[Score]],
         where: Sequence[int],
     ) -> bool:
-        """Tell whether no parent beats the merge on the examples that both have scores for."""
+        """Return whether neither parent beats the merge where both have scores."""
         own = self._kit.population.scores(records)
         return any(score is not None for score in own) and not any(
             beats([parent[index] for index in where], own) for parent in parents
@@ -218,7 +217,7 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
 
 
 def have_gained(ancestor: Score, pair: Sequence[Score]) -> bool:
-    """Tell whether neither of a pair has a lower mean than their ancestor."""
+    """Return whether neither of a pair has a lower mean than their ancestor."""
     return ancestor is None or all(mean is not None and mean >= ancestor for mean in pair)
 
 

@@ -1,4 +1,4 @@
-"""How a GEPA search spends its rollouts: the settings that a preset has values for."""
+"""How a GEPA search spends its rollouts: strategies and their presets."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
     },
 }
 COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
-"""``guards.max_copied_words`` where it is not given; 0 for no guard."""
+"""Default of ``guards.max_copied_words``; 0 for no guard."""
 VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
 PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
 _MOST_AT_ONCE = 1_000
-"""Proposals under way: each has a thread, and all of them begin before the first one ends."""
+"""Most proposals under way at a time; all of them begin before the first one ends."""
 
 _VALIDATION = check(
     "Full() or Racing()", lambda value: value if isinstance(value, Full | Racing) else None
@@ -53,10 +53,10 @@ _VALIDATION = check(
 
 
 def _by_preset(name: str) -> Any:
-    """Return a default that is what the field ``preset`` says."""
+    """Return a default that depends on the field ``preset``."""
 
     def found(strategy: Strategy) -> object:
-        # A preset that does not exist is refused after this.
+        # An unknown preset is refused by its validator, after this runs.
         return _PRESETS.get(strategy.preset, _PRESETS["lean"])[name]
 
     return attrs.Factory(found, takes_self=True)
@@ -162,23 +162,23 @@ class Strategy(Settings):
 
 
 ATTEMPTS = 2
-"""Reflections that a text can use: one, and a repair."""
+"""Most reflections for one text: the first, and one repair."""
 
 MOST_AT_ONCE = 4
-"""Modules that a proposal can change."""
+"""Most modules that one proposal changes."""
 
 NEVER_FOR_LINES = 1_000
-"""Of so many rollouts none is kept for shortening the best candidate."""
+"""Rollouts of the budget of which none are reserved for shortening."""
 
 SHORTENING = 6
-"""Of so many further rollouts one is kept for it."""
+"""One of this many further rollouts is reserved for shortening."""
 
 MOST_FOR_LINES = 300
-"""Rollouts that are kept for that at most, besides those of a race."""
+"""Most rollouts that are reserved for shortening, besides those of a race."""
 
 _FAILURES_EACH = 3
 
 
 def parts_of(failures: int, reflections: int) -> int:
-    """Return among how many of so many reflections failures are shared; one for each three."""
+    """Return how many of the reflections share the failures: at most one per three failures."""
     return max(1, min(reflections, -(-failures // _FAILURES_EACH)))

@@ -1,7 +1,7 @@
-"""One proposal of a step: from a parent and a minibatch to a child, and how it compares.
+"""One proposal of a step: from a parent and a minibatch to a child and its acceptance test.
 
-A proposal reads what was fixed when its step began and the answers to its own asks, and changes
-nothing that others see: so proposals may overlap in any way.
+A proposal reads only what was fixed when its step began and the answers to its own asks, and
+changes nothing that others see. So proposals may overlap in any way.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _TRIED = "this text has been tried before; propose another"
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What every proposal follows, and none changes.
+    """What all proposals of a search share.
 
     Attributes:
         config: the settings.
-        trial_size: rollouts of parent and child on a minibatch, all repeats included.
+        trial_size: rollouts of parent and child on a minibatch, with all repeats.
         kit: what the search works with.
-        comparer: says whether a child is better than its parent.
-        guard: refuses answers of training examples; None refuses nothing.
-        meta_prompts: the questions.
-        names: what feedback may call the modules.
-        seen: every candidate that was tried.
+        comparer: the acceptance test of a child against its parent.
+        guard: refuses copied answers of training examples; None to refuse nothing.
+        meta_prompts: the meta-prompts by key.
+        names: patterns for the names that feedback may use for modules.
+        seen: the candidates tried so far.
     """
 
     config: GepaSettings
@@ -65,15 +65,15 @@ class Rules:
 
 @attrs.frozen(kw_only=True)
 class Known:
-    """What a proposal knows of the run when its step begins.
+    """What a proposal knows about the run, fixed when its step begins.
 
     Attributes:
         lesson: parent and minibatch.
-        turn: whose turn it is.
-        remembered: earlier answers to the minibatch, where a history is kept.
-        tried: how many candidates of ``Rules.seen`` were tried by then.
-        strays: lines that it tries in other parts, instead of a reflection.
-        riders: lines that the child gets besides.
+        turn: which modules it may change.
+        remembered: earlier answers to the minibatch, if a history is kept.
+        tried: how many candidates of ``Rules.seen`` had been tried.
+        strays: lines to try in other parts, instead of a reflection.
+        riders: lines to carry into the child.
     """
 
     lesson: Lesson
@@ -86,24 +86,24 @@ class Known:
 
 @attrs.define(kw_only=True)
 class Proposal:
-    """One proposal, and what came of it.
+    """One proposal and its outcome.
 
     Attributes:
         step: counts the steps from 1.
         number: counts the proposals of all steps from 1.
-        position: where in the run; the keys of its answers begin with it.
-        largest: rollouts that it can use.
-        rules: what every proposal follows.
-        known: what is known when it begins.
+        position: position in the run, a prefix of the keys of its answers.
+        largest: most rollouts that it can use.
+        rules: what all proposals share.
+        known: what is known when its step begins.
         rejections: refused texts.
-        child: the parent with every change; the parent itself without any.
-        records: the parent's rollouts.
-        taught: whether something could be learned from them.
-        blame: how often they blame modules, by name.
-        modules: what it has chosen to change; nothing when there is nothing to change.
-        on_all: whether one question is on all of these, and the reply decides which change.
+        child: the parent with all changes; the parent itself if there are none.
+        records: the parent's rollouts on the minibatch.
+        taught: whether there was anything to learn from them.
+        blame: how many of them blame each module, by name.
+        modules: the modules it has chosen to change; empty if there is nothing to change.
+        on_all: whether one question is about all of these, so that the reply decides which change.
         changes: the usable changes.
-        compared: how the child did against its parent; None without a child.
+        compared: the acceptance test; None without a child.
     """
 
     step: int
@@ -165,11 +165,11 @@ class Proposal:
 
     @property
     def accepted(self) -> bool:
-        """Whether there is a child that is better than its parent."""
+        """Whether there is a child that passed the acceptance test."""
         return self.compared is not None and self.compared.refusal is None
 
     def refuse(self, reason: RejectionReason, detail: str) -> list[MutationRejected]:
-        """Refuse a child that is better than its parent all the same; return the rejections."""
+        """Refuse a child that passed the acceptance test; return the rejections."""
         if self.compared is None or not self.accepted:
             return []
         return self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
@@ -177,7 +177,7 @@ class Proposal:
     def _relocate(
         self, known: Mapping[str, RolloutRecord]
     ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
-        """Return changes that move lines to other parts, and the examples that these are about."""
+        """Return the changes that move lines to other parts, and the ids of their examples."""
         lesson = self.known.lesson
         changes, about = yield from Relocation(
             kit=self.rules.kit,
@@ -189,7 +189,7 @@ class Proposal:
         return (changes, about) if is_new else ((), [])
 
     def _choose_modules(self) -> tuple[Module, ...]:
-        """Choose what to change; nothing when there is nothing to learn or nothing to change."""
+        """Choose the modules to change; none if there is nothing to learn or to change."""
         rules = self.rules
         imperfect, perfect = rules.kit.scorer.parted(
             self.records, at=rules.config.objectives.perfect_score
@@ -211,7 +211,7 @@ class Proposal:
         return turn.modules(self._is_worth, self.blame)
 
     def _is_worth(self, module: Module) -> bool:
-        """Tell whether the model was shown a module, and whether there is room for more of it."""
+        """Return whether a module was shown to the model and has room for more."""
         owner = module.owner
         shown = owner is None or any(owner not in record.hidden for record in self.records)
         return shown and self.rules.kit.target.has_room(module, self.known.lesson.candidate)
@@ -220,9 +220,9 @@ class Proposal:
         return self.rules.kit.target.text(module, self.known.lesson.candidate)
 
     def _propose(self) -> Asking[tuple[Change, ...]]:
-        """Return usable changes, each made onto the one before it.
+        """Return the usable changes, each grafted onto the one before it.
 
-        The questions do not depend on each other: all are asked at once, then all repairs.
+        The questions are independent: all are asked at once, then all repairs.
         """
         if self.on_all:
             draft = self._draft_on_all()
@@ -246,7 +246,7 @@ class Proposal:
         return changes
 
     def _draft_on_all(self) -> Draft:
-        """Return the question on all parts: it shows the failures and one or two successes."""
+        """Return the question about all parts, with the failures and a few successes."""
         rules, parent = self.rules, self.known.lesson.candidate
         failures, successes = rules.kit.scorer.parted(
             self.records, at=rules.config.objectives.perfect_score
@@ -257,8 +257,8 @@ class Proposal:
     def _drafts(self, turn: int, module: Module) -> list[Draft]:
         """Return the questions about a module.
 
-        In every other proposal the failures may be shared among several; those about a module that
-        is blamed show the failures that blame it.
+        In every other proposal the failures may be divided among several questions. A question
+        about a module that is blamed shows only the failures that blame it.
         """
         description = self.rules.kit.target.describe(module, self.known.lesson.candidate)
         is_blamed = module.name in self.blame
@@ -281,7 +281,7 @@ class Proposal:
         ]
 
     def _fill(self, drafts: Sequence[Draft]) -> Asking[None]:
-        """Ask until each draft has a text, or there is nothing more to ask."""
+        """Ask the questions, then the repairs of refused replies."""
         ended = False
         try:
             for attempt in range(ATTEMPTS):
@@ -322,7 +322,7 @@ class Proposal:
         return better_answers(self.known.remembered, draft.records, self.rules.kit.scorer)
 
     def _read(self, draft: Draft, reply: Reply) -> None:
-        """Make a child of a reply, or keep why that is not possible."""
+        """Make a child from a reply, or record why that is not possible."""
         try:
             reply.check()
             if self.on_all:
@@ -337,12 +337,12 @@ class Proposal:
                 draft.found = (self._graft(parent, (module, description), text),)
         except InvalidProposalError as error:
             draft.refusals.append((error, reply.text))
-            # A model that finds no part at fault would only say so again.
+            # A model that finds no part at fault would only repeat that in a repair.
             blames_none = self.on_all and error.reason is RejectionReason.UNCHANGED
             draft.failed = bool(reply.fault) or blames_none
 
     def _edited(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
-        """Return the changes of those parts that a reply blames, each onto the one before it."""
+        """Return the changes of the parts that a reply edits, each onto the one before it."""
         found: list[Change] = []
         unchanged: list[InvalidProposalError] = []
         for part, edit in edits_of(reply, draft.parts):
@@ -351,7 +351,7 @@ class Proposal:
                 change = self._graft(onto, part, edit.text, is_last=False)
                 found.append(attrs.evolve(change, reason=edit.reason))
             except InvalidProposalError as error:
-                # A part that is written out as it is was found to be good.
+                # Models often repeat the parts that they find good.
                 if error.reason is not RejectionReason.UNCHANGED:
                     raise
                 unchanged.append(error)
@@ -362,11 +362,11 @@ class Proposal:
         return tuple(found)
 
     def _together(self, found: Sequence[Change]) -> Change:
-        """Return the change with all that was proposed for a module, as far as it is compatible."""
+        """Return one change that merges what several replies proposed for a module."""
         chosen, *others = found
         target, parent = self.rules.kit.target, self.known.lesson.candidate
         for other in others:
-            # As the target shows them: a reply may say the same in other words.
+            # The texts as the target shows them, since replies may differ in form only.
             sides = (target.text(chosen.module, one.candidate) for one in (chosen, other))
             text = woven(chosen.before.text, *sides)
             if text is None:
@@ -378,13 +378,13 @@ class Proposal:
         return chosen
 
     def _graft(self, onto: Candidate, part: Part, text: str, *, is_last: bool = True) -> Change:
-        """Return the change of a part; the last one of a reply makes a child of its own."""
+        """Return the change of a part; the last one of a reply must make a new candidate."""
         rules, lesson = self.rules, self.known.lesson
         module, description = part
         child = rules.kit.target.graft(
             onto, module, text, parents=(lesson.parent,), examples=lesson.minibatch
         )
-        # After the target has looked at it: by then the text has a bounded length.
+        # After the target's own checks, which bound the length of the text.
         if rules.guard is not None:
             rules.guard.check(module, description, text)
         if is_last and self._was_tried(child):
@@ -392,12 +392,12 @@ class Proposal:
         return Change(module, description, text, child)
 
     def _was_tried(self, child: Candidate) -> bool:
-        """Tell whether a candidate had been tried when the step began."""
+        """Return whether a candidate had been tried when the step began."""
         return self.rules.seen.get(child.digest, self.known.tried) < self.known.tried
 
 
 def named_with(parent: int, event: object) -> object:
-    """Return an event of a proposal with the position that its parent has got meanwhile."""
+    """Return an event of a proposal with the position that its parent has since been given."""
     if isinstance(event, (MutationProposed, MutationRejected)):
         return replace(event, parent=parent)
     return event

@@ -1,4 +1,4 @@
-"""What the reflection model is asked about a module, and its rollouts."""
+"""The question to the reflection model about one module and its rollouts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OWN_STEPS = 3
 # Seven texts, with the words around them.
 _STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
 _WRAPPING = 1_000
-"""How much longer than its text a usable reply may be: its fence, and words around it."""
+"""How much longer than its text a usable reply may be: a fence, and words around it."""
 
 
 Refusal: TypeAlias = tuple[str, str]
@@ -47,13 +47,13 @@ def reflection_params(
     problem: str = "",
     previous: str = "",
 ) -> ReflectionParams:
-    """Return what the reflection prompt is bound to for one module and its rollouts.
+    """Return the parameters of the meta-prompt for one module and its rollouts.
 
     Args:
         description: the module.
         records: its rollouts.
-        earlier: better answers to the same examples, by example.
-        problem: why the previous reply could not be used; empty when there is none.
+        earlier: better answers to the same examples, by example id.
+        problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
     """
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
@@ -79,7 +79,7 @@ def reflection_params(
 
 
 def limits_of(description: ModuleDescription) -> str:
-    """Return what a new text of a module must keep to, one rule a line."""
+    """Return the limits that a new text of a module must respect, one rule per line."""
     rules = [f"- Use at most {description.max_chars} characters."]
     if description.placeholders:
         markers = ", ".join(description.placeholders)
@@ -104,7 +104,7 @@ def example_of(
     Args:
         record: the rollout.
         earlier: better answers to the same example.
-        parts: what a question calls the parts that it is on, by name.
+        parts: how the question refers to its parts, by their names.
     """
     score = "none" if record.score is None else f"{record.score:g}"
     said = [
@@ -115,7 +115,7 @@ def example_of(
     ]
     if record.tool_trace_repr:
         said.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
-    # What a single step was given and gave is the input and the output of all of it.
+    # The input and output of a single step are those of the whole rollout, shown above.
     if len(record.steps) > 1:
         said.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
     if record.feedback is not None:
@@ -131,7 +131,7 @@ def example_of(
 
 
 def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
-    """Return what a graph did, and what the latest steps with the parts were given and gave."""
+    """Return an outline of a graph's steps, with input and output of the latest relevant ones."""
     made_with = {step.id: [parts[one] for one in step.parts if one in parts] for step in steps}
     own = [step for step in steps if made_with[step.id]]
     outline = [
@@ -154,7 +154,7 @@ MetaPrompts = Mapping[str, Prompt[object]]
 
 
 def questions_of(questions: MetaPrompts, strategy: Strategy) -> MetaPrompts:
-    """Return the questions that a strategy asks."""
+    """Return the meta-prompts that a strategy uses."""
     if not strategy.published_question:
         return questions
     return {**questions, MetaPrompt.SECTION: questions[PUBLISHED.key]}
@@ -172,12 +172,12 @@ def question_on(
     """Return the question that asks for a new text of a module.
 
     Args:
-        position: where in the run.
+        position: position in the run.
         description: the module.
         records: its rollouts; unscored ones are left out.
-        meta_prompts: the questions.
-        earlier: better answers to the same examples, by example.
-        refused: why the previous reply could not be used, if there is one.
+        meta_prompts: the meta-prompts by key.
+        earlier: better answers to the same examples, by example id.
+        refused: the previous reply, and why it could not be used, if there is one.
     """
     shown = [record for record in records if record.feedback is not None]
     problem, previous = refused
@@ -185,26 +185,26 @@ def question_on(
         description, shown, earlier=earlier, problem=problem, previous=previous
     )
     key = description.meta_prompt
-    # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
+    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay.
     return Question(
         position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])
     )
 
 
 Part: TypeAlias = tuple[Module, ModuleDescription]
-"""A module, and what it is as the parent has it."""
+"""A module, with its description in the parent."""
 
 
 @attrs.define
 class Draft:
-    """New texts on their way: one question, or its repair, about some of the failures.
+    """The state of one question, with its repair, until it has led to usable texts.
 
     Attributes:
-        parts: what may be changed; several where the question is which of them to change.
+        parts: the parts that may be changed; several if the model is to choose among them.
         records: the rollouts that the question shows.
-        number: tells the questions of a proposal apart.
-        found: the usable texts, each made onto the one before it.
-        refusals: why replies were refused, with the replies.
+        number: distinguishes the questions of a proposal.
+        found: the changes with usable texts, each grafted onto the one before it.
+        refusals: the refused replies, with the reasons.
         failed: whether there is no reply that could be repaired.
     """
 
@@ -222,5 +222,5 @@ class Draft:
 
     @property
     def before(self) -> str:
-        """The present text of the only part; empty for several."""
+        """The current text of the only part; empty for several parts."""
         return self.parts[0][1].text if len(self.parts) == 1 else ""

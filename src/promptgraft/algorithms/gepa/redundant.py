@@ -1,4 +1,4 @@
-"""Lines of a text that may be dropped, and those of them that later ones replace."""
+"""Splits a text into lines that may be dropped, and finds the redundant ones among them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MOST_LINES = 1_000
 
 @attrs.define(eq=False)
 class Line:
-    """A line that may be dropped: a rule or a sentence, with the lines that belong to it.
+    """A rule or sentence that may be dropped, with its continuation lines.
 
     Attributes:
-        places: numbers of its lines in the text.
-        key: what it says, and below which heading; equal for repetitions.
-        words: its words without case and accents.
-        is_fixed: whether it stays: it introduces other lines, or holds a placeholder.
+        places: indices of its lines in the text.
+        key: its heading and normalized content; equal for repetitions.
+        words: its words, without case and accents.
+        is_fixed: whether it must stay: it introduces other lines or contains a placeholder.
     """
 
     places: list[int]
@@ -39,8 +39,8 @@ class Line:
 def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
     """Return the lines of a text that may be dropped, in order.
 
-    Headings, fenced blocks and tables are none of them. What is indented belongs to the line above
-    it that is not, and so does the rest of a sentence on the next line.
+    Headings, fenced blocks and tables are left out. Indented lines belong to the line above them
+    that is not indented, and so does the rest of a sentence that continues on the next line.
     """
     found: list[Line] = []
     heading, is_fenced, indent, is_adjacent = "", False, 0, False
@@ -56,7 +56,7 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
         elif not bare:
             is_adjacent = False
         elif _STRUCTURE.match(bare):
-            # Nothing belongs to a line above it, and nothing to it, however far it is indented.
+            # Structure separates: lines below it continue neither it nor a line above it.
             heading, is_adjacent, indent = bare, False, len(text)
             found.append(Line([], "", [], is_fixed=True))
         elif found and (depth > indent or (is_adjacent and bare[0].islower())):
@@ -74,22 +74,21 @@ def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
 
 
 def _said(bare: str) -> str:
-    """Return what a line says, whatever mark, case, space and full stop it has."""
+    """Return the content of a line without its bullet, case, spacing and full stop."""
     return " ".join(_MARK.sub("", bare, count=1).casefold().split()).rstrip(".")
 
 
 def without(text: str, dropped: Iterable[Line]) -> str:
-    """Return a text without some of its lines; the text itself if nothing else would be left."""
+    """Return a text without some of its lines, or unchanged if nothing would be left."""
     gone = {place for line in dropped for place in line.places}
     left = "\n".join(line for place, line in enumerate(text.split("\n")) if place not in gone)
     return left if left.strip() else text
 
 
 def replaced(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that a later one repeats, says in other words, or contradicts.
+    """Return the lines that a later line repeats, paraphrases or contradicts.
 
-    The two share four in ten of the words of the shorter one, each weighed by how few lines have
-    it.
+    Two lines match if they share 40 % of the words of the shorter one, weighted by rarity.
     """
     counts = Counter(word for line in lines for word in set(line.words))
     weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}

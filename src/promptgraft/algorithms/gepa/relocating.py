@@ -1,8 +1,8 @@
-"""Lines that did not help where a reflection put them, tried in the other parts.
+"""Moves lines that did not help where a reflection put them to the part where they do.
 
-A lesson has no effect in the wrong part of a prompt, and models often put it there. A line that was
-added, and that left the failure that it is about as it was, is tried on that failure alone: in all
-other parts at once, then in half of them, until one is left. That takes a few rollouts and no
+A rule in the wrong part of a prompt often has no effect, and models often misplace rules. A line
+that did not mend the failure that it concerns is tried on that failure alone, by binary search: in
+all other parts at once, then in half of them, until one is left. This takes a few rollouts and no
 reflection.
 """
 
@@ -24,20 +24,20 @@ from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
 
 _FEW = 3
-"""Relocations in a row without a gain before fewer are tried."""
+"""Relocations in a row without a gain after which fewer are tried."""
 
 
 @attrs.frozen(kw_only=True)
 class Stray:
-    """A line that has not helped where it stands.
+    """A line that did not help where it stands.
 
     Attributes:
-        module: the part that it was put into.
-        text: the line, with those that belong to it.
-        key: what it says.
-        others: the parts where it may belong.
-        example: the training example that it is about.
-        enough: the score there with which it helps.
+        module: the part it was added to.
+        text: the line, with its continuation lines.
+        key: its normalized content; equal for repetitions.
+        others: the parts in which it may belong.
+        example: the training example that it concerns.
+        enough: the score that must be exceeded there for the line to count as helpful.
     """
 
     module: Module
@@ -49,13 +49,13 @@ class Stray:
 
     @property
     def cost(self) -> int:
-        """Rollouts that it can take to find its part: of parent, trials and child."""
+        """Most rollouts that finding its part can take: parent, binary search, child."""
         return 3 + math.ceil(math.log2(len(self.others)))
 
 
 @attrs.define
 class Strays:
-    """Lines that the next proposals try in other parts.
+    """The queue of lines to be tried in other parts.
 
     Attributes:
         kit: what the search works with.
@@ -69,22 +69,22 @@ class Strays:
     _rests: int = attrs.field(default=0, init=False)
 
     def take(self) -> tuple[Stray, ...]:
-        """Return the lines that the next proposal is to move; none for a reflection."""
+        """Return the lines that the next proposal tries to move; empty if it is to reflect."""
         return self._waiting.popleft() if self._waiting else ()
 
     def moved(self, *, gained: bool) -> None:
-        """Take account of a relocation: where lines mostly stand right, few are tried."""
+        """Record a relocation; the longer none has helped, the fewer are tried."""
         self._without_gain = 0 if gained else self._without_gain + 1
         self._rests = max(0, self._without_gain - _FEW)
 
     def note(
         self, lines: Iterable[AddedLine], before: Records, about: Sequence[GepaExample]
     ) -> None:
-        """Take in the lines that have not helped.
+        """Queue the lines of a proposal that did not help.
 
         Args:
-            lines: those that a proposal has added.
-            before: the parent's rollouts on its minibatch.
+            lines: the lines that the proposal added.
+            before: the parent's rollouts on the minibatch.
             about: the minibatch.
         """
         if self._rests:
@@ -110,7 +110,7 @@ class Strays:
             self._waiting.append(tuple(found))
 
     def _others(self, module: Module, record: RolloutRecord) -> tuple[Module, ...]:
-        """Return the other parts that a line may belong to, and that the model was shown."""
+        """Return the parts of the same kind that the model was shown in that rollout."""
         return tuple(
             one
             for one in self.kit.target.modules
@@ -120,13 +120,13 @@ class Strays:
 
 @attrs.define(eq=False)
 class _Sought:
-    """A line whose part is sought.
+    """State of the binary search for the part of one line.
 
     Attributes:
         stray: the line.
-        places: parts where it may belong.
-        tried: those of them that it is tried in next.
-        helps: whether it helped in some of them.
+        places: the parts that are still possible.
+        tried: those of them to be tried next.
+        helps: whether the line has helped in any of them.
     """
 
     stray: Stray
@@ -135,7 +135,7 @@ class _Sought:
     helps: bool = False
 
     def learn(self, score: Score) -> None:
-        """Take account of the score with the line in ``tried``."""
+        """Narrow the search by the score with the line in ``tried``."""
         if score is not None and score > self.stray.enough:
             self.helps, self.places = True, self.tried
         else:
@@ -146,13 +146,13 @@ class _Sought:
 
 @attrs.frozen(kw_only=True)
 class Relocation:
-    """Moves lines of a candidate.
+    """Moves lines of a candidate to other parts.
 
     Attributes:
         kit: what the search works with.
         parent: the candidate.
         number: its position in the pool.
-        minibatch: the examples that the lines are about.
+        minibatch: the examples that the lines concern.
     """
 
     kit: Kit
@@ -163,12 +163,12 @@ class Relocation:
     def run(
         self, position: str, strays: Sequence[Stray], known: Mapping[str, RolloutRecord]
     ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
-        """Return the changes that move lines to where they help, and ids of what they are about.
+        """Return the changes that move lines to where they help, and the ids of their examples.
 
         Args:
-            position: where in the run.
-            strays: the lines.
-            known: the parent's rollouts, by example.
+            position: position in the run.
+            strays: the lines to be moved.
+            known: the parent's rollouts, by example id.
         """
         scores = {name: self.kit.scorer.score(record) for name, record in known.items()}
         sought = [
@@ -207,7 +207,7 @@ class Relocation:
                 yield Change(module, before, text, child, "lines moved to where they help")
 
     def _with(self, onto: Candidate, stray: Stray, places: Sequence[Module]) -> Candidate | None:
-        """Return a candidate with a line in other places; None where that cannot be."""
+        """Return a candidate with the line moved to other parts; None if it is not valid."""
         target = self.kit.target
         texts = {module: target.text(module, onto) for module in (*places, stray.module)}
         for module, text in texts.items():

@@ -1,4 +1,4 @@
-"""Sampling of parents and minibatches, and the blame that feedback puts on modules."""
+"""Sampling of parents and minibatches, and attribution of failures to modules by name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LEADERS = 5
 
 
 class Known:
-    """Rollouts of the latest candidates on the training set, by candidate and example.
+    """Training rollouts of the latest candidates, by candidate and example.
 
     Args:
-        scorer: gives them their scores.
-        perfect_score: a score that leaves nothing to learn.
+        scorer: computes scores.
+        perfect_score: the score at which there is nothing left to learn.
     """
 
     def __init__(self, scorer: Scorer, perfect_score: float) -> None:
@@ -38,7 +38,7 @@ class Known:
         self._chosen: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
-        """Remember rollouts; of an example that was tried again the latest one."""
+        """Record rollouts; a later one of the same example replaces the earlier one."""
         held = self._of.setdefault(candidate.digest, {})
         self._of.move_to_end(candidate.digest)
         held.update({one.example_id: one for one in records if one.feedback is not None})
@@ -52,7 +52,7 @@ class Known:
         return self._of.get(candidate.digest, {})
 
     def failed(self, candidate: Candidate) -> dict[str, int]:
-        """Return the examples on which a candidate was not perfect, with how often chosen."""
+        """Return the examples a candidate failed on, with how often each was learned from."""
         return {
             name: self._chosen[candidate.digest, name]
             for name, one in self.of(candidate).items()
@@ -60,7 +60,7 @@ class Known:
         }
 
     def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
-        """Remember that a candidate's rollouts on some examples are learned from once more."""
+        """Count that a candidate's rollouts on some examples are learned from once more."""
         known = self.of(candidate)
         self._chosen.update((candidate.digest, one.id) for one in examples if one.id in known)
 
@@ -71,14 +71,14 @@ class Known:
 
 @attrs.frozen(kw_only=True)
 class Lesson:
-    """What a step learns from, as far as that is known at its beginning.
+    """What a proposal learns from, as known when its step begins.
 
     Attributes:
         parent: position of the parent.
         candidate: the parent.
-        minibatch: examples that a child is tried on.
-        known: the parent's rollouts that are not made again, by example; the last example's is
-            always a new one.
+        minibatch: the examples that parent and child are evaluated on.
+        known: the parent's rollouts that are reused, by example id; the last example of a
+            minibatch is always evaluated anew.
     """
 
     parent: int
@@ -88,13 +88,13 @@ class Lesson:
 
 
 class Lessons:
-    """Chooses what a step learns from: a parent, a minibatch, and the parent's rollouts on it.
+    """Chooses parents and minibatches, and remembers the rollouts that may be reused.
 
     Args:
         config: the settings.
-        feedback: the training set.
+        feedback: the training set (D_feedback).
         choices: makes the random choices.
-        scorer: gives rollouts their scores.
+        scorer: computes the scores of rollouts.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Lessons:
         Args:
             parent: position of its parent.
             candidate: the parent.
-            about: the examples, where these are not to be chosen.
+            about: the minibatch, if it is given rather than sampled.
         """
         strategy, choices, size = self._config.strategy, self._choices, self._size
         known = self._known.of(candidate) if strategy.reuse_rollouts else {}
@@ -157,7 +157,7 @@ class Lessons:
         *,
         known: Container[str] = (),
     ) -> None:
-        """Take account of rollouts on the training set, but for those on ``known`` examples."""
+        """Record training rollouts, except those on ``known`` examples."""
         strategy = self._config.strategy
         if strategy.reuse_rollouts or strategy.minibatches == "teaching":
             made = [record for record in records if record.example_id not in known]
@@ -165,25 +165,25 @@ class Lessons:
 
 
 def _of(pool: Pool, what: Explored) -> Mapping[int, int]:
-    """Return the candidates that a parent is chosen from, in order, with their weights."""
+    """Return the candidates that a parent is drawn from, with their weights, in order."""
     if what == "pool":
         return dict.fromkeys(range(len(pool)), 1)
     members = pool.frontier()
     means = {one: pool.estimate(one) for one in members}
-    # Without any score, or with a lower mean, behind; the elder first among equals.
+    # By descending mean, those without scores last; ties keep the elder first.
     ranked = sorted(members, key=lambda one: (means[one] is None, -(means[one] or 0.0)))
     return {one: members[one] for one in sorted(ranked[:_LEADERS])}
 
 
 Names: TypeAlias = Mapping[str, re.Pattern[str]]
-"""By the name of a module what feedback may call it."""
+"""A pattern for the names that feedback may use for a module, by the module's own name."""
 
 
 def names_of(target: Target) -> Names:
-    """Return what feedback may call the modules of a target.
+    """Return patterns for the names that feedback may use for the modules of a target.
 
-    A module is called by the last part of its name, such as ``refund-policy`` of ``section
-    policies/refund-policy``, and by its title, in any spelling: ``Refund policy``,
+    A module may be called by the last component of its name, such as ``refund-policy`` of ``section
+    policies/refund-policy``, or by its title, in any spelling: ``Refund policy``,
     ``refund_policy``, ``refundPolicy``.
     """
     baseline = target.baseline()
@@ -196,7 +196,7 @@ def names_of(target: Target) -> Names:
 
 
 def _called(*names: str) -> re.Pattern[str]:
-    """Return a pattern for names that stand in a text as words, however they are spelled."""
+    """Return a pattern that matches any of the names as whole words, in any spelling."""
     parted = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).casefold() for name in names)
     words = dict.fromkeys(tuple(re.findall(r"[^\W_]+", name)) for name in parted)
     spelled = "|".join(r"[\W_]{0,3}".join(map(re.escape, one)) for one in words if one)
@@ -208,17 +208,16 @@ def blamed(
     imperfect: Sequence[RolloutRecord],
     perfect: Sequence[RolloutRecord] = (),
 ) -> Mapping[str, int]:
-    """Return in how many imperfect rollouts feedback and traces name modules, by name.
+    """Return the modules at fault, with the number of imperfect rollouts that name each.
 
-    A metric that fails the output of a node of a graph names the parts of that node.
-
-    What feedback and traces of perfect rollouts name as often is not blamed: a section ``answer``
-    has a name that nearly every feedback has in it.
+    Feedback and traces may name a module. A metric that fails the output of a graph node names the
+    parts of that node. Names that occur as often in perfect rollouts are not evidence: nearly all
+    feedback contains the name of a section called ``answer``.
 
     Args:
-        names: what feedback may call the modules that may be changed.
-        imperfect: the rollouts that something can be learned from.
-        perfect: the others of the same minibatch that have a score.
+        names: patterns for the names of the modules that may be changed.
+        imperfect: the rollouts with a score below perfect.
+        perfect: the other scored rollouts of the same minibatch.
     """
     failed, right = ([_said(record) for record in records] for records in (imperfect, perfect))
     found = [_judged(record) for record in imperfect]
@@ -235,34 +234,34 @@ def blamed(
 
 
 def _judged(record: RolloutRecord) -> frozenset[str]:
-    """Return the parts of the nodes whose output a metric has failed."""
+    """Return the parts of the nodes whose output failed a metric."""
     nodes = {one.node for one in record.verdicts if one.node and one.passed is False}
     return frozenset(part for step in record.steps if step.node in nodes for part in step.parts)
 
 
 def _share(word: re.Pattern[str], rollouts: Sequence[tuple[str, str]]) -> float:
-    """Return the share of the texts of rollouts that have a word; 0 without rollouts."""
+    """Return the share of the texts of rollouts that contain a name; 0 without rollouts."""
     texts = [text for said in rollouts for text in said]
     return sum(map(bool, map(word.search, texts))) / len(texts) if texts else 0.0
 
 
 def _said(record: RolloutRecord) -> tuple[str, str]:
-    """Return feedback and trace: a tool that every trace names may be blamed in feedback."""
+    """Return feedback and trace, apart: a tool in every trace may still be blamed in feedback."""
     feedback = record.feedback
     said = ("", "") if feedback is None else (feedback.feedback, record.tool_trace_repr)
     return said[0].casefold(), said[1].casefold()
 
 
 Remembered: TypeAlias = Mapping[str, Sequence[tuple[float, RolloutRecord]]]
-"""Answers with their scores, by example, the best first."""
+"""Answers with their scores, best first, by example id."""
 
 
 class History:
-    """Remembers a few answers to each training example, of whatever candidate.
+    """The best few answers of any candidate to each training example.
 
     Args:
-        top_k: how many answers to an example, at least 1.
-        scorer: says which are better.
+        top_k: how many answers to keep per example, at least 1.
+        scorer: ranks them.
     """
 
     def __init__(self, top_k: int, scorer: Scorer) -> None:
@@ -271,7 +270,7 @@ class History:
         self._best: dict[str, list[tuple[float, RolloutRecord]]] = {}
 
     def add(self, records: Sequence[RolloutRecord]) -> None:
-        """Take account of rollouts; of equally good answers the earlier one stays."""
+        """Record rollouts; ties keep the earlier answer, and equal answers are kept once."""
         for record in records:
             score = self._scorer.score(record)
             held = self._best.setdefault(record.example_id, [])
@@ -282,14 +281,14 @@ class History:
             del held[self._top_k :]
 
     def of(self, examples: Iterable[GepaExample]) -> Remembered:
-        """Return what is remembered now of some examples."""
+        """Return what is remembered of some examples at this time."""
         return {example.id: tuple(self._best.get(example.id, ())) for example in examples}
 
 
 def better_answers(
     remembered: Remembered, records: Sequence[RolloutRecord], scorer: Scorer
 ) -> Mapping[str, tuple[RolloutRecord, ...]]:
-    """Return for each example the remembered answers that are better than its record's."""
+    """Return, for each record, the remembered answers with a higher score."""
     found = {}
     for record in records:
         score = scorer.score(record)

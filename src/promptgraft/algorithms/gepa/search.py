@@ -1,7 +1,7 @@
 """GEPA as a search (Agrawal et al. 2025, arXiv:2507.19457, algorithms 1 to 4).
 
-A step makes proposals from one parent (``proposal.py``: reflect, mutate, compare); what is accepted
-is put together and evaluated on the validation set. As published, a step makes one proposal.
+A step makes proposals from one parent (``proposal.py``: reflect, mutate, compare); the accepted
+children are combined and evaluated on the validation set. As published, a step makes one proposal.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from promptgraft.targets.base import RejectionReason
 T = TypeVar("T")
 
 Stop = RunStoppedError | BudgetExhaustedError
-"""Why no further step is begun, while those under way are finished."""
+"""Why no further step begins; steps under way are still completed."""
 
 _CONFLICT = "it conflicts with another change accepted in this step, or that has it already"
 
 
 class GepaSearch(BaseSearch):
-    """One search, with its settings and its kit.
+    """One GEPA search.
 
     Attributes:
-        racer: what the latest step has come to, until it is evaluated on the validation set.
+        racer: the result of the latest step while it is waiting for, or in, its race.
     """
 
     def __init__(self, config: GepaSettings, kit: Kit) -> None:
@@ -55,7 +55,7 @@ class GepaSearch(BaseSearch):
         return self.population.pick(pick) if pick else self.population.pool.best
 
     def run(self) -> Asking[None]:
-        """Algorithm 1: make steps until there is a reason to stop, and raise it."""
+        """Algorithm 1: make steps until there is a reason to stop, then raise it."""
         self._by.seen.add(self.kit.target.baseline().digest)
         # Lines 3 to 6.
         required = self._config.objectives_asked_for
@@ -78,18 +78,18 @@ class GepaSearch(BaseSearch):
                 stop = stop or ended or (yield from self._reason_to_stop())
 
     def finish(self) -> Asking[None]:
-        """Settle which candidate is the best, and shorten it."""
+        """Run the finals, and shorten the best candidate."""
         yield from self._by.validator.finish(self.steps)
         yield from self._by.shortener.finish(self.steps)
         yield from self._by.validator.complete_best(self.steps)
 
     def open_step(self, number: int, *, alone: bool) -> Step:
-        """Line 7, algorithm 2: select the parent of a step, ``alone`` or while others run."""
+        """Line 7, algorithm 2: select the parent of a step, ``alone`` or beside others."""
         pool, racer = self.population.pool, self.racer
         parent = self._by.lessons.parent(pool)
         leads, candidate = parent == pool.best, pool.candidates[parent]
         if leads and racer is not None and racer.step.leads:
-            # Most of what is accepted wins its race.
+            # Most accepted candidates win their race, so the next step builds on this one.
             candidate = racer.candidate
         return Step(
             number=number,
@@ -100,15 +100,15 @@ class GepaSearch(BaseSearch):
         )
 
     def _commit(self, started: Started) -> Asking[None]:
-        """Take account of a proposal whose work has ended; to be called in their order."""
+        """Record a finished proposal. Called in the order in which proposals were begun."""
         step, proposal = started.step, started.proposal
         self.steps = step.number
-        # A parent that raced when the step began has a position by now.
+        # A parent that was still racing when the step began has a position by now.
         step.parent = self._positions.get(step.candidate.digest, step.parent)
         if moved := proposal.rejections.parent != step.parent:
             proposal.rejections.name_parent(step.parent)
         self.rejections += proposal.rejections.all
-        # What comes of a step is not known when a part of it is not.
+        # If one proposal of a step failed, the result of the step is unknown.
         amend = partial(named_with, step.parent) if moved else None
         yield from self._or_broken(Join(started.branch, amend))
         lesson = proposal.known.lesson
@@ -146,7 +146,7 @@ class GepaSearch(BaseSearch):
             yield from self._close(step)
 
     def _follow_lines(self, strays: Strays, proposal: Proposal, batches: Sequence[Records]) -> None:
-        """Carry the lines of a child that helped on; try those elsewhere that did not."""
+        """Note which lines of a child to carry on, and which to try in other parts."""
         perfect = self._config.objectives.perfect_score
         lines = added_lines(self.kit, proposal.changes, batches[0], batches[-1], perfect=perfect)
         found, known = tuple(lines), proposal.known
@@ -158,9 +158,9 @@ class GepaSearch(BaseSearch):
             strays.note(new, batches[0], known.lesson.minibatch)
 
     def _close(self, step: Step) -> Asking[None]:
-        """Take account of a step as a whole: what was accepted is put together, and may race."""
+        """Record a complete step: its accepted children are combined, ready to race."""
         if step.taught is None:
-            # The best candidate may be perfect on everything.
+            # The best candidate may be perfect everywhere: find out.
             yield from self._deepen()
             self._by.patience.idle("in the last minibatches every answer with a score was perfect")
         elif not step.tried:
@@ -174,7 +174,7 @@ class GepaSearch(BaseSearch):
             self.racer = combined if combined.proposals else None
 
     def _race(self) -> Asking[None]:
-        """Lines 16 to 18: evaluate what a step has come to, and take it in; perhaps merge."""
+        """Lines 16 to 18: evaluate the result of a step, add it to the pool, perhaps merge."""
         if (racer := self.racer) is None:
             return
         step = racer.step
@@ -195,11 +195,14 @@ class GepaSearch(BaseSearch):
             yield from self._or_broken(self._by.merger.attempt(self.population.pool, step.number))
 
     def _deepen(self) -> Asking[bool]:
-        """Have the best candidate evaluated on more; return whether that was done at once."""
+        """Evaluate the best candidate on more examples; return whether that was possible now."""
         return (yield from self._or_broken(self._by.validator.deepen(self.steps)))
 
     def _or_broken(self, part: Asking[T] | Join[T]) -> Asking[T]:
-        """Do what a larger budget would do here, or come to no further end of a step."""
+        """Run a part of a step; if it fails, no further step is completed.
+
+        A larger budget would have completed it, and a resumed run must take the same path.
+        """
         try:
             return (yield from part)
         except PromptgraftError:
@@ -207,7 +210,7 @@ class GepaSearch(BaseSearch):
             raise
 
     def _unless_stopped(self, part: Asking[None]) -> Asking[Stop | None]:
-        """Return why the search ends if a part of it ends it in good order."""
+        """Run a part of the search, and return the stop if it ends the search in good order."""
         try:
             yield from part
         except (RunStoppedError, BudgetExhaustedError) as error:
@@ -217,7 +220,7 @@ class GepaSearch(BaseSearch):
         return None
 
     def _reason_to_stop(self) -> Asking[Stop | None]:
-        """Return why no step is begun any more; estimates are made sure of before."""
+        """Return why no further step begins; a stop that rests on estimates is verified first."""
         while True:
             pool, estimated = self.population.pool, self._by.validator.estimates_best
             standing = Standing(pool, self.steps, self._proposals, estimated=estimated)

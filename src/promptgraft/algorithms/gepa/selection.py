@@ -1,4 +1,4 @@
-"""Every random choice of a run, each from a stream of its own."""
+"""All random choices of a run, each kind from its own stream of random numbers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TURNS_IN_A_ROW = 2
 
 
 class Choices:
-    """Parents, modules and minibatches, as the seed decides.
+    """Choices of parents, modules and minibatches, determined by the seed.
 
-    A stream for each kind of choice keeps one kind from disturbing the others.
+    Each kind of choice has its own stream, so that one kind does not disturb the others.
 
     Attributes:
-        parents: random numbers that parents are chosen by.
+        parents: the stream for choosing parents.
     """
 
     def __init__(
@@ -55,13 +55,12 @@ class Choices:
         self._whole_failed = self._whole_rests = 0
         self._epoch: list[str] = []
         self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
-        # In the order of their turns: whose turn is longest ago is next, so that no module has
-        # to wait for those that are blamed all the time.
+        # Least recently changed first, so that no module starves behind one that is always blamed.
         self._instructions = [module for module in modules if not module.is_example]
         self._examples = [module for module in modules if module.is_example]
 
     def turn(self, ahead: int = 0) -> Turn:
-        """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
+        """Return the turn of a proposal that begins while ``ahead`` others are under way."""
         first, second = (
             (*turns[ahead % len(turns or "-") :], *turns[: ahead % len(turns or "-")])
             for turns in (self._instructions, self._examples)
@@ -79,13 +78,13 @@ class Choices:
         blamed: bool = False,
         on_all: bool | None = None,
     ) -> None:
-        """Begin the next turn, after a step has had its own; in the order of steps.
+        """Record a completed turn. Call in step order.
 
         Args:
-            turn: the step's.
-            modules: what it has chosen to change; none when no module was worth a change.
+            turn: the turn.
+            modules: the modules it chose to change; empty if none was worth a change.
             blamed: whether any module was blamed.
-            on_all: whether a question on all parts led to any change; None when it was not asked.
+            on_all: whether a question about all parts led to a change; None if it was not asked.
         """
         if turn.first and turn.second:
             self._classes.popleft()
@@ -95,7 +94,7 @@ class Choices:
         if on_all is None:
             self._whole_rests = max(0, self._whole_rests - 1)
         else:
-            # Where a model cannot answer, or repeats itself, other questions have their turn.
+            # Back off linearly: a model that cannot answer this question is asked others instead.
             self._whole_failed = 0 if on_all else self._whole_failed + 1
             self._whole_rests = self._whole_failed
         for module in modules:
@@ -104,19 +103,19 @@ class Choices:
             turns.append(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
-        """Choose ``size`` different examples."""
+        """Draw ``size`` distinct examples."""
         return tuple(self._minibatches.sample(examples, size))
 
     def teaching(
         self, examples: Sequence[GepaExample], size: int, *, failed: Mapping[str, int]
     ) -> tuple[GepaExample, ...]:
-        """Choose ``size`` different examples: some that failed before, the others in epochs.
+        """Draw ``size`` distinct examples: earlier failures, the rest in epochs.
 
         Args:
-            examples: what may be chosen.
-            size: how many.
-            failed: those that failed before, by id, each with how often it was chosen already;
-                the last place never goes to one of them for that.
+            examples: the training set.
+            size: how many examples to draw.
+            failed: how often each earlier failure was drawn before, by id. The last place is never
+                reserved for a failure.
         """
         places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._minibatches.sample(list(failed), len(failed))
@@ -126,14 +125,14 @@ class Choices:
     def epochs(
         self, examples: Sequence[GepaExample], size: int, *, again: Sequence[str] = ()
     ) -> tuple[GepaExample, ...]:
-        """Choose ``size`` different examples, none again before all others were chosen.
+        """Draw ``size`` distinct examples in epochs: none again before all others were drawn.
 
         Args:
-            examples: what may be chosen.
-            size: how many.
-            again: ids of some that are chosen all the same.
+            examples: the training set.
+            size: how many examples to draw.
+            again: ids of examples to include whether or not it is their turn.
         """
-        # All steps choose from the same examples, of which there may be thousands.
+        # Cached, since all steps draw from the same, possibly thousands of, examples.
         if self._examples_named[0] is not examples:
             self._examples_named = examples, {example.id: example for example in examples}
         by_id, chosen = self._examples_named[1], list(again)
@@ -141,7 +140,7 @@ class Choices:
             if not self._epoch:
                 self._epoch = list(by_id)
                 self._minibatches.shuffle(self._epoch)
-            # One that was chosen already is left for the next minibatch.
+            # An example that is already in this minibatch is left for the next one.
             place = next(
                 (at for at, one in enumerate(reversed(self._epoch), 1) if one not in chosen), 0
             )
@@ -152,31 +151,31 @@ class Choices:
         return tuple(by_id[one] for one in chosen)
 
     def order(self, count: int) -> list[int]:
-        """Return the positions of so many examples in random order."""
+        """Return the positions below ``count`` in random order."""
         return self._order.sample(range(count), count)
 
     def race_order(self, places: Sequence[int]) -> list[int]:
-        """Return the positions of examples in the order in which a race takes them."""
+        """Return the positions of examples in a random order for one race."""
         return self._races.sample(places, len(places))
 
     def merge_order(self, pairs: Sequence[T]) -> list[T]:
-        """Return the pairs in the order in which they are tried."""
+        """Return the pairs in a random order to try them in."""
         return self._merges.sample(pairs, len(pairs))
 
     def subsample(self, positions: Sequence[int], size: int) -> list[int]:
-        """Choose up to ``size`` different positions, in their order."""
+        """Draw up to ``size`` distinct positions, in ascending order."""
         return sorted(self._merges.sample(positions, min(size, len(positions))))
 
 
 @attrs.frozen
 class Turn:
-    """Whose turn it is in a step: what is known of that at its beginning.
+    """Which modules a proposal may change, fixed when its step begins.
 
     Attributes:
-        first: the modules of the class that it is the turn of, in their order.
-        second: those of the other class.
-        draw: decides what the blamed are worth, or which module is drawn, 0 to 1.
-        on_all: whether one question may be on all instructions.
+        first: the modules of the class whose turn it is, least recently changed first.
+        second: the modules of the other class.
+        draw: a random number, 0 to 1, that decides whether blame counts or which module is drawn.
+        on_all: whether one question may be about all instructions.
     """
 
     first: tuple[Module, ...]
@@ -185,13 +184,12 @@ class Turn:
     on_all: bool = attrs.field(kw_only=True)
 
     def instructions(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
-        """Return what one question may be on: the instructions, where it is their turn.
+        """Return the instructions that one question may be about, if it is their turn.
 
-        Modules whose kind has a question of its own are left out: its replies have a form of
-        their own.
+        Modules of kinds with their own question, whose replies have another form, are left out.
 
         Args:
-            worth: tells whether a module is worth a mutation.
+            worth: returns whether a module is worth a mutation.
         """
         own = (one.is_example or one.question is not None or not worth(one) for one in self.first)
         return tuple(
@@ -201,15 +199,14 @@ class Turn:
     def modules(
         self, worth: Callable[[Module], bool], blame: Mapping[str, int] = _NO_BLAME
     ) -> tuple[Module, ...]:
-        """Return the modules whose turn it is among those that are ``worth`` a mutation.
+        """Return the modules to change; empty if none is worth a mutation.
 
-        The rate decides between instructions and examples, the turn inside each of them. In
-        half of the steps all instructions that are blamed have their turn together, up to the
-        four most blamed; in a quarter only those in the class that are blamed most. Nothing
-        when no module is worth one.
+        The class was decided by ``example_mutation_rate``; within it modules take turns. In half
+        of the steps the blamed instructions are changed together, at most the four most blamed; in
+        a quarter, one of the most blamed modules is changed.
 
         Args:
-            worth: tells whether a module is worth a mutation.
+            worth: returns whether a module is worth a mutation.
             blame: how often modules are blamed, by name.
         """
         blamed = [one for one in self.first if one.name in blame and worth(one)]
@@ -222,17 +219,17 @@ class Turn:
         return tuple(islice(filter(worth, order), 1))
 
     def all(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
-        """Return every module that is ``worth`` a mutation, in the order of their turns."""
+        """Return every module that is ``worth`` a mutation, least recently changed first."""
         return tuple(filter(worth, (*self.first, *self.second)))
 
     def drawn(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
-        """Return one of them, each as likely as any other; nothing when there is none."""
+        """Return one of these modules, drawn uniformly; empty if there is none."""
         found = sorted(self.all(worth), key=lambda module: module.name)
         return (found[int(self.draw * len(found))],) if found else ()
 
 
 class _Draws(deque[float]):
-    """Random numbers that are used in turn; a step that begins early looks ahead."""
+    """A queue of random numbers; steps that begin early look ahead in it."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()

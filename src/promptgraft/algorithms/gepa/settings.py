@@ -30,18 +30,18 @@ from promptgraft.serde import Json
 from promptgraft.strict.checks import COUNT, FLAG, SHARE, instance
 
 _QUESTIONS_EACH = 1.2
-"""Questions for a module of a proposal, repairs and shared failures included."""
+"""Expected questions per module of a proposal, with repairs and shared failures."""
 
 
 @attrs.frozen(kw_only=True)
 class GepaSettings(RunConfig):
-    """What a GEPA run does; see :class:`promptgraft.search.config.RunConfig` for the rest.
+    """The settings of a GEPA run, besides those of :class:`promptgraft.search.config.RunConfig`.
 
     Attributes:
-        minibatch_size: examples of the training set that a mutation is evaluated on first.
-        enable_merge: combine what different candidates are good at.
+        minibatch_size: number of training examples that a child is first evaluated on, at least 1.
+        enable_merge: whether to merge candidates that are good at different examples.
         example_mutation_rate: share of the steps that change an example rather than an
-            instruction, 0 to 1, where there are both.
+            instruction, 0 to 1, if there are both.
         strategy: how the search spends its rollouts.
 
     Raises:
@@ -55,21 +55,21 @@ class GepaSettings(RunConfig):
 
     @property
     def validation(self) -> Validation:
-        """On how much of the validation set candidates are evaluated."""
+        """How much of the validation set candidates are evaluated on."""
         if self.strategy.validation is not None:
             return self.strategy.validation
         return Full() if self._needs_means else VALIDATION[self.strategy.preset]
 
     @property
     def frontier_pruning(self) -> FrontierPruning:
-        """Which leaders of the frontier are no parents: by means only where all are exact."""
+        """Which leaders cannot be parents; pruning by means requires exact means of all."""
         if self.strategy.frontier_pruning is not None:
             return self.strategy.frontier_pruning
         return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
 
     @property
     def copied_words(self) -> int:
-        """How many words of an answer in a row an instruction is refused for; 0 for no guard."""
+        """How many consecutive words of an answer an instruction may not contain; 0: no guard."""
         given = self.guards.max_copied_words
         return COPIED_WORDS[self.strategy.preset] if given is None else given
 
@@ -91,7 +91,7 @@ class GepaSettings(RunConfig):
         self._check_validation()
 
     def _check_validation(self) -> None:
-        """Refuse races together with what needs the means of all candidates."""
+        """Refuse to combine races with settings that need the means of all candidates."""
         if isinstance(self.validation, Full):
             return
         if self.objectives.pick:
@@ -133,35 +133,34 @@ class GepaSettings(RunConfig):
         return Pool(kind, pruning=self.frontier_pruning, ranks=ranks)
 
     def budget_of(self, proposals: int) -> int:
-        """Return the rollouts that pay for so many proposals, evaluated on all of validation.
+        """Return the rollouts for so many proposals if each were evaluated on all of validation.
 
-        Fewer are accepted in practice, and what that saves pays for more proposals; a race saves
-        more. So a size costs the same whatever the strategy.
+        In practice fewer are accepted, and races stop early; what that saves pays for further
+        proposals. So the budget of an ``auto`` size does not depend on the strategy.
         """
         entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
         return entries + proposals * self.trial_size + self.following_size
 
     def rollouts_for(self, proposals: int) -> int:
-        """Return the fewest rollouts that pay for so many accepted proposals, whatever is merged.
+        """Return the fewest rollouts that cover so many accepted proposals, merges included.
 
-        There is nothing to merge before the second, and what follows the last is not paid for.
+        There is nothing to merge before the second one; a merge after the last is not covered.
         """
         steps = -(-proposals // self.strategy.proposals_per_step)
         entries = self.entry_size(steps, merges=self._merges(proposals))
         ends = self._finals + self.following_size
         needed = self.baseline_size + proposals * self.trial_size + entries + ends
-        # The fewest that leave all of these beside what they keep for shortening.
+        # Solve for the budget: the reserve for shortening grows with it.
         more = max(0, needed - self._all_for_search - 1) // (SHORTENING - 1)
         return needed + min(more, self._most_for_shortening)
 
     def pays_for(self, rollouts: int) -> Affordable:
-        """Return what ``rollouts`` pay for, by the rules of the loop.
+        """Return what ``rollouts`` cover, by the rules of the loop.
 
-        The baseline is evaluated first; what ends a search takes what is reserved for it. A step
-        is begun only while the budget pays for all of it: for each proposal a minibatch for the
-        parent, one for the child, both again for every repeat, and a part of the validation set.
-        A refused child leaves the last of these unused, a reply that gives no child all but the
-        first.
+        The baseline is evaluated first, and the end of the run is reserved. A step begins only if
+        the budget covers all of it: per proposal a minibatch for the parent and one for the
+        child, both again for every repeat, and part of the validation set. A refused child does
+        not use the last of these; a reply without a usable text uses only the first.
         """
         each = self.strategy.proposals_per_step
         ends = self._finals + self.following_size + self._shortening_at(rollouts)
@@ -172,7 +171,7 @@ class GepaSettings(RunConfig):
             range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
-        # Where little is accepted, shortening needs little; the rest goes back to the search.
+        # If little is accepted, shortening needs little and returns the rest to the search.
         most = left + self._shortening_at(rollouts) - self.step_size
         return Affordable(
             if_accepted=each * accepted,
@@ -181,7 +180,7 @@ class GepaSettings(RunConfig):
         )
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        """Return the reflections that rollouts can use; every other proposal shares failures."""
+        """Return the most reflections that rollouts can lead to; failures are shared in half."""
         del modules, steps
         proposals = self.strategy.proposals_per_step * self.pays_for(rollouts).steps
         alone = proposals // 2
@@ -192,8 +191,8 @@ class GepaSettings(RunConfig):
         if self.strategy.module_choice == "all":
             return round(proposals * _QUESTIONS_EACH * modules)
         together = min(modules, MOST_AT_ONCE) if self.strategy.module_choice == "blamed" else 1
-        # Most steps ask one question on all; in half of the others those that are blamed are
-        # changed together, about half of them.
+        # Most steps ask one question about all parts. In half of the others the blamed parts, on
+        # average half of them, are changed together with a question each.
         apart = 1 - self.strategy.whole_prompt if together > 1 else 1
         return round(proposals * _QUESTIONS_EACH * (1 + apart * (together - 1) / 4))
 
@@ -203,7 +202,7 @@ class GepaSettings(RunConfig):
 
     @property
     def batch_size(self) -> int:
-        """Number of examples that a mutation is evaluated on."""
+        """Number of training examples that a child is first evaluated on."""
         return min(self.minibatch_size, len(self.training_examples) - self.pareto_set_size)
 
     @property

@@ -1,9 +1,9 @@
-"""Shorter texts: at its end a search drops the lines that its best candidate can spare.
+"""Shortens the best candidate at the end of a search by dropping lines that it does not need.
 
-Each line that the search has added is left out alone, on training examples where that could hurt.
-Those that nothing was lost without are left out together, on such examples again; where that hurts,
-the lines that it is about come back. What is left then races the best candidate, and must not be
-worse by more than a margin. If it is, half of the lines are left out.
+Each line that the search added is first left out alone, on training examples where that could hurt.
+The lines whose loss did not hurt are then left out together, again on such examples, and those that
+concern an example that got worse are restored. The result races the best candidate and replaces it
+unless it is worse by more than a margin; if it is, half of the lines are tried instead.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from promptgraft.targets.types import Candidate, GepaExample, Module
 from promptgraft.text import folded_words
 
 _TRIALS = 3
-"""Training examples that a text without a line is tried on, at most."""
+"""Most training examples that leaving out a line is tried on."""
 _CHANCE = 0.15
-"""Share of the range of scores that an answer may lose by chance."""
+"""Share of the score range below which a loss counts as chance."""
 
 _ROUNDS = 3
-"""Times that lines are left out together before what comes of it races."""
+"""Most times that lines are left out together before the result races."""
 
 _Dropped = Sequence[tuple[Module, Line]]
 
 
 @attrs.define(eq=False)
 class _Spare:
-    """A line that the best candidate may do without.
+    """A line that the best candidate may not need.
 
     Attributes:
-        number: its place among all of them.
-        at: the part that holds it, and the line.
-        examples: training examples where its loss could hurt, the most likely one first.
-        candidate: the best candidate without it, and without the lines that others replace.
-        is_proven: whether nothing was lost where there was something to lose.
+        number: its index among all of them.
+        at: the part that contains it, and the line.
+        examples: training examples where its loss could hurt, the most likely first.
+        candidate: the best candidate without it and without the redundant lines.
+        is_proven: whether its loss did not hurt on an example that was answered well.
     """
 
     number: int
@@ -57,16 +57,16 @@ class _Spare:
 
 
 _Pairs = Sequence[tuple[_Spare, GepaExample]]
-"""Lines, and the example that each is tried on."""
+"""Lines, each with the example that it is tried on."""
 
 
 @attrs.define
 class _Tried:
-    """What is known of a training example.
+    """What is known about a training example.
 
     Attributes:
-        words: words of its input, and of all that was said of its answers.
-        scores: scores of its answers, each with the digest of the candidate, in order.
+        words: the words of its input and of the feedback to all of its answers.
+        scores: the scores of its answers with the digests of their candidates, in order.
     """
 
     words: set[str] = attrs.field(factory=set)
@@ -82,11 +82,11 @@ class Shortener:
     """Makes the best candidate shorter.
 
     Attributes:
-        margin: how much worse a shorter text may be; None shortens nothing.
-        kept: rollouts of the budget that are kept for this.
+        margin: how much worse a shorter text may be; None to shorten nothing.
+        kept: rollouts of the budget that are reserved for shortening.
         kit: what the search works with.
-        seen: candidates that were tried; what is made here is added.
-        validator: takes in what was shortened.
+        seen: the candidates tried so far; shortened ones are added to it.
+        validator: adds shortened candidates to the population.
     """
 
     margin: float | None
@@ -99,7 +99,7 @@ class Shortener:
     _keys: dict[str, frozenset[tuple[str, str]]] = attrs.field(factory=dict, init=False)
 
     def learn(self, proposal: Proposal) -> None:
-        """Take account of a proposal's rollouts: they tell where the loss of a line could hurt."""
+        """Record the rollouts of a proposal, which show where the loss of a line could hurt."""
         if proposal.compared is None:
             return
         lesson = proposal.known.lesson
@@ -116,7 +116,7 @@ class Shortener:
                     tried.scores.append((candidate.digest, score))
 
     def gives_back(self) -> bool:
-        """Give back to the search what was kept beyond the best candidate's need, if any was."""
+        """Release reserve beyond the need of the best candidate; return whether there was any."""
         pool = self.kit.population.pool
         lines = len(self._added(pool.candidates[pool.best]))
         needed = len(self.kit.validation) + 2 * _TRIALS * lines if lines else 0
@@ -126,7 +126,7 @@ class Shortener:
         return surplus > 0
 
     def finish(self, step: int) -> Asking[None]:
-        """Shorten the best candidate, as far as the budget pays for it."""
+        """Shorten the best candidate, as far as the budget allows."""
         self.kit.budget.release(self.kept)
         pool = self.kit.population.pool
         best, parent = pool.best, pool.candidates[pool.best]
@@ -152,7 +152,7 @@ class Shortener:
         yield from self._drop(parent, [one.at for one in spared], step)
 
     def _spares(self, parent: Candidate, lines: _Dropped, gone: _Dropped = ()) -> list[_Spare]:
-        """Return lines that may be left out, each alone beside those that are gone."""
+        """Return the lines that may be left out, each alone in addition to those already gone."""
         best = self.kit.population.pool.best
         return [
             _Spare(len(gone) + number, at, self._examples_of(*at), child)
@@ -163,7 +163,7 @@ class Shortener:
     def _try_together(
         self, spares: list[_Spare], parent: Candidate, position: str
     ) -> Asking[list[_Spare]]:
-        """Return the lines that can be left out together, as far as examples of each tell."""
+        """Return the lines that can be left out together, judged by an example of each."""
         scores, used = self.kit.population.scores, set[str]()
         best, (_, chance) = self.kit.population.pool.best, self._bounds()
         for _ in range(_ROUNDS):
@@ -196,7 +196,7 @@ class Shortener:
         return spares
 
     def _about(self, name: str, spares: Sequence[_Spare]) -> list[_Spare]:
-        """Return the lines that share the rarest words with an example."""
+        """Return the lines that share the most, weighted by rarity, with an example."""
         counts = Counter(word for tried in self._tried.values() for word in tried.words)
         words, every = self._tried[name].words, 1 + len(self._tried)
         near = [
@@ -210,7 +210,7 @@ class Shortener:
         ]
 
     def _drop(self, parent: Candidate, spared: _Dropped, step: int) -> Asking[None]:
-        """Let as many lines go as races allow: all, then halves."""
+        """Drop as many lines as races allow: all of them, else by halves (delta debugging)."""
         pool = self.kit.population.pool
         best, gone, groups = pool.best, list[tuple[Module, Line]](), [spared]
         while groups:
@@ -231,7 +231,7 @@ class Shortener:
         return 2 * len(self._entry.order)
 
     def _bounds(self) -> tuple[float, float]:
-        """Return the lowest score seen, and how much an answer may lose by chance."""
+        """Return the lowest score seen, and the loss up to which chance is assumed."""
         seen = [score for tried in self._tried.values() for _, score in tried.scores]
         return min(seen), _CHANCE * (max(seen) - min(seen))
 
@@ -244,7 +244,7 @@ class Shortener:
         return frozenset((name, line.key) for name, text in texts for line in lines_of(text))
 
     def _added(self, parent: Candidate) -> list[tuple[Module, Line]]:
-        """Return the lines that the source does not have: what users wrote stays."""
+        """Return the lines that are not in the source; what users wrote is kept."""
         source = self._keys_of(self.kit.population.pool.candidates[0])
         described = [(one, self.kit.target.describe(one, parent)) for one in self._modules]
         return [
@@ -256,10 +256,10 @@ class Shortener:
         ]
 
     def _examples_of(self, module: Module, line: Line) -> list[GepaExample]:
-        """Return the examples where the loss of a line could hurt.
+        """Return the examples where the loss of a line could hurt, the most likely first.
 
-        First those whose input and feedback share words with it that few others have; of these
-        the ones that were answered well with the line, and better than without it.
+        They are ranked by the rare words that they share with the line, then by how well they were
+        answered with the line, then by how much better than without it.
         """
         shared = {name: tried.words.intersection(line.words) for name, tried in self._tried.items()}
         counts = Counter(word for found in shared.values() for word in found)
@@ -280,7 +280,7 @@ class Shortener:
         return [examples[name] for *_, name in sorted(ranked)[:_TRIALS]]
 
     def _without(self, parent: Candidate, dropped: _Dropped, position: int) -> Candidate | None:
-        """Return a candidate without some lines; None where one of its texts cannot be used."""
+        """Return a candidate without some lines; None if one of its texts is not valid."""
         target = self.kit.target
         found, modules = parent, tuple(dict.fromkeys(module for module, _ in dropped))
         try:
@@ -301,9 +301,10 @@ class Shortener:
     def _try(
         self, spares: list[_Spare], trial: int, parent: Candidate, position: str
     ) -> Asking[list[_Spare]]:
-        """Return the lines without which nothing is lost on one more example each.
+        """Return the lines whose loss does not hurt on one more example each.
 
-        As many are tried as the budget pays for beside a race; what never was is not returned.
+        As many are tried as the budget allows beside a race. Lines that were never tried are not
+        returned.
         """
         budget, scores = self.kit.budget, self.kit.population.scores
         room = self._room
@@ -339,7 +340,7 @@ class Shortener:
         return [one for one in spares if one in done]
 
     def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
-        """Return the lines without which nothing is lost: scores with them and without."""
+        """Return the lines whose loss did not hurt, given scores with and without each."""
         (lowest, chance), found = self._bounds(), list[_Spare]()
         for (one, _), (before, after) in zip(asked, pairs, strict=True):
             if before is not None and after is not None and before - after <= chance:
@@ -348,9 +349,10 @@ class Shortener:
         return found
 
     def _race(self, child: Candidate, parent: Candidate, step: int) -> Asking[bool]:
-        """Return whether a shorter text takes the place of the best candidate.
+        """Return whether a shorter candidate replaces the best one.
 
-        Both are asked anew, side by side: the best one was chosen for the answers that it had.
+        Both are evaluated afresh, side by side: the best one was selected for its earlier scores,
+        which are therefore biased upwards.
         """
         self.seen.add(child.digest)
         population, order = self.kit.population, self._entry.order
@@ -383,5 +385,5 @@ def _number(candidate: Candidate) -> int:
 
 
 def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:
-    # By example: with another budget other examples may be asked for there.
+    # Keyed by example, since another budget may ask for other examples at this position.
     return Rollouts(position=position, candidate=candidate, examples=examples, by_example=True)

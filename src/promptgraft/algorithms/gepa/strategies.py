@@ -1,4 +1,4 @@
-"""The strategies of a search, made once from its settings."""
+"""Builds the strategies of a search from its settings."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from promptgraft.search.validation import Full, Validator
 
 @attrs.frozen(kw_only=True)
 class Strategies:
-    """What a search decides with.
+    """The strategies of one search.
 
     Attributes:
-        choices: every random choice.
-        seen: candidates that were tried.
-        patience: how long the search continues without anything to try.
-        history: better answers that reflections are shown; None where they are shown none.
-        lessons: parents and minibatches.
-        strays: lines that stand in the wrong part; None where they stay there.
-        carried: lines that helped and were lost; None where they are.
-        rules: what every proposal follows.
+        choices: makes all random choices.
+        seen: the candidates tried so far.
+        patience: ends the search after too many steps without anything to try.
+        history: better answers to show to reflections; None to show none.
+        lessons: chooses parents and minibatches.
+        strays: lines to try in other parts; None to leave lines where they are.
+        carried: lines to carry into the next children; None to carry none.
+        rules: what all proposals share.
         validator: evaluates candidates on the validation set.
-        combiner: puts the accepted children of a step together.
+        combiner: combines the accepted children of a step.
         merger: merges candidates of the frontier.
         shortener: shortens the best candidate at the end.
     """
@@ -57,7 +57,7 @@ class Strategies:
 
 
 def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
-    """Return the strategies that settings ask for."""
+    """Return the strategies for a search with these settings."""
     target, scorer = kit.target, kit.scorer
     choices = Choices(
         config.seed,
@@ -82,7 +82,8 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         strays=Strays(kit, config.trial_size) if config.relocates_lines else None,
-        # Of several children of a step one makes up for what another lacks.
+        # With several proposals per step, combining children does the same, and carrying gained
+        # nothing.
         carried=Carried(kit)
         if config.relocates_lines and config.strategy.proposals_per_step == 1
         else None,

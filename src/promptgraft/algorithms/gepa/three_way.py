@@ -1,7 +1,7 @@
-"""Changes of one text that were made apart, in one text: a three-way merge of lines.
+"""Three-way merge of line lists.
 
-What two sides add at the same place is kept of both, the first side's before: in a prompt these
-are mostly rules that do not touch each other. Programs that merge code call that a conflict.
+Unlike merges of code, lines that both sides add at the same place are no conflict: in a prompt they
+are mostly independent rules, so both are kept, the first side's first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_LINES = 1_000
 
 @attrs.frozen
 class _Edit:
-    """What stands in the place of ``before[begin:end]``; nothing of it, or of these, may be."""
+    """A replacement of the lines ``before[begin:end]``; either side may be empty."""
 
     begin: int
     end: int
@@ -33,13 +33,13 @@ def woven(base: str, first: str, second: str) -> str | None:
     """Return ``base`` with the changes of both sides.
 
     Args:
-        base: what both began with.
+        base: the common ancestor.
         first: one side.
-        second: the other one; a line that it adds where the first adds the same is left out.
+        second: the other side; a line that both add at the same place is added once.
 
     Returns:
-        None when both have put something else in the place of the same line, or when a text has
-        more than a thousand lines.
+        None if both sides replaced the same line differently, or if a text has more than 1,000
+        lines.
     """
     sides = _lines(base, first, second)
     if sides is None:
@@ -52,16 +52,16 @@ def woven(base: str, first: str, second: str) -> str | None:
 
 
 def woven_in(base: str, first: str, second: str) -> str | None:
-    """Return ``first`` with as much of what the second side has changed as goes with it.
+    """Return ``first`` with the compatible changes of the second side.
 
     Args:
-        base: what both began with.
-        first: one side.
-        second: the other one; what it puts in the place of lines for which the first has something
-            else is left out, but for words that both only add to a line.
+        base: the common ancestor.
+        first: one side, which wins conflicts.
+        second: the other side. Where both replaced the same line its replacement is dropped,
+            unless both only added words to that line: then the words of both are kept.
 
     Returns:
-        None when a text has more than a thousand lines.
+        None if a text has more than 1,000 lines.
     """
     sides = _lines(base, first, second)
     if sides is None:
@@ -79,7 +79,7 @@ def _lines(*texts: str) -> list[list[str]] | None:
 
 
 def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
-    # Its rule for popular lines keeps it quick, whatever a model has written.
+    # autojunk keeps it fast on degenerate texts of many equal lines.
     matcher = SequenceMatcher(None, before, after)
     for kind, begin, end, start, stop in matcher.get_opcodes():
         if kind != "equal":
@@ -87,7 +87,7 @@ def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
 
 
 def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
-    """Yield edits; where as many lines stand in the place of others, one for each."""
+    """Yield the edits, those that replace n lines by n others split into one edit per line."""
     for edit in _edits(before, after):
         if edit.end - edit.begin == len(edit.after):
             for place, line in enumerate(edit.after, edit.begin):
@@ -97,7 +97,7 @@ def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
 
 
 def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
-    """Tell whether another edit puts something else in the place of the same lines."""
+    """Return whether another edit replaces the same lines differently."""
     return edit.replaces and any(
         other.replaces
         and other.begin < edit.end
@@ -108,7 +108,7 @@ def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
 
 
 def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> _Edit:
-    """Return the edit of a line with the words that another edit adds to it, if both only add."""
+    """Return an edit with the words that another adds to the same line, if both only add words."""
     old = before[edit.begin : edit.end]
     for other in others:
         same = (edit.begin, edit.end) == (other.begin, other.end) and edit != other
@@ -121,12 +121,12 @@ def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> 
 
 
 def _as_one(edit: _Edit) -> _Edit:
-    """Return an edit whose words are one: the same few of them may stand in many places."""
+    """Return an edit with its words joined into one, since short runs of words may repeat."""
     return attrs.evolve(edit, after=["".join(edit.after)])
 
 
 def _applied(before: Sequence[str], mine: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[str]:
-    """Return a text with the edits of both sides, at each place the first side's before."""
+    """Return a text with the edits of both sides; at the same place the first side's come first."""
     dropped = [False] * len(before)
     added: list[list[str]] = [[] for _ in range(len(before) + 1)]
     for edit in (*mine, *theirs):

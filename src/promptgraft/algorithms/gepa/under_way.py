@@ -1,8 +1,9 @@
-"""Steps under way: begun in order, worked on as far as the budget goes, given back in order.
+"""The pipeline of steps: begun in order, run as the budget allows, committed in order.
 
-What the proposals of a step know is decided by its number alone: it begins when a step before it
-has come to a candidate, or when that has raced. Its work waits until the budget is sure to pay for
-it. So the budget decides how many steps there are and not what they do.
+What the proposals of a step know depends on its number alone: a step begins at a fixed point,
+when an earlier step has produced a candidate or when that candidate has raced. Its work waits
+until the budget is certain to cover it. So the budget decides how many steps there are, never what
+they do, and a run with a larger budget continues a smaller one.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Started:
     Attributes:
         step: its step.
         proposal: the proposal.
-        branch: where it runs, once the budget pays for it.
-        is_last: whether no proposal of its step comes after it.
+        branch: the branch it runs in, once the budget covers it.
+        is_last: whether it is the last proposal of its step.
     """
 
     step: Step
@@ -44,7 +45,7 @@ class Started:
 
 @attrs.define
 class _Pace:
-    """A step with those of its proposals that are not committed yet."""
+    """A step, with its proposals that are not committed yet."""
 
     step: Step
     waiting: deque[Started]
@@ -56,8 +57,8 @@ class UnderWay:
 
     Args:
         config: the settings.
-        budget: what may be spent.
-        by: say what races and merges can use.
+        budget: the rollouts that may be spent.
+        by: the strategies, which know how much races and merges can use.
         search: opens steps.
     """
 
@@ -77,7 +78,7 @@ class UnderWay:
         self._most_questions = config.reflections_per_proposal
 
     def out_of_budget(self) -> RunStoppedError:
-        """Return that the next step can use more than the budget has left."""
+        """Return the stop for a next step that may need more than the budget has left."""
         _, entries = self._entries()
         needed = self._steps[0].step.largest + entries[0]
         whole, kept = self._config.budget, self._budget.kept
@@ -89,7 +90,7 @@ class UnderWay:
         )
 
     def fill(self) -> Asking[None]:
-        """Begin as many steps as may be under way; one of them may race."""
+        """Begin steps until as many are under way as may be; one more may be racing."""
         by, strategy = self._by, self._config.strategy
         count = strategy.proposals_per_step
         while len(self._steps) < max(1, strategy.steps_at_once - 1):
@@ -125,13 +126,13 @@ class UnderWay:
                 pace.waiting.append(Started(step, proposal, branch, index == count - 1))
 
     def fill_beside_race(self) -> Asking[None]:
-        """Begin what may begin beside a race, of a step that is no longer under way."""
+        """Begin the steps that may run beside the race of a finished step."""
         yield from self.fill()
         yield from self._start()
         self._keep_whole()
 
     def next(self) -> Asking[Started | None]:
-        """Return the next proposal once its work has ended; None when no step is paid for."""
+        """Return the next proposal when it has ended; None if the budget covers no further step."""
         while True:
             yield from self._start()
             if not self._steps or not self._steps[0].has_started:
@@ -146,7 +147,7 @@ class UnderWay:
             yield from AnyEnded()
 
     def _start(self) -> Asking[None]:
-        """Start the work of steps whose turn it is, as far as the budget pays for all of it."""
+        """Start the steps in order, as far as the budget covers each of them completely."""
         race, entries = self._entries()
         kept = race and race + self._by.merger.largest
         for pace, entry in zip(tuple(self._steps), entries, strict=True):
@@ -158,7 +159,7 @@ class UnderWay:
                 for one in pace.waiting:
                     errors = (other.branch.error for its in self._steps for other in its.waiting)
                     if not all(error is None or is_orderly(error) for error in errors):
-                        return  # it ends the run: more work would be lost
+                        return  # an error that ends the run: further work would be wasted
                     yield from Release(one.branch)
             kept += entry + self._by.merger.largest
             for one in pace.waiting:
@@ -166,7 +167,7 @@ class UnderWay:
                 kept += branch.rollouts if branch.has_ended else one.proposal.largest
 
     def _entries(self) -> tuple[int, list[int]]:
-        """Return the rollouts that the next race, and those of steps under way, can use."""
+        """Return the most rollouts that the next race, and those of steps under way, can use."""
         entries, racer = [pace.step.entry for pace in self._steps], self._search.racer
         if racer is None:
             return 0, self._by.validator.needs(entries)
@@ -174,9 +175,9 @@ class UnderWay:
         return race, others
 
     def _keep_whole(self) -> None:
-        """Keep all that the steps under way can use, whatever they have used by now.
+        """Reserve everything that the steps under way can use, whatever they have used so far.
 
-        So what is done beside them, where the budget pays for it, does not depend on time.
+        Otherwise what the budget allows beside them would depend on timing.
         """
         _, entries = self._entries()
         largest = sum(pace.step.largest for pace in self._steps) + sum(entries)

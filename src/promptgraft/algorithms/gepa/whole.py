@@ -1,4 +1,4 @@
-"""One question on all parts of a prompt, which may change those that it finds at fault."""
+"""One question about all parts of a prompt, whose reply changes the parts that are at fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from promptgraft.text import clip, counted, fenced, listed
 T = TypeVar("T")
 
 _MOST_CHARS = 24_000
-"""Characters of all texts that one question is on, unless the first alone has more."""
+"""Most characters of all texts that one question may change, unless the first alone has more."""
 _SUMMARY_CHARS = 1_000
 _PREVIOUS_CHARS = 60_000
 _SHOWN_CHARS = 80
@@ -39,7 +39,7 @@ _REASON_CHARS = 400
 
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
-    """Return as many of the first modules as one question has room for, all of one prompt."""
+    """Return as many of the first modules as fit into one question, all of the same prompt."""
     left = _MOST_CHARS
     found: list[Module] = []
     prompts = [module.name.rpartition("#")[0] for module in modules]
@@ -64,15 +64,15 @@ def question_on_all(
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
-    The other parts of the prompt are shown beside them, long ones in summary.
+    The other parts of the prompt are shown for context; of long ones only the beginning.
 
     Args:
-        position: where in the run.
-        parts: what may be changed.
-        records: rollouts; unscored ones are left out.
-        meta_prompts: the questions.
-        earlier: better answers to the same examples, by example.
-        refused: why the previous reply could not be used, if there is one.
+        position: position in the run.
+        parts: the parts that may be changed.
+        records: their rollouts; unscored ones are left out.
+        meta_prompts: the meta-prompts by key.
+        earlier: better answers to the same examples, by example id.
+        refused: the previous reply, and why it could not be used, if there is one.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
     others = dict(parts[0].neighbours)
@@ -105,17 +105,17 @@ def question_on_all(
 
 
 class Edit(NamedTuple):
-    """A new text, and in one line why a model wrote it; empty where it does not say."""
+    """A new text, and the model's reason for it in one line, which may be empty."""
 
     text: str
     reason: str = ""
 
 
 def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, Edit]]:
-    """Return the new texts that a reply to such a question has, each with its part.
+    """Return the parts that a reply changes, each with its new text.
 
     Raises:
-        InvalidProposalError: it cannot be read.
+        InvalidProposalError: the reply cannot be read.
     """
     text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
     found: list[tuple[Part, Edit]] = []
@@ -128,15 +128,15 @@ def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, Edit]]:
 
 
 def read_edits(text: str, marks: Collection[str]) -> dict[str, Edit]:
-    """Return the new texts that a model wrote, by the marks of their parts; an object as JSON.
+    """Return the new texts in a reply by the marks of their parts; objects as JSON.
 
     Args:
-        text: what it wrote.
-        marks: those of the parts that it may edit.
+        text: the reply's JSON.
+        marks: the marks of the parts that it may edit.
 
     Raises:
-        InvalidProposalError: it cannot be read, edits nothing, another part, or a part twice, or
-            holds unusable characters.
+        InvalidProposalError: the reply cannot be read, edits no part, an unknown part or a part
+            twice, or contains unusable characters.
     """
     edits = fields_in(read_value(text), ("edits",))["edits"]
     if not isinstance(edits, list):
@@ -178,7 +178,7 @@ def _shown(mark: str, part: ModuleDescription) -> str:
 
 
 def _summary(text: str) -> str:
-    """Return the head of a long text, with its number of lines."""
+    """Return a text, or the head of a long one with its number of lines."""
     if len(text) <= _SUMMARY_CHARS:
         return text
     lines = counted(len(text.splitlines()), "line")
