@@ -52,7 +52,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_cannot_be_reached_is_named_without_its_password(tmp_path: Path) -> None:
     nowhere = f"postgresql://me:hunter2@/db?host={tmp_path}&password=hunter3"
-    with pytest.raises(DatabaseError, match=r"database postgresql:///db: .*; look that") as error:
+    with pytest.raises(DatabaseError, match=r"database postgresql:///db: .*; check that") as error:
         SqlPromptOverridesStore(nowhere).resolve(PROMPT.descriptor)
     assert "hunter" not in f"{error.value}{error.value!r}"
 
@@ -187,7 +187,9 @@ def test_who_waits_for_a_lock_is_told_so(url: str) -> None:
 
     def hold(connection: sqlalchemy.Connection) -> None:
         connection.execute(sqlalchemy.select(tags).with_for_update())
-        with pytest.raises(DatabaseError, match="another process holds its lock for long; look"):
+        with pytest.raises(
+            DatabaseError, match="another process has held a lock for too long; check"
+        ):
             SqlPromptOverridesStore(waiting).set_section_override(PROMPT, path=TONE, body="new")
 
     holding.write(hold)

@@ -129,7 +129,7 @@ def test_the_same_key_gives_the_same_job(jobs: Jobs) -> None:
     first = jobs.submit("support", "triage", {"budget": 90}, key="night-7")
     again = jobs.submit("support", "triage", {"budget": 90}, key="night-7")
     assert (first.is_new, again.is_new, again.job) == (True, False, first.job)
-    with pytest.raises(JobConflictError, match=f"the key stands for job {first.job.id}, which"):
+    with pytest.raises(JobConflictError, match=f"the key belongs to job {first.job.id}, which"):
         jobs.submit("support", "triage", {"budget": 91}, key="night-7")
     with pytest.raises(JobConflictError):
         jobs.submit("support", "other", {"budget": 90}, key="night-7")
@@ -158,7 +158,7 @@ def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, monkeypatch: pytest.Monke
     jobs.cancel(ended.id)
     job = submit(jobs)
     monkeypatch.setattr("promptgraft.jobs.manager.MOST_QUEUED", 1)
-    with pytest.raises(JobsFullError, match="1 jobs wait already; submit it when some"):
+    with pytest.raises(JobsFullError, match="the queue is full: 1 jobs are waiting; submit"):
         submit(jobs)
     with pytest.raises(JobsFullError):
         jobs.fork(ended.id)
@@ -480,7 +480,7 @@ def test_a_mirror_is_a_run_directory(jobs: Jobs, manager: JobManager, tmp_path: 
 
     job = submit(jobs)
     claim = claimed(manager)
-    with pytest.raises(DataFormatError, match="was never begun; there is nothing to write yet"):
+    with pytest.raises(DataFormatError, match="has not started; there is nothing to write yet"):
         jobs.mirror(job.id, tmp_path)
     jobs.pause(job.id)
     Worker(manager).run_here(claim)

@@ -12,8 +12,8 @@ import sqlalchemy
 from jobs.job_world import work_off, write_project
 from promptgraft.database import Database
 from promptgraft.jobs import Job, JobManager, Worker
-from promptgraft.jobs.events import told
 from promptgraft.jobs.lines import LineKind
+from promptgraft.jobs.reporting import run_events
 from promptgraft.jobs.rows import Claim, JobRows
 
 SHORT, LONG = 1_000, 8_000
@@ -92,7 +92,7 @@ def begun(manager: JobManager, lines: int) -> Claim:
 def lose(manager: JobManager, job: Job) -> None:
     rows = JobRows(manager.database)
     manager.database.write(
-        lambda connection: rows.lose(connection, rows.at(connection, job.number), "lost")
+        lambda connection: rows.put_back(connection, rows.load(connection, job.number), "lost")
     )
 
 
@@ -102,12 +102,12 @@ def attempt(manager: JobManager, claim: Claim) -> None:
 
 
 def replay(manager: JobManager, claim: Claim) -> None:
-    next(told(manager.database, claim.job.number, [LineKind.NUMBERED]))
+    next(run_events(manager.database, claim.job.number, [LineKind.NUMBERED]))
 
 
 def tell(manager: JobManager, claim: Claim) -> None:
     rows = JobRows(manager.database)
-    manager.database.write(lambda connection: rows.tell(connection, claim.job.number, "x"))
+    manager.database.write(lambda connection: rows.publish(connection, claim.job.number, "x"))
     manager.database.write(lambda connection: rows.renew(connection, claim))
 
 

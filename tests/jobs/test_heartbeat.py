@@ -12,7 +12,7 @@ from jobs.job_world import expire, work_off, write_project
 from promptgraft.clock import FakeClock
 from promptgraft.database import Database
 from promptgraft.jobs import JobManager, JobState, Worker
-from promptgraft.jobs.heartbeat import SECONDS_BETWEEN_RENEWALS, Heartbeat
+from promptgraft.jobs.reporting import SECONDS_BETWEEN_RENEWALS, Heartbeat
 from promptgraft.jobs.rows import LEASE_SECONDS
 
 
@@ -46,15 +46,15 @@ def test_a_lease_is_kept_when_the_database_comes_back_within_it(
 
     with away(manager, tmp_path):
         clock.advance(LEASE_SECONDS - 1)
-        heartbeat.look()
+        heartbeat.beat()
     assert not heartbeat.lost
     expire(manager)
-    heartbeat.look()
+    heartbeat.beat()
     assert Worker(manager, name="second").claim() is None
 
     with away(manager, tmp_path):
         clock.advance(LEASE_SECONDS - 1)  # since it was renewed
-        heartbeat.look()
+        heartbeat.beat()
     assert not heartbeat.lost
     assert not heartbeat.cancellation.is_set
 
@@ -67,13 +67,13 @@ def test_a_run_is_ended_once_the_database_was_away_for_a_lease_and_another_worke
     assert claim is not None
     heartbeat = Heartbeat(manager.database, claim, clock=(clock := FakeClock()))
     clock.advance(SECONDS_BETWEEN_RENEWALS)
-    heartbeat.look()
+    heartbeat.beat()
 
     with away(manager, tmp_path):
         clock.advance(LEASE_SECONDS)
-        heartbeat.look()
+        heartbeat.beat()
     assert heartbeat.cancellation.is_set
-    assert heartbeat.lost.startswith("the lease is over, and database sqlite:///")
+    assert heartbeat.lost.startswith("the lease has expired, and database sqlite:///")
 
     expire(manager)
     assert work_off(manager) == 1

@@ -273,14 +273,14 @@ def test_what_was_spent_yesterday_is_not_spent_today(manager: JobManager) -> Non
     job, rows, database = submit(manager), JobRows(manager.database), manager.database
     claimed(manager)
     attempts = database.tables.attempts
-    database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.5")))
+    database.write(lambda connection: rows.charge(connection, job.number, Decimal("0.5")))
     with database.reading() as connection:
         assert rows.spent_today(connection, "support") == Decimal("0.5")
         days = database.now(connection) - datetime(1970, 1, 1, tzinfo=UTC)
         assert connection.scalar(select(attempts.c.day)) == days.days
     yesterday = attempts.update().values(day=attempts.c.day - 1)
     database.write(lambda connection: connection.execute(yesterday))
-    database.write(lambda connection: rows.spend(connection, job.number, Decimal("0.7")))
+    database.write(lambda connection: rows.charge(connection, job.number, Decimal("0.7")))
     with database.reading() as connection:
         assert rows.spent_today(connection, "support") == Decimal("0.2")
 
@@ -289,7 +289,7 @@ def test_a_project_that_waits_holds_no_other(database: Database, project: Path) 
     manager = JobManager(database, projects={"support": project, "sales": project})
     waiting, other = submit(manager), manager.create("sales", "triage", {"store": False})
     rows = JobRows(database)
-    database.write(lambda connection: rows.hold(connection, "support", "why"))
+    database.write(lambda connection: rows.explain_wait(connection, "support", "why"))
     assert [manager.get(one.id).reason for one in (waiting, other)] == ["why", ""]
 
 

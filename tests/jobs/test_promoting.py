@@ -44,7 +44,7 @@ def test_a_tag_that_moves_meanwhile_stays_as_it_is(triage: ProjectPrompt, tmp_pa
 
     store = LocalPromptOverridesStore(tmp_path)
     store.set_section_override(triage.prompt, tag="night", path=RULES, body="Above all, hurry.")
-    with pytest.raises(OverrideConflictError, match="has changed meanwhile"):
+    with pytest.raises(OverrideConflictError, match="was changed meanwhile"):
         promoted(
             Busy(tmp_path), triage, "night", to="prod", expected={"support/triage": ""}, note=""
         )

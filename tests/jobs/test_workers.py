@@ -213,7 +213,7 @@ def stop_between_writes(process: subprocess.Popen[bytes], manager: JobManager, j
         seen = answers(manager, job)
         process.send_signal(signal.SIGSTOP)
         try:
-            impatient.write(lambda connection: rows.at(connection, job.number, locked=True))
+            impatient.write(lambda connection: rows.load(connection, job.number, locked=True))
         except DatabaseError:
             process.send_signal(signal.SIGCONT)
             # At once it would be stopped in the same write again.

@@ -19,7 +19,7 @@ import uvicorn
 from promptgraft.jobs import JobManager
 from promptgraft.serde import Json
 from promptgraft.server import Access, Scope, TokenStore, make_app
-from promptgraft.server.running import bound
+from promptgraft.server.app import bound
 
 
 @attrs.frozen

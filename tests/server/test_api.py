@@ -214,7 +214,7 @@ _JOB: dict[str, Json] = {"project": "support", "prompt": "triage"}
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "detail"),
     [
-        ("GET", "/nothing", None, 404, "there is nothing at this path"),
+        ("GET", "/nothing", None, 404, "nothing found at this path"),
         ("PUT", "/jobs", None, 405, "Method Not Allowed"),
         ("GET", "/jobs/abcd", None, 404, "no job has an id that begins with `abcd`"),
         ("POST", "/jobs", b"{", 400, "body:1:2: Expecting property name"),
@@ -319,9 +319,9 @@ def test_only_the_digest_of_a_token_is_kept(client: Client, tmp_path: Path) -> N
 
 def test_another_host_or_origin_is_refused(client: Client) -> None:
     host = client.ask("GET", "/api/v1/jobs", Host="evil.example")
-    assert (host.status, host.detail) == (403, "this server is not called 'evil.example'")
+    assert (host.status, host.detail) == (403, "host: this server is not known as 'evil.example'")
     origin = client.ask("POST", "/api/v1/jobs", {}, Origin="https://evil.example")
-    assert (origin.status, "another site asks" in origin.detail) == (403, True)
+    assert (origin.status, "comes from another site" in origin.detail) == (403, True)
     same = client.ask("GET", "/api/v1/jobs", Origin=client.url)
     assert same.status == 200
 

@@ -53,7 +53,7 @@ def test_faults_are_those_of_the_manager(remote: JobClient, client: Client) -> N
         with pytest.raises(JobNotFoundError):
             remote.get(job)
     with closing(JobClient(client.url, token="wrong-token")) as stranger:
-        with pytest.raises(StoreError, match="name a token") as refused:
+        with pytest.raises(StoreError, match="send a token") as refused:
             stranger.list()
         assert "wrong-token" not in str(refused.value)
     with (

@@ -69,7 +69,7 @@ def test_a_stream_that_is_cut_at_random_brings_each_event_once(
 ) -> None:
     job = manager.cancel(manager.create("support", "triage").id)
     told(manager, job.number, *(b'{"event":"n%d"}' % n for n in range(CUTS * 8)))
-    last, _ = manager.look(job)
+    last, _ = manager.peek(job)
     random_, seen = random.Random(20), list[int]()
     for _ in range(CUTS):
         at = seen[-1] if seen else 0
@@ -88,7 +88,7 @@ def test_a_token_has_ten_streams_and_then_waits(client: Client, manager: JobMana
         with reading(client, job) as refused:
             document = json.loads(refused.read())
             assert (refused.status_code, document["status"]) == (429, 429)
-            assert document["detail"].startswith("at most 10 streams a token and 200 in all")
+            assert document["detail"].startswith("at most 10 streams for a token and 200 in total")
             assert refused.headers["retry-after"] == "5"
         other = TokenStore(manager.database).create("other", ["read"])
         with reading(client, job, token=other) as answer:
@@ -101,14 +101,20 @@ def test_a_token_has_ten_streams_and_then_waits(client: Client, manager: JobMana
 def test_there_are_two_hundred_streams_in_all(manager: JobManager) -> None:
     access = Access(TokenStore(manager.database), hosts=[])
     callers = [Caller(name=f"t{n}", scopes=frozenset(Scope)) for n in range(21)]
-    for caller in callers[:-1]:
-        for _ in range(10):
-            access.begin_stream(caller)
-    with pytest.raises(Problem, match="200 in all") as refused:
-        access.begin_stream(callers[-1])
-    assert refused.value.status == 429
-    access.end_stream(callers[0])
-    access.begin_stream(callers[-1])
+    with ExitStack() as held:
+        for caller in callers[:-1]:
+            closing = ExitStack()
+            held.push(closing)
+            for _ in range(10):
+                closing.enter_context(access.streaming(caller))
+        with (
+            pytest.raises(Problem, match="200 in total") as refused,
+            access.streaming(callers[-1]),
+        ):
+            pass
+        assert refused.value.status == 429
+        closing.close()
+        held.enter_context(access.streaming(callers[-1]))
 
 
 def test_forty_requests_at_once_are_the_most_however_long_a_token_was_silent(
@@ -214,7 +220,7 @@ def test_a_thousand_jobs_may_wait(client: Client, manager: JobManager) -> None:
     manager.database.write(fill)
     body: Json = {"project": "support", "prompt": "triage"}
     refused = client.post("/jobs", body)
-    assert (refused.status, "1,000 jobs wait" in refused.detail) == (429, True), refused
+    assert (refused.status, "1,000 jobs are waiting" in refused.detail) == (429, True), refused
     assert refused.headers["retry-after"]
     manager.cancel(first.id)
     assert client.post("/jobs", body).status == 201

@@ -20,8 +20,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft.jobs import JobManager
 from promptgraft.server.api import ROUTES
-from promptgraft.server.calls import Route
-from promptgraft.server.openapi import openapi
+from promptgraft.server.calls import Route, openapi
 from server.serving import Client, served
 
 EXAMPLES = int(os.environ.get("PROMPTGRAFT_EXAMPLES", "6"))

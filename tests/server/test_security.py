@@ -56,7 +56,7 @@ def test_a_code_lets_one_browser_in_once(shared: Client) -> None:
         assert first.get("/").status_code == 200
         again = second.get("/login", params={"code": code})
         assert again.status_code == 401
-        assert "used already" in again.json()["detail"]
+        assert "used before" in again.json()["detail"]
         assert second.get("/").status_code == 401
         assert second.get("/login", params={"code": ""}).status_code == 401
         assert first.get("/").status_code == 200

@@ -40,7 +40,7 @@ def test_no_event_is_read_twice(manager: JobManager) -> None:
     assert views.of(counting, job) is first
     before = counting.read
     rows = JobRows(manager.database)
-    manager.database.write(lambda at: rows.tell(at, job.number, "job_asked", what="look"))
+    manager.database.write(lambda at: rows.publish(at, job.number, "job_asked", what="look"))
     assert views.of(counting, job).lines[1:] == first.lines[:59]
     assert counting.read == before + 1
 
@@ -84,7 +84,7 @@ def test_what_a_replay_takes_back_is_gone(manager: JobManager) -> None:
     rows = JobRows(manager.database)
 
     def rewind(connection: Connection) -> None:
-        rows.take_back(connection, job.number, at)
+        rows.retract(connection, job.number, at)
         told = [(LineKind.REWOUND, b'{"event":"rewound"}'), (LineKind.NUMBERED, line)]
         rows.append(connection, job.number, [Line(*one) for one in told])
 

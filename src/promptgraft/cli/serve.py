@@ -80,7 +80,7 @@ def serve_command(
                 manager.create("demo", None, {"seed": seed, "note": f"demo, seed {seed}"})
         try:
             from promptgraft.server import Access, TokenStore, make_app
-            from promptgraft.server.running import bound, serve
+            from promptgraft.server.app import bound, serve
         except ModuleNotFoundError as error:
             raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
         socket = held.enter_context(bound(host, port))

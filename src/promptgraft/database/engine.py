@@ -1,4 +1,4 @@
-"""Connections to a database, its tables, and one kind of transaction for all of them."""
+"""Connections and transactions that behave alike on SQLite, PostgreSQL, MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ from promptgraft.text import clip
 
 T = TypeVar("T")
 
-DEFAULT_PREFIX = "promptgraft_"
-
 _DRIVERS = {
     "sqlite": "sqlite",
     "postgres": "postgresql+psycopg",
@@ -57,36 +55,37 @@ _MAX_REASON_CHARS = 300
 
 
 class DatabaseError(StoreError):
-    """The database cannot be reached, or refuses."""
+    """The database cannot be reached, or refuses a statement."""
 
 
 class Database:
-    """A database and the tables of promptgraft in it; shared by threads, opened when it is used.
+    """A database and the tables of promptgraft in it; safe to share between threads.
 
-    SQLite is used with a write-ahead log. Every writing transaction holds its locks from its
-    first statement; a transaction that the database gives up against a deadlock runs again.
+    It is opened on first use. SQLite uses a write-ahead log. Writing transactions take their locks
+    with their first statement; a transaction that the database aborts to resolve a deadlock is
+    repeated.
 
     Args:
-        url: where it is: ``sqlite:///FILE``, ``postgresql://…`` (psycopg 3), ``mysql://…`` or
-            ``mariadb://…`` (PyMySQL); or an engine of SQLAlchemy for one of these.
-        prefix: how the names of its tables begin.
-        create: whether tables that are missing are made; else they are asked for.
+        url: ``sqlite:///FILE``, ``postgresql://…`` (psycopg 3), ``mysql://…`` or ``mariadb://…``
+            (PyMySQL); or an SQLAlchemy engine for one of these.
+        prefix: prefix of the names of the tables.
+        create: whether missing tables are created; otherwise they are an error.
         timeout_seconds: how long a statement waits for a connection or a lock, and how long a
-            server lets a transaction do nothing: then it is undone, and its locks are free. (On
-            an engine of your own, MySQL and MariaDB wait as long as they are set up to.)
-        patience_seconds: how long a write waits for a database that is away, such as one that is
-            being restarted.
+            server lets a transaction idle before it rolls it back. (On an engine of your own,
+            idle timeouts of MySQL and MariaDB are left as they are.)
+        patience_seconds: how long a write waits for a database that cannot be reached, such as
+            one that is being restarted.
 
     Raises:
-        ConfigError: an argument is not what it must be, or a driver is not installed. A password
-            in the URL is in no message.
+        ConfigError: an argument is invalid, or a driver is not installed. No message contains a
+            password from the URL.
     """
 
     def __init__(
         self,
         url: str | Engine,
         *,
-        prefix: str = DEFAULT_PREFIX,
+        prefix: str = "promptgraft_",
         create: bool = True,
         timeout_seconds: float = 30.0,
         patience_seconds: float = 0.0,
@@ -112,31 +111,31 @@ class Database:
 
     @property
     def secret_url(self) -> str:
-        """The URL with its password, for another process of the same user."""
+        """The URL with its password, to pass to a child process."""
         return self._engine.url.render_as_string(hide_password=False)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Return a context with a connection that only reads; all statements see one state.
+        """Open a connection for reading.
 
         Raises:
-            DatabaseError: the database cannot be reached or refuses, or its tables are of another
-                version of promptgraft.
+            DatabaseError: the database cannot be reached or refuses a statement, or its tables
+                belong to another version of promptgraft.
         """
         self._open()
         with self._translated(), self._engine.connect() as connection:
             yield connection
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Return what ``work`` returns, all of whose statements are one transaction.
+        """Run ``work`` in one transaction, and return what it returns.
 
-        It is called again when the database gives up a transaction against a deadlock, and what
-        it raises undoes everything.
+        An exception rolls the transaction back. ``work`` is called again if the database aborts
+        the transaction to resolve a deadlock, so it must have no other effects.
 
         Args:
             work: reads and writes with a connection.
-            durable: whether what was written survives a loss of power when this returns; else
-                it survives the death of this process, and the next durable write makes it so.
+            durable: whether the write survives a loss of power once this returns. Otherwise it
+                survives the death of this process, and the next durable write makes it durable.
 
         Raises:
             DatabaseError: as :meth:`reading`; nothing was written.
@@ -146,16 +145,16 @@ class Database:
 
     @property
     def seconds(self) -> ColumnElement[float]:
-        """The time that the database has, as an expression: seconds since 1970."""
+        """The current time of the database as an SQL expression: seconds since 1970."""
         return literal_column(_SECONDS[self.dialect], Double)
 
     def now(self, connection: Connection) -> datetime:
-        """Return the time that the database has."""
+        """Return the current time of the database."""
         seconds = connection.scalar(select(self.seconds))
         return datetime.fromtimestamp(float(seconds or 0), UTC)
 
     def insert_missing(self, connection: Connection, table: Table, **values: str | None) -> None:
-        """Insert a row unless there is one with its primary key."""
+        """Insert a row unless its primary key exists."""
         if self.dialect == "postgresql":
             from sqlalchemy.dialects import postgresql
 
@@ -165,15 +164,14 @@ class Database:
         connection.execute(insert(table).prefix_with(ignoring).values(values))
 
     def close(self) -> None:
-        """Close all connections; it can be used again."""
+        """Close all connections; later use opens new ones."""
         self._engine.dispose()
 
     def definition(self) -> str:
-        """Return the SQL that makes the tables, for those who make them beforehand."""
-        made = [
-            str(CreateTable(table, if_not_exists=True).compile(self._engine)).strip()
-            for table in self.tables.metadata.sorted_tables
-        ]
+        """Return the SQL that creates the tables, for use with ``create=False``."""
+        tables = self.tables.metadata.sorted_tables
+        creates = (CreateTable(table, if_not_exists=True) for table in tables)
+        made = [str(one.compile(self._engine)).strip() for one in creates]
         row = insert(self.tables.schema).values(version=SCHEMA_VERSION, hooks="")
         made.append(str(row.compile(self._engine, compile_kwargs={"literal_binds": True})))
         return ";\n\n".join(made) + ";\n"
@@ -194,7 +192,7 @@ class Database:
             self._opened = True
 
     def _version(self, connection: Connection) -> int | None:
-        """Return the version of the tables; None where there are none."""
+        """Return the version of the tables; None if there are none."""
         schema = self.tables.schema
         if not self._engine.dialect.has_table(connection, schema.name):
             return None
@@ -216,7 +214,7 @@ class Database:
                 connection.execute(insert(self.tables.schema).values(version=SCHEMA_VERSION))
             return found or SCHEMA_VERSION
 
-        # Two that make the tables at once are in each other's way, too.
+        # Any error is retried: processes that create the tables at the same time collide.
         return self._written(make, durable=True, repeats_all=True)
 
     def _written(
@@ -239,7 +237,7 @@ class Database:
                     if _is_one(error, _BUSY) and passed < self._timeout_seconds:
                         continue
                     is_away = not is_connected or error.connection_invalidated
-                    # A commit that was lost on the way may have been made: it is not repeated.
+                    # If the connection broke during a commit, the commit may have succeeded.
                     if is_away and not is_done and passed < self._patience_seconds:
                         time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
                         continue
@@ -264,7 +262,7 @@ class Database:
 
         def configure(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
             if isinstance(connection, sqlite3.Connection):
-                # The driver of Python begins transactions at moments of its own otherwise.
+                # Python's driver would otherwise begin transactions at moments of its own.
                 connection.isolation_level = None
             cursor = connection.cursor()
             for statement in statements:
@@ -282,7 +280,8 @@ class Database:
         elif self.dialect == "sqlite":
             level = "FULL" if durable else "NORMAL"
             connection.exec_driver_sql(f"PRAGMA synchronous={level}")
-            # SQLite looks ever more seldom for a lock that others take in turn.
+            # SQLite's own handler backs off, and would starve behind writers that take turns:
+            # give up soon, and let `_written` try again.
             connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_MS}")
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -298,7 +297,7 @@ _SECONDS = {
     "postgresql": "cast(extract(epoch from clock_timestamp()) as double precision)",
     "mysql": "unix_timestamp(now(6)) + 0e0",
 }
-"""The seconds since 1970, by the kind of database."""
+"""Seconds since 1970 in SQL, by dialect."""
 
 _SETTINGS = {
     "sqlite": (
@@ -318,13 +317,13 @@ _SETTINGS = {
         "SET SESSION time_zone = '+00:00'",
     ),
 }
-"""What every connection is told first, by the kind of database."""
+"""Statements that set up a new connection, by dialect."""
 
 _BUSY = frozenset[object]({sqlite3.SQLITE_BUSY})
 _LOCKED = _BUSY | {"55P03", 1205}
 _NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
 _GIVEN_UP = frozenset[object]({"40P01", "40001", "23505", 1020, 1062, 1213})
-"""A deadlock, or a row that another transaction has inserted: it may succeed when repeated."""
+"""Deadlocks, and rows that another transaction inserted first: a repetition may succeed."""
 
 
 def _url_of(given: object) -> URL:
@@ -333,7 +332,7 @@ def _url_of(given: object) -> URL:
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
-        # What stands there may hold a password, so that it is not repeated.
+        # Not shown, since it may contain a password.
         raise ConfigError(f"url: expected {_EXPECTED}") from None
     kind, _, own = url.drivername.partition("+")
     if kind not in _DRIVERS:
@@ -344,10 +343,10 @@ def _url_of(given: object) -> URL:
 def _engine(url: URL, timeout_seconds: float) -> Engine:
     size, arguments = 16, dict[str, object]()
     if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
-        # What is in memory is in one connection, which threads have to share.
+        # A database in memory belongs to one connection, which threads have to share.
         size, arguments = 1, {"check_same_thread": False}
     elif url.drivername.startswith("mysql"):
-        # It knows no timeout of transactions alone: idle connections end, too.
+        # MySQL has no timeout for idle transactions alone, only for idle connections.
         idle = max(1, round(timeout_seconds))
         arguments = {"init_command": f"SET SESSION wait_timeout = {idle}"}
     try:
@@ -370,13 +369,13 @@ def _engine(url: URL, timeout_seconds: float) -> Engine:
 
 
 def _shown_url(url: URL) -> str:
-    """Return a URL without what may be secret."""
+    """Return a URL without user, password and options."""
     kind = url.get_backend_name()
     return URL.create(kind, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
 def _is_one(error: SQLAlchemyError, codes: frozenset[object]) -> bool:
-    """Tell whether an error is one of those: texts of PostgreSQL, numbers elsewhere."""
+    """Return whether an error has one of these codes: text in PostgreSQL, numbers elsewhere."""
     original: object = getattr(error, "orig", None)
     arguments = original.args[:1] if isinstance(original, Exception) else ()
     known = [getattr(original, name, None) for name in ("sqlstate", "sqlite_errorcode")]
@@ -385,7 +384,7 @@ def _is_one(error: SQLAlchemyError, codes: frozenset[object]) -> bool:
 
 def _reason(error: SQLAlchemyError) -> str:
     original: object = getattr(error, "orig", None)
-    # PyMySQL puts a number before its words.
+    # PyMySQL puts a number before the message.
     arguments: list[object] = list(original.args) if isinstance(original, Exception) else []
     said = arguments[-1] if arguments else error
     words = " ".join(str(said).split())
@@ -396,5 +395,5 @@ def _mend(error: SQLAlchemyError) -> str:
     if _is_one(error, _NO_RIGHT):
         return "give the user the right to read and write the tables"
     if _is_one(error, _LOCKED):
-        return "another process holds its lock for long; look what it does"
-    return "look that the database runs, is not full, and that its URL and its user are right"
+        return "another process has held a lock for too long; check what it is doing"
+    return "check that the database is running and not full, and that URL and user are right"

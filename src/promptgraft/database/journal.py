@@ -1,4 +1,4 @@
-"""The journal of a job, in a database: the lines that a file would hold, under the job's fence."""
+"""Journal of a job in a database: the lines of a journal file, guarded by the job's fence."""
 
 from __future__ import annotations
 
@@ -12,42 +12,27 @@ from promptgraft.journal.base import Journal
 from promptgraft.journal.records import decode_header, record_key
 from promptgraft.serde import digest_text
 
-_AHEAD = 256
-"""Lines that are read at once: a replay asks for one after the other."""
+_LINES_PER_FETCH = 256
+"""Lines that are read at a time, since a replay asks for one after the other."""
 
 _HEADER = 0
 
 
-def check_fence(connection: Connection, database: Database, job: int, fence: int) -> None:
-    """Refuse to write for a job that another worker has taken; keep others from taking it.
-
-    Raises:
-        LeaseLostError: another one has taken it, or it is gone.
-    """
-    jobs = database.tables.jobs
-    found = connection.scalar(
-        select(jobs.c.fence).where(jobs.c.number == job).with_for_update(read=True)
-    )
-    if found != fence:
-        raise LeaseLostError(
-            f"job {job} was taken over by another worker; nothing more of it is written here"
-        )
-
-
 class SqlJournal(Journal):
-    """The answers of a job in the table of answers; a context manager.
+    """A journal in the table of answers; a context manager.
 
-    An append is one transaction that looks at the fence of the job and inserts. As with a file it
-    survives the death of the process when it returns, and a loss of power after :meth:`sync`.
+    An append is one transaction that checks the fence of the job and inserts. As with a file, an
+    append that has returned survives the death of the process, and a loss of power after
+    :meth:`sync`.
 
     Args:
-        database: where.
+        database: the database.
         job: number of the job.
-        fence: what the job's fence was when its lease was taken.
+        fence: the job's fence when its lease was taken.
 
     Raises:
         DatabaseError: the database cannot be read.
-        JournalCorruptError: what it holds is not what was written.
+        JournalCorruptError: the lines are not those that were written.
     """
 
     def __init__(self, database: Database, job: int, *, fence: int) -> None:
@@ -55,18 +40,16 @@ class SqlJournal(Journal):
         self._positions: dict[str, int] = {}
         self._lines: dict[int, bytes] = {}
         name = f"the journal of job {job} in {database.name}"
-        header = self._indexed(name)
-        self._last = len(self._positions) if header else _HEADER - 1
-        super().__init__(name, header)
+        super().__init__(name, self._indexed(name))
 
     def _indexed(self, name: str) -> bytes | None:
-        """Check every line, find where each record is, and return the first line."""
+        """Check every line, store the position of each record, and return the header."""
         answers = self._database.tables.answers
         header: bytes | None = None
         lines = select(answers.c.position, answers.c.line).where(answers.c.job == self._job)
         with (
             self._database.reading() as connection,
-            connection.execution_options(yield_per=_AHEAD).execute(
+            connection.execution_options(yield_per=_LINES_PER_FETCH).execute(
                 lines.order_by(answers.c.position)
             ) as rows,
         ):
@@ -110,7 +93,7 @@ class SqlJournal(Journal):
                     select(answers.c.position, answers.c.line).where(
                         answers.c.job == self._job,
                         answers.c.position >= start,
-                        answers.c.position < start + _AHEAD,
+                        answers.c.position < start + _LINES_PER_FETCH,
                     )
                 )
                 self._lines = {row.position: row.line for row in rows}
@@ -123,11 +106,9 @@ class SqlJournal(Journal):
             (start + at, digest_text(key), line) for at, (key, line) in enumerate(lines.items())
         )
         self._positions.update({key: start + at for at, key in enumerate(lines)})
-        self._last = len(self._positions)
 
     def _store_header(self, line: bytes) -> None:
         self._insert([(_HEADER, "header", line)])
-        self._last = _HEADER
 
     def _insert(self, numbered: Iterable[tuple[int, str, bytes]]) -> None:
         rows = [
@@ -145,7 +126,7 @@ class SqlJournal(Journal):
     def _sync(self) -> None:
         jobs = self._database.tables.jobs
 
-        # What was committed before is durable when a later commit is.
+        # A durable commit makes all earlier commits durable, so any update will do.
         def touch(connection: Connection) -> None:
             self._check(connection)
             connection.execute(
@@ -155,18 +136,27 @@ class SqlJournal(Journal):
         self._write(touch, durable=True)
 
     def _check(self, connection: Connection) -> None:
-        """Refuse to write behind a gap: a database that crashed has lost what was not synced.
+        """Refuse to write without the lease, or after a gap.
+
+        A database server that crashes loses what was committed but not synced.
 
         Raises:
-            LeaseLostError: another worker has the job.
+            LeaseLostError: another worker has the job, or it was deleted.
             JournalWriteError: the latest answers are gone.
         """
-        check_fence(connection, self._database, self._job, self._fence)
-        answers = self._database.tables.answers
+        jobs, answers = self._database.tables.jobs, self._database.tables.answers
+        # A shared lock: appends do not block each other, but nobody can raise the fence meanwhile.
+        fence = select(jobs.c.fence).where(jobs.c.number == self._job).with_for_update(read=True)
+        if connection.scalar(fence) != self._fence:
+            raise LeaseLostError(
+                f"job {self._job} was taken over by another worker; nothing more of it is written "
+                "here"
+            )
         last = connection.scalar(
             select(func.max(answers.c.position)).where(answers.c.job == self._job)
         )
-        found, expected = (-1 if last is None else last), self._last
+        found = _HEADER - 1 if last is None else last
+        expected = _HEADER - 1 if self._fingerprint is None else len(self._positions)
         if found != expected:
             raise JournalWriteError(
                 f"{self._name}: the database has lost {expected - found} answers, since it "

@@ -1,4 +1,4 @@
-"""Overrides in a SQL database, with a history of every write."""
+"""Store of overrides in a SQL database, with a history of every tag."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from promptgraft.parts.descriptors import PromptDescriptor
 
 
 class SqlPromptOverridesStore(RevisionedStore):
-    """Keeps overrides and their history in a database; several prompts in one transaction.
+    """Store of overrides with revisions in a database; a write of several prompts is atomic.
 
-    The documents are those of :class:`LocalPromptOverridesStore`. Writers lock the rows of the
+    It holds the documents of :class:`LocalPromptOverridesStore`. Writers lock the rows of the
     tags that they write; readers lock nothing. Times are the database's.
 
     Args:
-        database: where, or the URL of it.
+        database: the database, or its URL.
 
     Raises:
-        ConfigError: the URL is not one of a database that can be used.
+        ConfigError: the URL is not that of a supported database.
     """
 
     def __init__(self, database: Database | str) -> None:
@@ -134,11 +134,9 @@ class SqlPromptOverridesStore(RevisionedStore):
     def _locked(
         self, connection: Connection, addresses: Changes | list[OverrideAddress]
     ) -> Mapping[OverrideAddress, Revision | None]:
-        """Keep other writers of some tags out; return what they point at.
-
-        Rows are locked in one order, against deadlocks.
-        """
+        """Lock tags against other writers, and return the revisions that they point at."""
         tags = self._database.tables.tags
+        # All writers lock in the same order, which rules out deadlocks between them.
         for address in sorted(addresses):
             lock = select(tags.c.tag).where(_at(tags, address)).with_for_update()
             if connection.scalar(lock) is None:

@@ -1,4 +1,4 @@
-"""The tables of promptgraft, in the types that SQLite, PostgreSQL, MySQL and MariaDB share."""
+"""Tables, in types that SQLite, PostgreSQL, MySQL and MariaDB share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
 
-# Every index is a constraint: those are made with the table, in one statement everywhere.
+# Every index is a constraint, because every database creates those together with the table.
 
 SCHEMA_VERSION = 1
 
@@ -28,7 +28,7 @@ _ADDRESS = ("ns", "prompt_key", "tag")
 
 
 def _name(length: int) -> types.TypeEngine[str]:
-    """Return the type of ASCII names, which are compared byte by byte everywhere."""
+    """Return the type of ASCII names, which every database compares byte by byte."""
     exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
     return String(length).with_variant(exact, "mysql", "mariadb")
 
@@ -38,7 +38,7 @@ def _document() -> types.TypeEngine[bytes]:
 
 
 def _counter() -> types.TypeEngine[int]:
-    # Only an INTEGER counts by itself in SQLite, where it has 64 bits too.
+    # SQLite increments only columns of type INTEGER, which have 64 bits there.
     return BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -51,16 +51,16 @@ class Tables:
     """The tables under one prefix.
 
     Attributes:
-        metadata: all of them, as SQLAlchemy knows them.
+        metadata: SQLAlchemy's collection of all tables.
         schema: one row: the version of the tables, and the names of the webhooks.
-        revisions: every state that a tag had, as the document that files hold.
+        revisions: every state of every tag, as the document that a file would hold.
         tags: the revision that each tag points at; null for none.
-        jobs: optimization jobs: what was asked for, who works on it, how far it is.
-        attempts: each time that a worker took a job, and how that ended.
-        answers: the lines of a job's journal, by position.
-        events: the lines of a job's events, by a number that only grows.
-        tokens: who may use a server, by the SHA-256 of their tokens.
-        outbox: events that are on their way to webhooks; they outlive their jobs.
+        jobs: optimization jobs: request, lease, state and status.
+        attempts: attempts of workers at jobs, with what each spent on its latest day.
+        answers: the lines of each job's journal, by position.
+        events: the lines of each job's events, by a number that only grows.
+        tokens: tokens of a server, by their SHA-256.
+        outbox: deliveries to webhooks; they outlive their jobs.
     """
 
     metadata: MetaData
@@ -76,17 +76,17 @@ class Tables:
 
     @classmethod
     def of(cls, prefix: str) -> Tables:
-        """Return the tables whose names begin with ``prefix``."""
+        """Return the tables with a prefix."""
         metadata = MetaData()
 
         def table(name: str, *columns: SchemaItem) -> Table:
-            # The engine of MySQL that has transactions, whatever the server's default is.
             return Table(
                 f"{prefix}{name}",
                 metadata,
                 *columns,
-                # A number is never that of another row that was removed.
+                # Numbers of deleted rows are never used again.
                 sqlite_autoincrement=True,
+                # MySQL's engine with transactions, whatever the default of the server is.
                 mysql_engine="InnoDB",
                 mariadb_engine="InnoDB",
             )
@@ -180,7 +180,8 @@ def _address() -> list[Column[str]]:
 def _job() -> list[SchemaItem]:
     """Return the columns of jobs.
 
-    Documents are JSON in UTF-8, times are seconds since 1970, money is millionths of US dollars.
+    Documents are JSON in UTF-8, times are seconds since 1970, money is in millionths of a US
+    dollar.
     """
     return [
         Column("number", _counter(), primary_key=True, autoincrement=True),

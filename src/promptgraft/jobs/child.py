@@ -1,6 +1,54 @@
-"""``python -m promptgraft.jobs.child``: a process for one job."""
+"""``python -m promptgraft.jobs.child``: the process of one job."""
 
-from promptgraft.jobs.worker import run_child
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+from promptgraft.database import Database, DatabaseError
+from promptgraft.errors import CallerError
+from promptgraft.jobs.preparing import submitted_digest
+from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
+from promptgraft.jobs.running import carry_out
+from promptgraft.jobs.types import Job
+from promptgraft.jobs.worker import HAS_CHANGED
+from promptgraft.project import Project, open_project
+
+_logger = logging.getLogger("promptgraft.jobs")
+
+
+def main() -> None:
+    """Run the job that standard input describes."""
+    task = json.loads(sys.stdin.buffer.read())
+    # After a lease without the database the job belongs to another worker anyway.
+    database = Database(task["url"], prefix=task["prefix"], patience_seconds=LEASE_SECONDS)
+    rows = JobRows(database)
+    with database.reading() as connection:
+        job = rows.load(connection, task["job"])
+    claim = Claim(job=job, fence=task["fence"])
+    try:
+        project = _as_submitted(Path(task["project"]), job)
+        carry_out(database, claim, project, calls=task["calls"])
+    except DatabaseError as error:
+        sys.exit(f"promptgraft: job {job.id}: {error}")
+    finally:
+        database.close()
+
+
+def _as_submitted(path: Path, job: Job) -> Project:
+    """Return the project of a job; exit if it is no longer the version that was submitted."""
+    try:
+        project = open_project(path)
+        if submitted_digest(project, job.prompt) == job.digest:
+            return project
+        why = "it has changed since its worker began"
+    except CallerError as error:
+        why = str(error)
+    _logger.warning("job %s: project %s: %s", job.id, path, why)
+    sys.exit(HAS_CHANGED)
+
 
 if __name__ == "__main__":
-    run_child()
+    main()

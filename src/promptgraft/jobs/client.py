@@ -1,4 +1,4 @@
-"""Jobs of a server: what :class:`JobManager` does, over HTTP."""
+"""Client for the jobs of a server."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
 _SECONDS = 60.0
 
 
-@functools.cache  # loading them takes longer than all else about a client
+@functools.cache  # loading them is by far the slowest part of making a client
 def authorities() -> ssl.SSLContext:
-    """Return whom clients trust to say whose address it is."""
+    """Return the TLS context with the certificate authorities that clients trust."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 class JobClient(Jobs):
-    """Jobs behind a server; the same methods as :class:`promptgraft.jobs.JobManager`.
+    """Jobs behind a server, with the methods of :class:`promptgraft.jobs.JobManager`.
 
     Args:
         server: its address, such as ``https://jobs.example.org``.
-        token: a token of it, which is in no message.
+        token: a token of the server; it appears in no message.
 
     Raises:
-        ConfigError: the address is none, or neither HTTPS nor on this machine, so that others
-            could read the token; or the extra is missing.
+        ConfigError: the address is invalid, or neither HTTPS nor on this machine, so that others
+            could read the token; or the extra is not installed.
     """
 
     def __init__(self, server: str, *, token: str) -> None:
@@ -77,7 +77,7 @@ class JobClient(Jobs):
             )
         if not is_confidential(server):
             raise ConfigError(
-                f"server: others could read the token on the way to {server}; take its https "
+                f"server: others could read the token on the way to {server}; use its https "
                 "address, or a tunnel from this machine"
             )
         self._server = server.rstrip("/")
@@ -116,7 +116,9 @@ class JobClient(Jobs):
         before: int | None = None,
         limit: int = 20,
     ) -> Sequence[Job]:
-        since = None if where.since is None else math.floor(where.since)  # whole seconds there
+        since = (
+            None if where.since is None else math.floor(where.since)
+        )  # the API takes whole seconds
         given = {**attrs.asdict(where), "since": since, "cursor": before, "limit": limit}
         asked = {name: one for name, one in given.items() if one is not None}
         jobs = [_job(one) for one in self._ask("GET", "/jobs", params=asked).json()["jobs"]]
@@ -215,8 +217,8 @@ class JobClient(Jobs):
             answer = self._http.request(method, path, params=params, json=json, headers=headers)
         except httpx.HTTPError as error:
             raise StoreError(
-                f"server {self._server} cannot be reached: {type(error).__name__}: {error}; look "
-                "that it runs and that its address is right"
+                f"server {self._server} cannot be reached: {type(error).__name__}: {error}; "
+                "check that it is running and that its address is right"
             ) from error
         if answer.is_success:
             return answer
@@ -228,7 +230,9 @@ class JobClient(Jobs):
             said, kind = str(problem["detail"]), str(problem.get("type"))
             faults = tuple(map(str, problem.get("faults", ())))
         except (ValueError, KeyError, TypeError):
-            return StoreError(f"server {self._server}: answered {answer.status_code}, no problem")
+            return StoreError(
+                f"server {self._server}: answered {answer.status_code} without a problem document"
+            )
         if kind in PROBLEM_TYPES:
             return PROBLEM_TYPES[kind](said)
         match answer.status_code:
@@ -250,7 +254,7 @@ def _path(job: str) -> str:
 
 
 def _plain(changes: Changes) -> dict[str, Json]:
-    """Return changes for the server, after looking at them here; what is named stays named."""
+    """Validate changes and return them for the server, including those that name a default."""
     written = written_changes(read_changes(changes))
     if isinstance(changes, Mapping):
         return {str(name): written.get(str(name), plain(one)) for name, one in changes.items()}

@@ -1,4 +1,4 @@
-"""What may be done with jobs, wherever they are: in a database, or behind a server."""
+"""Interface to jobs, in a database or behind a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from promptgraft.errors import DeadlineExceededError
@@ -23,22 +22,23 @@ from promptgraft.search.notices import Event
 from promptgraft.serde import Json
 
 Changes = JobChanges | Mapping[str, object] | None
-"""What a job changes of its project; nothing where it is None."""
+"""Settings of the project that a job overrides; None for none."""
 
 LARGEST_PAGE = 100
-"""Jobs that are listed at once at most."""
+"""Largest page of a list of jobs."""
 
 MOST_EVENTS = 500
-"""Events that are returned at once, unless another number is asked for."""
+"""Default size of a page of events."""
 
+# Short enough for scripts, and well below the rate limit of a server.
 _SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Jobs(ABC):
     """Optimization jobs; safe to share between threads, and a context manager.
 
-    A job is named by its id, or by at least 4 digits that only its id begins with. Every method
-    that takes one raises ``JobNotFoundError`` when there is none, or several.
+    Methods identify a job by its id, or by a unique prefix of at least 4 digits. They raise
+    ``JobNotFoundError`` if no job matches, or several do.
     """
 
     def create(
@@ -61,18 +61,18 @@ class Jobs(ABC):
         *,
         key: str | None = None,
     ) -> Submitted:
-        """Submit a job once it was checked whole and planned, without a call.
+        """Check, plan and submit a job, without calling a model.
 
         Args:
             project: the name of the project.
-            prompt: the name of the prompt; the only one when it is left out.
-            changes: what the job changes of the project.
-            key: an idempotency key: the same one with the same content gives the same job again.
+            prompt: the name of the prompt; may be left out if the project has only one.
+            changes: the settings that the job overrides.
+            key: an idempotency key: submitting the same content again returns the same job.
 
         Raises:
-            ConfigError, DataFormatError: the project has no such prompt, or a change does not fit.
-            JobConflictError: the key stands for another job.
-            JobsFullError: too many jobs wait.
+            ConfigError, DataFormatError: the project has no such prompt, or a change is invalid.
+            JobConflictError: the key belongs to another job.
+            JobsFullError: the queue is full.
         """
 
     @abstractmethod
@@ -90,25 +90,25 @@ class Jobs(ABC):
         """Return jobs, the newest first.
 
         Args:
-            where: which.
-            before: only those with a smaller ``number``: that of the last job of the page before.
-            limit: how many, 1 to 100.
+            where: a filter.
+            before: the ``number`` of the last job of the previous page.
+            limit: size of the page, 1 to 100.
 
         Raises:
-            ConfigError, DataFormatError: the limit or a filter does not fit.
+            ConfigError, DataFormatError: the limit or the filter is invalid.
         """
 
     @abstractmethod
     def pause(self, job: str) -> Job:
-        """Ask a running job to pause after its step; asking again changes nothing.
+        """Ask a running job to pause after its step; idempotent.
 
         Raises:
-            JobConflictError: it does not run.
+            JobConflictError: it is not running.
         """
 
     @abstractmethod
     def resume(self, job: str) -> Job:
-        """Let a paused job continue, or take back the wish that it pauses.
+        """Queue a paused job again, or withdraw the request to pause a running one.
 
         Raises:
             JobConflictError: it has ended.
@@ -116,36 +116,36 @@ class Jobs(ABC):
 
     @abstractmethod
     def cancel(self, job: str) -> Job:
-        """End a job for good; what is in flight is dropped.
+        """End a job for good, and drop its calls in flight; idempotent.
 
         Raises:
-            JobConflictError: it has ended otherwise.
+            JobConflictError: it has ended in another way.
         """
 
     @abstractmethod
     def change(self, job: str, changes: Changes) -> Job:
-        """Change what a job asks for; a running one takes it up when it is resumed.
+        """Change the limits, priority or note of a job.
 
-        Only limits and words may change: what decides the path of the search is bound to the
-        answers that are there. See :meth:`fork`.
+        A running job applies them when it is resumed. Settings that decide the path of the search
+        cannot change, because the recorded answers depend on them; see :meth:`fork`.
 
         Raises:
             JobConflictError: it has ended.
-            ConfigError, DataFormatError: a change does not fit.
+            ConfigError, DataFormatError: a change is invalid.
         """
 
     @abstractmethod
     def fork(self, job: str, changes: Changes = None) -> Job:
-        """Submit a job that begins with the answers of one that has ended or is paused.
+        """Submit a job that starts with the answers of one that has ended or is paused.
 
         Raises:
-            JobConflictError: it still runs.
-            ConfigError, DataFormatError: a change does not fit.
+            JobConflictError: it is queued or running.
+            ConfigError, DataFormatError: a change is invalid.
         """
 
     @abstractmethod
     def delete(self, job: str) -> None:
-        """Remove a job that has ended, with its answers and events.
+        """Delete a job that has ended, with its answers and events.
 
         Raises:
             JobConflictError: it has not ended.
@@ -153,28 +153,28 @@ class Jobs(ABC):
 
     @abstractmethod
     def attempts(self, job: str) -> Sequence[Attempt]:
-        """Return each time that a worker took a job, the oldest first."""
+        """Return the attempts of a job, the oldest first."""
 
     @abstractmethod
     def events(
         self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
     ) -> Sequence[tuple[int, Event, bytes]]:
-        """Return events of a job behind a number: their numbers, themselves, and their lines."""
+        """Return events of a job after a number, each as number, event and line."""
 
     @abstractmethod
     def result(self, job: str) -> dict[str, Json] | None:
-        """Return what came of a job, as ``result.json`` has it; None while there is nothing."""
+        """Return the result of a job in the format of ``result.json``; None before there is one."""
 
     @abstractmethod
     def mirror(self, job: str, folder: Path) -> Path:
-        """Write a job as a run directory, or bring it up to date.
+        """Write the run directory of a job, or bring it up to date.
 
         Returns:
             The run directory, a folder in ``folder`` that is named after the job.
 
         Raises:
-            DataFormatError, JobConflictError: the job was never begun; there is nothing to write.
-            OSError: the system refuses.
+            DataFormatError, JobConflictError: the job has not started; there is nothing to write.
+            OSError: the folder cannot be written.
         """
 
     @abstractmethod
@@ -187,7 +187,7 @@ class Jobs(ABC):
         to: str,
         expected: Expected | None = None,
     ) -> Mapping[str, str]:
-        """Let another tag hold what one tag of a prompt or graph holds, all of it or nothing.
+        """Promote what one tag of a prompt or graph holds to another tag, all or nothing.
 
         Args:
             project: the name of the project.
@@ -195,23 +195,23 @@ class Jobs(ABC):
             tag: the tag that holds the winner.
             to: the tag that gets it.
             expected: revisions that ``to`` must point at now, by the addresses of the prompts
-                (`namespace/key`): an id, its first 4 digits or more, or empty for none.
+                (`namespace/key`): an id, a prefix of at least 4 digits, or empty for none.
 
         Returns:
-            The revisions that ``to`` points at then, by address.
+            The revisions that ``to`` points at afterwards, by address.
 
         Raises:
-            ConfigError, DataFormatError: a name is not one that is there.
+            ConfigError, DataFormatError: there is no such project or prompt, or a tag is invalid.
             RevisionNotFoundError: ``tag`` holds nothing.
-            OverrideConflictError: ``to`` points at something else, or the source of a part has
+            OverrideConflictError: ``to`` points at another revision, or the source of a part has
                 changed since.
         """
 
     def wait(self, job: str, *, timeout: float | None = None) -> Job:
-        """Wait until a job is paused or has ended, and return it.
+        """Wait until a job has ended or is paused, and return it.
 
         Raises:
-            DeadlineExceededError: ``timeout`` seconds have passed.
+            DeadlineExceededError: that took more than ``timeout`` seconds.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -229,10 +229,5 @@ class Jobs(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,17 +1,18 @@
-"""Jobs as a library: submit them, look at them, pause, change, resume, cancel and fork them."""
+"""Jobs in a database: submit, inspect, pause, change, resume, cancel and fork them."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
-from promptgraft.jobs.interface import LARGEST_PAGE, Changes
+from promptgraft.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
+from promptgraft.jobs.mirror import mirror
 from promptgraft.jobs.preparing import (
     check_idempotency_key,
     merged_changes,
@@ -20,9 +21,11 @@ from promptgraft.jobs.preparing import (
     submitted_digest,
 )
 from promptgraft.jobs.promoting import Expected, Held, held, promoted
-from promptgraft.jobs.reading import JobReader
-from promptgraft.jobs.rows import encoded_changes
+from promptgraft.jobs.rows import JobRows, encoded_changes
 from promptgraft.jobs.types import (
+    ALL_JOBS,
+    ENDED,
+    Attempt,
     Job,
     JobChanges,
     JobConflictError,
@@ -36,31 +39,32 @@ from promptgraft.jobs.types import (
 from promptgraft.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.serde import Json, did_you_mean
-
-T = TypeVar("T")
-
-Change = Callable[[Connection, Job], None]
-"""Changes a job that is locked."""
+from promptgraft.runs.event_file import decoded
+from promptgraft.search.notices import Event
+from promptgraft.serde import Json, did_you_mean, parse_json
 
 MOST_QUEUED = 1_000
-"""Jobs that may wait for a worker."""
+"""Jobs that may be queued at a time."""
 
 
-class JobManager(JobReader):
+class JobManager(Jobs):
     """Optimization jobs in a database; safe to share between threads.
 
-    Workers carry them out: see :class:`promptgraft.jobs.Worker`. A job changes values of a project
+    Workers run them: see :class:`promptgraft.jobs.Worker`. A job changes values of a project
     that the manager and a worker have; it holds no code, no path and no secret.
 
     Args:
-        database: where, or its URL.
-        projects: project files or projects by the names that jobs have for them.
-        by: who asks, for the events of jobs.
+        database: the database, or its URL.
+        projects: project files or projects, under the names that jobs use for them.
+        by: who acts, for the events of jobs.
+
+    Attributes:
+        database: the database.
+        projects: the projects by name.
 
     Raises:
-        ConfigError: the URL or a name is not what it must be.
-        DataFormatError: a project is at fault.
+        ConfigError: the URL or a name is invalid.
+        DataFormatError: a project is invalid.
     """
 
     def __init__(
@@ -72,18 +76,91 @@ class JobManager(JobReader):
     ) -> None:
         for name in projects or {}:
             check_key(name, "name of a project")
-        super().__init__(
-            database if isinstance(database, Database) else Database(database),
-            {
-                name: one if isinstance(one, Project) else load_project(one)
-                for name, one in (projects or {}).items()
-            },
-        )
+        self.database = database if isinstance(database, Database) else Database(database)
+        self.projects: Mapping[str, Project] = {
+            name: one if isinstance(one, Project) else load_project(one)
+            for name, one in (projects or {}).items()
+        }
         self._by = by
+        self._rows = JobRows(self.database)
 
     def acting_for(self, name: str) -> JobManager:
-        """Return the same jobs; what is asked of them from there is told with this name."""
+        """Return a manager of the same jobs that acts under this name."""
         return JobManager(self.database, projects=self.projects, by=name)
+
+    # Reading
+
+    def get(self, job: str) -> Job:
+        with self.database.reading() as connection:
+            return self._rows.find(connection, job)
+
+    def list(
+        self,
+        where: JobFilter = ALL_JOBS,
+        *,
+        before: int | None = None,
+        limit: int = 20,
+        projects: Collection[str] | None = None,
+    ) -> Sequence[Job]:
+        """Return jobs, the newest first; see :meth:`Jobs.list`.
+
+        ``projects`` restricts them to these projects.
+        """
+        if not 1 <= limit <= LARGEST_PAGE:
+            raise ConfigError(f"limit: expected an integer from 1 to {LARGEST_PAGE}, found {limit}")
+        with self.database.reading() as connection:
+            return self._rows.page(connection, where, before=before, limit=limit, projects=projects)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of jobs in each state."""
+        with self.database.reading() as connection:
+            return self._rows.counts(connection)
+
+    def attempts(self, job: str) -> Sequence[Attempt]:
+        with self.database.reading() as connection:
+            return self._rows.attempts(connection, self._rows.find(connection, job).number)
+
+    def events(
+        self, job: str, *, after: int = 0, limit: int = MOST_EVENTS
+    ) -> Sequence[tuple[int, Event, bytes]]:
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            rows = self._rows.events(connection, found.number, after=after, limit=limit)
+        where = f"job {found.id}, event"
+        return [(number, decoded(line, f"{where} {number}"), line) for number, line in rows]
+
+    def peek(self, job: Job) -> tuple[int, bool]:
+        """Return the number of a job's latest event, and whether it has ended, in one statement.
+
+        Raises:
+            JobNotFoundError: it was deleted.
+        """
+        with self.database.reading() as connection:
+            row = self._rows.columns(connection, job.number, "events", "state")
+        return row.events, JobState(row.state) in ENDED
+
+    def lines(self, job: str, *, after: int = 0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        """Return lines of a job's journal after a position, with their positions."""
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            lines = self._rows.lines(connection, found.number, after + 1, limit=limit)
+        return list(enumerate(lines, after + 1))
+
+    def result(self, job: str) -> dict[str, Json] | None:
+        with self.database.reading() as connection:
+            found = self._rows.find(connection, job)
+            document = self._rows.document(connection, found.number, "result")
+        plain = parse_json(document or b"null", where=f"job {found.id}: result")
+        return plain if isinstance(plain, dict) else None
+
+    def mirror(self, job: str, folder: Path) -> Path:
+        found = self.get(job)
+        return mirror(self.database, found, folder, project=self.projects.get(found.project))
+
+    def close(self) -> None:
+        self.database.close()
+
+    # Writing
 
     def submit(
         self,
@@ -106,8 +183,7 @@ class JobManager(JobReader):
                 job, before = known
                 if (before, job.prompt) != (request, name):
                     raise JobConflictError(
-                        f"the key stands for job {job.id}, which asks for something else; take "
-                        "another key"
+                        f"the key belongs to job {job.id}, which has other content; use another key"
                     )
                 return Submitted(job=job, is_new=False)
             names = {"project": project, "prompt": name, "tag": tag, "digest": digest, "key": key}
@@ -116,30 +192,30 @@ class JobManager(JobReader):
         return self.database.write(insert)
 
     def pause(self, job: str) -> Job:
-        def wish(connection: Connection, found: Job) -> None:
+        def pause(connection: Connection, found: Job) -> None:
             if found.state is JobState.PAUSED:
                 return
             check_allowed(found, "pause")
             if found.wish is not Wish.CANCEL:
                 self._rows.put(connection, found.number, wish=Wish.PAUSE)
 
-        return self._changed(job, "pause", wish)
+        return self._changed(job, "pause", pause)
 
     def resume(self, job: str) -> Job:
-        def queue(connection: Connection, found: Job) -> None:
+        def resume(connection: Connection, found: Job) -> None:
             if found.state is JobState.RUNNING and found.wish is not Wish.CANCEL:
                 self._rows.put(connection, found.number, wish=Wish.NONE)
             elif found.state is not JobState.QUEUED:
                 check_allowed(found, "resume")
-                self._rows.put(
-                    connection, found.number, state=JobState.QUEUED, reason=b"", barren=0
-                )
-                self._rows.tell(connection, found.number, "job_queued")
+                # A user who resumes has mended the cause, so earlier barren attempts do not count.
+                values = {"state": JobState.QUEUED, "reason": b"", "barren": 0}
+                self._rows.put(connection, found.number, **values)
+                self._rows.publish(connection, found.number, "job_queued")
 
-        return self._changed(job, "resume", queue)
+        return self._changed(job, "resume", resume)
 
     def cancel(self, job: str) -> Job:
-        def end(connection: Connection, found: Job) -> None:
+        def cancel(connection: Connection, found: Job) -> None:
             if found.state is JobState.CANCELLED:
                 return
             check_allowed(found, "cancel")
@@ -148,21 +224,21 @@ class JobManager(JobReader):
                 return
             now = self.database.seconds
             self._rows.put(connection, found.number, state=JobState.CANCELLED, ended=now)
-            self._rows.tell(connection, found.number, "job_cancelled")
+            self._rows.publish(connection, found.number, "job_cancelled")
 
-        return self._changed(job, "cancel", end)
+        return self._changed(job, "cancel", cancel)
 
     def change(self, job: str, changes: Changes) -> Job:
         seen = self.get(job)
         check_allowed(seen, "change")
         whole = self._merged(seen, changes)
 
-        def put(connection: Connection, found: Job) -> None:
+        def change(connection: Connection, found: Job) -> None:
             check_allowed(found, "change")
             _check_same(found, seen)
             self._rows.put(connection, found.number, **_columns(whole))
 
-        return self._changed(job, "change", put)
+        return self._changed(job, "change", change)
 
     def fork(self, job: str, changes: Changes = None) -> Job:
         seen = self.get(job)
@@ -177,30 +253,18 @@ class JobManager(JobReader):
             names = {"project": found.project, "prompt": found.prompt, "tag": found.tag}
             made = self._queued(connection, whole, **names, digest=digest, origin=found.id)
             self._rows.copy_answers(connection, found.number, made.number)
-            self._tell(connection, found, "fork", to=made.id)
+            self._record(connection, found, "fork", to=made.id)
             return made
 
         return self.database.write(copy)
 
     def delete(self, job: str) -> None:
-        def remove(connection: Connection) -> None:
+        def delete(connection: Connection) -> None:
             found = self._rows.find(connection, job, locked=True)
             check_allowed(found, "delete")
-            self._rows.remove(connection, found.number)
+            self._rows.delete(connection, found.number)
 
-        self.database.write(remove)
-
-    def note(self, job: str, what: str, **said: Json) -> None:
-        """Add to the events of a job what somebody has done with what came of it.
-
-        Raises:
-            JobNotFoundError: as :meth:`get`.
-        """
-        self.database.write(
-            lambda connection: self._tell(
-                connection, self._rows.find(connection, job), what, **said
-            )
-        )
+        self.database.write(delete)
 
     def promote(
         self,
@@ -217,40 +281,43 @@ class JobManager(JobReader):
             note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
             rows = promoted(store, of, tag, to=to, expected=expected, note=note)
             now = held(store, of, to)
-        self.note_winner(rows, "promote", project=project, prompt=prompt, tag=to)
+        self.record_move(rows, "promote", project=project, prompt=prompt, tag=to)
         return {one.name: one.revision.id for one in now}
 
-    def note_winner(
+    def record_move(
         self, rows: Sequence[Held], what: str, *, project: str, prompt: str, tag: str
     ) -> None:
-        """Let the job that made what a tag held say who moved it, if it is among the latest."""
+        """Record who moved a winner in the events of its job, if that is among the latest 100."""
         runs = {one.revision.provenance.run_id for one in rows}
         where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
         for job in self.list(where, limit=LARGEST_PAGE):
             if (self.result(job.id) or {}).get("run_id") in runs:
-                self.note(job.id, what, tag=tag)
+                self.database.write(partial(self._record, job=job, what=what, tag=tag))
                 return
 
-    def _tell(self, connection: Connection, job: Job, what: str, **said: Json) -> None:
-        self._rows.tell(connection, job.number, "job_asked", what=what, by=self._by, **said)
+    def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
+        """Record who did what with a job."""
+        self._rows.publish(connection, job.number, "job_asked", what=what, by=self._by, **details)
 
     def _queued(self, connection: Connection, changes: JobChanges, **values: str | None) -> Job:
         if (waiting := self._rows.waiting(connection)) >= MOST_QUEUED:
             raise JobsFullError(
-                f"{waiting:,} jobs wait already; submit it when some of them have begun"
+                f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
             )
         id_ = uuid.uuid4().hex
         return self._rows.insert(
             connection, self._by, id=id_, state=JobState.QUEUED, **values, **_columns(changes)
         )
 
-    def _changed(self, job: str, what: str, change: Change) -> Job:
+    def _changed(self, job: str, what: str, change: Callable[[Connection, Job], None]) -> Job:
+        """Return a job after a change under its lock, which is recorded if it has an effect."""
+
         def apply(connection: Connection) -> Job:
             found = self._rows.find(connection, job, locked=True)
             change(connection, found)
-            changed = self._rows.at(connection, found.number)
+            changed = self._rows.load(connection, found.number)
             if changed != found:
-                self._tell(connection, found, what)
+                self._record(connection, found, what)
             return changed
 
         return self.database.write(apply)
@@ -270,9 +337,12 @@ class JobManager(JobReader):
 
 
 def _check_same(found: Job, seen: Job) -> None:
-    """Refuse what was planned, which takes its time, for changes that are no longer there."""
+    """Refuse changes that were planned on a state that is outdated.
+
+    Planning takes too long to hold the lock of the job meanwhile.
+    """
     if found.changes != seen.changes:
-        raise JobConflictError(f"job {found.id} was changed meanwhile; look at it and ask again")
+        raise JobConflictError(f"job {found.id} was changed meanwhile; check it and try again")
 
 
 def _columns(changes: JobChanges) -> dict[str, object]:

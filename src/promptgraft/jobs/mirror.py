@@ -1,4 +1,4 @@
-"""A run directory as the mirror of a job: what reads runs reads jobs."""
+"""Mirrors of jobs as run directories, so that everything that reads runs can read jobs."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _AT_ONCE = 256
 
 
 def name_of(job: Job) -> str:
-    """Return what a job is called where runs are: as a run directory, and in trackers."""
+    """Return the name of a job as a run: of its run directory, and in trackers."""
     return f"{datetime.fromtimestamp(job.created, UTC):%Y%m%d-%H%M%S}-{job.prompt}-{job.id[:8]}"
 
 
 def folder_of(job: Job, root: Path) -> RunFolder:
-    """Return where a job is mirrored below a folder of runs."""
+    """Return the run directory of a job in a folder of runs."""
     return RunFolder(root / name_of(job))
 
 
 @attrs.frozen(kw_only=True)
 class _Mark:
-    """How far a folder is: what is behind it is new.
+    """How much of a job is mirrored.
 
     Attributes:
-        answers: lines of the journal.
+        answers: number of lines of the journal.
         events: number of the latest event.
-        sizes: bytes of the files that grow.
+        sizes: bytes of journal and events; other sizes show that something else wrote to them.
         is_final: whether the job had ended by then.
     """
 
@@ -57,29 +57,32 @@ class _Mark:
 
 
 def mirror(database: Database, job: Job, root: Path, *, project: Project | None = None) -> Path:
-    """Write what a job has by now as a run directory, and return that.
+    """Write the run directory of a job, or bring it up to date, and return it.
 
-    What is new of journal and events is appended, byte for byte; ``mirror.json`` says how far the
-    folder is. A folder that says something else is written anew. The other files are made of the
-    events.
+    New lines of journal and events are appended byte for byte; ``mirror.json`` records how many
+    there are. A folder that does not match it is written from scratch. All other files are derived
+    from the events.
 
     Args:
-        database: where the job is.
+        database: the database of the job.
         job: the job.
-        root: the folder of run directories; made if it does not exist.
-        project: has the sources of the prompts, which the pages show changes against.
+        root: the folder of run directories; created if it does not exist.
+        project: gives the sources of the prompts, so that pages can show changes to them.
 
     Raises:
-        DataFormatError: the job was never begun, so that there is nothing to write.
-        JournalLockedError: another process writes the folder.
-        OSError: the system refuses.
+        DataFormatError: the job has never started, so that there is nothing to write.
+        JournalLockedError: another process is writing the folder.
+        OSError: the folder cannot be written.
     """
     rows, folder = JobRows(database), folder_of(job, root)
     with database.reading() as connection:
         config = rows.document(connection, job.number, "config")
-        now = (rows.answers(connection, job.number), rows.look(connection, job.number)[0])
+        now = (
+            rows.answers(connection, job.number),
+            rows.columns(connection, job.number, "events").events,
+        )
     if config is None:
-        raise DataFormatError(f"job {job.id} was never begun; there is nothing to write yet")
+        raise DataFormatError(f"job {job.id} has not started; there is nothing to write yet")
     folder.path.mkdir(parents=True, exist_ok=True)
     with folder.held():
         mark = _mark(folder, job)
@@ -106,11 +109,11 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
 
 
 class _RewoundError(Exception):
-    """A replay has taken back what a folder has."""
+    """A replay has retracted events that are in the folder."""
 
 
 def _mark(folder: RunFolder, job: Job) -> _Mark:
-    """Return how far a folder is, which is emptied when it cannot be continued."""
+    """Return how much is mirrored; empty the folder if it cannot be continued."""
     path = folder.path / _MARK
     if path.exists():
         with contextlib.suppress(DataFormatError):
@@ -126,7 +129,7 @@ def _mark(folder: RunFolder, job: Job) -> _Mark:
 def _empty(folder: RunFolder) -> None:
     for path in (folder.path / _MARK, folder.journal, folder.events):
         path.unlink(missing_ok=True)
-    # Pages of what a replay has taken back are not left.
+    # Derived files: a replay may have retracted the candidates that they show.
     for inside in (folder.candidates, folder.rejected):
         shutil.rmtree(inside, ignore_errors=True)
 
@@ -139,7 +142,7 @@ def _sizes(folder: RunFolder) -> tuple[int, ...]:
 def _extend(
     folder: RunFolder, mark: _Mark, *, rows: JobRows, connection: Connection, job: Job
 ) -> _Mark:
-    """Append what is new to the files; the journal last, so that it has all that events tell of."""
+    """Append new lines; the journal last, so that it has the answer to every event."""
     events, answers = mark.events, mark.answers
     with folder.events.open("ab") as file:
         for number, line in rows.all_events(connection, job.number, after=mark.events):

@@ -1,4 +1,4 @@
-"""A run of a project as a job wants it: its changes applied, and checked whole."""
+"""From the changes of a job to an optimization job of its project: read, merge, apply, plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_KEY_CHARS = 200
 
 
 def check_idempotency_key(key: str) -> None:
-    """Refuse a key that no job may have.
+    """Refuse an invalid idempotency key.
 
     Raises:
         ConfigError: it is empty, too long or not ASCII.
@@ -36,10 +36,10 @@ def check_idempotency_key(key: str) -> None:
 
 
 def read_changes(given: Changes) -> JobChanges:
-    """Return what a job changes, from plain data.
+    """Read the changes of a job from plain data.
 
     Raises:
-        DataFormatError: with a line for each fault, which begins with the name of the field.
+        DataFormatError: a line for each fault, which begins with the name of the field.
     """
     if given is None:
         return JobChanges()
@@ -56,14 +56,14 @@ def read_changes(given: Changes) -> JobChanges:
 
 
 def plain(value: object) -> Json:
-    """Return one change as plain data; what is none becomes its text, such as money."""
+    """Return a value as plain data; other values, such as money, become text."""
     if value is None or isinstance(value, (str, int, float, bool, list, dict)):
         return value
     return str(value)
 
 
 def written_changes(changes: JobChanges) -> dict[str, Json]:
-    """Return changes as plain data, without what is left at its default."""
+    """Return changes as plain data, without defaults."""
     default = JobChanges()
     fields = attrs.asdict(changes, recurse=False)
     return {
@@ -99,15 +99,15 @@ _CHANGEABLE = frozenset(
         "store",
     }
 )
-"""What may change of a job that has answers."""
+"""Fields that do not decide the path of the search, and may change once there are answers."""
 
 
 def merged_changes(before: JobChanges, given: Changes) -> JobChanges:
-    """Return what a job changes once more of it is given; a default counts where it is named.
+    """Merge new changes into those of a job; a default that is named counts as given.
 
     Raises:
-        ConfigError: something is given that decides the path of the search.
-        DataFormatError: something does not fit.
+        ConfigError: a change decides the path of the search.
+        DataFormatError: a change is invalid.
     """
     changes = read_changes(given)
     names = given if isinstance(given, Mapping) else written_changes(changes)
@@ -121,10 +121,10 @@ def merged_changes(before: JobChanges, given: Changes) -> JobChanges:
 
 
 def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
-    """Find out without a call that a job can be run, and return what it could use.
+    """Check without a call that a job can run, and return its plan.
 
     Raises:
-        ConfigError, DataFormatError: it cannot.
+        ConfigError, DataFormatError: it cannot run.
     """
     with beside(project.folder):
         project.stand_in()
@@ -132,7 +132,7 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
 
 
 def submitted_digest(project: Project, name: str) -> str:
-    """Return the SHA-256 of what a job of a prompt depends on: settings, prompt, and cases."""
+    """Return the SHA-256 of everything that a job depends on: settings, prompt and cases."""
     descriptor = project.prompt(name).prompt.descriptor
     prompt: list[Json] = [descriptor.interface_hash]
     prompt += [section.content_hash for section in descriptor.sections]
@@ -140,23 +140,23 @@ def submitted_digest(project: Project, name: str) -> str:
         part: cases_digest(cases) for part, cases in project.splits.parts().items()
     }
     settings = project.described()
-    # It may be raised while jobs wait for the next day.
+    # It may be raised while jobs wait for the next day, and these must still match the project.
     settings.pop("max_cost_per_day", None)
     return digest_json([settings, name, prompt, sets])
 
 
 def prepared(project: Project, name: str, changes: JobChanges) -> OptimizationJob:
-    """Return the run that a job asks for.
+    """Return the optimization job of a project with the changes applied.
 
     Args:
-        project: the project, whose code may import its neighbours.
-        name: the prompt.
-        changes: what the job changes.
+        project: the project; its folder must be importable.
+        name: the name of the prompt.
+        changes: the changes.
 
     Raises:
-        ConfigError: a change does not fit the project, or the project asks for what no job does;
-            names it.
-        DataFormatError: the project is at fault.
+        ConfigError: a change does not fit the project, or the project has a setting that jobs do
+            not support; names it.
+        DataFormatError: the project is invalid.
     """
     if project.config.apply is not None and not changes.dry_run:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What the tags of a project's prompts hold, and moving that to another tag."""
+"""Reading the tags of a project's prompts, and promoting from one tag to another."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from promptgraft.serde import did_you_mean
 from promptgraft.targets.prompts import address_of
 
 Expected = Mapping[str, str]
-"""Revisions that a tag must point at, by the address of their prompt; empty for none."""
+"""Revisions that a tag must point at, by the address of their prompt; an empty one for none."""
 
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """What a tag holds for one prompt; a graph has several.
+    """The revision that a tag holds for one prompt; a graph has one for each prompt.
 
     Attributes:
         prompt: the prompt.
-        revision: what the tag points at.
+        revision: the revision that the tag points at.
     """
 
     prompt: Prompt[object]
@@ -34,12 +34,12 @@ class Held:
 
     @property
     def name(self) -> str:
-        """The prompt by its address, `namespace/key`."""
+        """The address of the prompt, `namespace/key`."""
         return address_of(self.prompt)
 
     @property
     def parts(self) -> tuple[PartDiff, ...]:
-        """How that differs from the source."""
+        """The parts that differ from the source."""
         return diff_override(self.prompt, self.revision.override)
 
     @property
@@ -49,7 +49,7 @@ class Held:
 
 
 def address(prompt: Prompt[object], tag: str) -> OverrideAddress:
-    """Return where a tag of a prompt is."""
+    """Return the address of a tag of a prompt."""
     return OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, tag)
 
 
@@ -63,7 +63,7 @@ def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[Held]:
     """Return what a tag holds for a prompt, or for each prompt of a graph.
 
     Raises:
-        RevisionNotFoundError: nothing.
+        RevisionNotFoundError: it holds nothing.
     """
     rows = [
         Held(prompt=prompt, revision=revision)
@@ -84,15 +84,15 @@ def promoted(
     expected: Expected | None = None,
     note: str,
 ) -> list[Held]:
-    """Let the tag ``to`` hold what ``tag`` holds, in one transaction, and return that.
+    """Promote what ``tag`` holds to the tag ``to`` in one transaction, and return it.
 
-    A prompt of a graph for which ``tag`` holds nothing is the source afterwards.
+    A prompt of a graph for which ``tag`` holds nothing falls back to its source.
 
     Raises:
-        ConfigError: ``expected`` names a prompt that is not there, or ``to`` is no tag.
+        ConfigError: ``expected`` names an unknown prompt, or ``to`` is not a valid tag.
         RevisionNotFoundError: ``tag`` holds nothing.
-        OverrideConflictError: ``to`` points at something else than ``expected``, or the source
-            of a part has changed since.
+        OverrideConflictError: ``to`` does not point at ``expected``, or the source of a part has
+            changed since.
     """
     check_tag(to)
     names = [address_of(prompt) for prompt in found.prompts]
@@ -130,12 +130,12 @@ def _check_present(present: Revision | None, wanted: str, where: str) -> None:
 
 
 def _replacing(override: PromptOverride, seen: PromptOverride | None) -> Change:
-    """Return what puts ``override`` in the place of ``seen``, or of anything where that is None."""
+    """Return a change that replaces ``seen``, or anything if that is None, by ``override``."""
 
     def replace(there: PromptOverride) -> PromptOverride:
         if seen is not None and there != seen:
             where = f"tag `{there.tag}` of `{there.ns}/{there.prompt_key}`"
-            raise OverrideConflictError(f"{where} has changed meanwhile; look at it")
+            raise OverrideConflictError(f"{where} was changed meanwhile; check it and try again")
         return override
 
     return replace

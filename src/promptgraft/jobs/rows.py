@@ -1,4 +1,4 @@
-"""The statements that read and write jobs; each is a step of somebody's transaction."""
+"""SQL statements that read and write jobs; transactions are made of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from sqlalchemy import (
 
 from promptgraft.database import Database
 from promptgraft.errors import LeaseLostError
-from promptgraft.jobs.lines import encoded_plain
+from promptgraft.jobs.lines import JobLines, encoded_plain
 from promptgraft.jobs.preparing import read_changes, written_changes
-from promptgraft.jobs.spending import SpendingRows
 from promptgraft.jobs.types import (
     ENDED,
     Job,
@@ -38,15 +37,20 @@ from promptgraft.jobs.types import (
 from promptgraft.serde import canonical_json, parse_json
 from promptgraft.strict import structure
 
+# Long enough for three renewals, short enough that the job of a dead worker soon continues.
 LEASE_SECONDS = 30.0
 MOST_BARREN_ATTEMPTS = 5
-"""Attempts in a row without a new answer after which a job has failed."""
+"""Attempts in a row without a new answer after which a job fails."""
 
-_LARGE = frozenset({"config", "result"})
-"""Columns that are read only when they are asked for."""
+_CONVERTED = frozenset({"changes", "state", "wish", "reason", "status"})
+_SAME = tuple(one.name for one in attrs.fields(Job) if one.name not in _CONVERTED)
+"""Fields of a job that are columns of the same name and type."""
 
-_PAUSED_BY_LOSS = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
-_KINDS = {
+_DOCUMENTS = frozenset({"config", "result"})
+"""Large columns, which are read only when they are needed."""
+
+_STATES_BY_WISH = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
+_EVENTS = {
     JobState.QUEUED: "job_recovered",
     JobState.PAUSED: "job_paused",
     JobState.COMPLETED: "job_completed",
@@ -57,74 +61,62 @@ _KINDS = {
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A job that a worker has got, under a fence that is its own.
+    """A job that a worker has taken.
 
     Attributes:
         job: the job.
-        fence: what the fence of the job is as long as the worker has it.
+        fence: the job's fence at that time; a claim with an older fence may not write.
     """
 
     job: Job
     fence: int
 
 
-class JobRows(SpendingRows):
-    """The tables of jobs. All methods take the connection of a transaction."""
+class JobRows(JobLines):
+    """Statements on jobs. All methods take the connection of a transaction."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._columns = [one for one in self._jobs.c if one.name not in _LARGE]
+        self._light = [one for one in self._jobs.c if one.name not in _DOCUMENTS]
 
-    def insert(self, connection: Connection, by: str, **values: object) -> Job:
-        """Insert a job that somebody asks for, and return it."""
-        made = connection.execute(
-            insert(self._jobs).values(created=self._database.seconds, **values)
-        )
-        assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
-        number = int(made.inserted_primary_key[0])
-        self.tell(connection, number, "job_queued", by=by)
-        return self.at(connection, number)
+    # Reading
 
-    def at(self, connection: Connection, number: int, *, locked: bool = False) -> Job:
-        """Return the job with a number, which is there; ``locked`` keeps other writers out."""
-        query = select(*self._columns).where(self._jobs.c.number == number)
+    def load(self, connection: Connection, number: int, *, locked: bool = False) -> Job:
+        """Return the job with a number; ``locked`` keeps other writers out.
+
+        Raises:
+            JobNotFoundError: the job was deleted.
+        """
+        query = select(*self._light).where(self._jobs.c.number == number)
         row = connection.execute(query.with_for_update() if locked else query).one_or_none()
         if row is None:
             raise JobNotFoundError(f"job {number} is gone")
         return _job(row)
 
-    def look(self, connection: Connection, number: int) -> tuple[int, bool]:
-        """Return the number of the latest event of a job, and whether the job has ended."""
-        jobs = self._jobs
-        query = select(jobs.c.events, jobs.c.state).where(jobs.c.number == number)
-        row = connection.execute(query).one_or_none()
-        if row is None:
-            raise JobNotFoundError(f"job {number} is gone")
-        return row.events, JobState(row.state) in ENDED
-
     def find(self, connection: Connection, given: str, *, locked: bool = False) -> Job:
-        """Return the job with an id, or with the only id that begins like that.
+        """Return the job with an id, or with a unique prefix of it.
 
         Raises:
-            JobNotFoundError: there is none, or several.
+            JobNotFoundError: no job matches, or several do.
         """
         jobs = self._jobs
         begins = jobs.c.id.startswith(given, autoescape=True)
         rows = connection.execute(
             select(jobs.c.number, jobs.c.id).where(begins).order_by(jobs.c.number).limit(2)
         ).all()
+        # An exact match wins over longer ids that begin with it.
         exact = [row for row in rows if row.id == given] or rows
         if len(exact) == 1 and len(given) >= 4:
-            return self.at(connection, exact[0].number, locked=locked)
+            return self.load(connection, exact[0].number, locked=locked)
         why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
         what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
         raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")
 
     def by_key(self, connection: Connection, project: str, key: str) -> tuple[Job, bytes] | None:
-        """Return the job that was made with an idempotency key, and what was asked for then."""
+        """Return the job that was made with an idempotency key, and the request that made it."""
         jobs = self._jobs
         row = connection.execute(
-            select(*self._columns).where(jobs.c.project == project, jobs.c.key == key)
+            select(*self._light).where(jobs.c.project == project, jobs.c.key == key)
         ).one_or_none()
         return None if row is None else (_job(row), row.request)
 
@@ -153,15 +145,49 @@ class JobRows(SpendingRows):
         if where.text:
             fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
             wanted.append(or_(*(one.contains(where.text, autoescape=True) for one in fields)))
-        query = select(*self._columns).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
+        query = select(*self._light).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
         return [_job(row) for row in connection.execute(query)]
+
+    def counts(self, connection: Connection) -> dict[str, int]:
+        """Return the number of jobs in each state."""
+        state = self._jobs.c.state
+        rows = connection.execute(select(state, func.count()).group_by(state)).all()
+        return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
+
+    def waiting(self, connection: Connection) -> int:
+        """Return the number of queued jobs."""
+        query = select(func.count()).where(self._jobs.c.state == JobState.QUEUED)
+        return connection.scalar(query) or 0
+
+    def document(self, connection: Connection, number: int, name: str) -> bytes | None:
+        """Return the ``config`` or the ``result`` of a job; None before it is written."""
+        found: bytes | None = getattr(self.columns(connection, number, name), name)
+        return found
+
+    # Submitting and deleting
+
+    def insert(self, connection: Connection, by: str, **values: object) -> Job:
+        """Insert a job that ``by`` submits, and return it."""
+        made = connection.execute(
+            insert(self._jobs).values(created=self._database.seconds, **values)
+        )
+        assert made.inserted_primary_key is not None  # noqa: S101 - an insert has one
+        number = int(made.inserted_primary_key[0])
+        self.publish(connection, number, "job_queued", by=by)
+        return self.load(connection, number)
+
+    def delete(self, connection: Connection, number: int) -> None:
+        """Delete a job; its events, answers and attempts are deleted by their foreign keys."""
+        connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
+
+    # Leases
 
     def claim(
         self, connection: Connection, projects: Collection[tuple[str, str]], worker: str
     ) -> Claim | None:
-        """Give a worker the job whose turn it is; None when there is none for it.
+        """Give a worker the next job that it can run; None if there is none.
 
-        Then jobs that were submitted with another version of its projects say so.
+        In that case, jobs that were submitted with another version of the projects say so.
 
         Args:
             connection: that of the transaction.
@@ -178,12 +204,14 @@ class JobRows(SpendingRows):
             )
             .order_by(jobs.c.priority.desc(), jobs.c.number)
             .limit(1)
+            # A job that another worker is claiming is skipped instead of waited for.
             .with_for_update(skip_locked=True)
         )
         if number is None:
             for name in {name for name, _ in projects}:
                 why = f"waits for a worker with project `{name}` as it was submitted"
-                self.hold(connection, name, why, but=[one for at, one in projects if at == name])
+                own = [digest for at, digest in projects if at == name]
+                self.explain_wait(connection, name, why, except_digests=own)
             return None
         self.put(
             connection,
@@ -197,35 +225,36 @@ class JobRows(SpendingRows):
             attempts=jobs.c.attempts + 1,
             started=func.coalesce(jobs.c.started, now),
         )
-        fence, attempts = connection.execute(
-            select(jobs.c.fence, jobs.c.attempts).where(jobs.c.number == number)
-        ).one()
+        taken = self.columns(connection, number, "fence", "attempts")
         connection.execute(
             insert(self._database.tables.attempts).values(
                 job=number,
-                number=attempts,
+                number=taken.attempts,
                 worker=worker,
                 started=now,
                 answers=self.answers(connection, number),
                 error=b"",
             )
         )
-        kind = "job_started" if attempts == 1 else "job_resumed"
-        self.tell(connection, number, kind, worker=worker, attempt=attempts)
-        return Claim(job=self.at(connection, number), fence=fence)
+        kind = "job_started" if taken.attempts == 1 else "job_resumed"
+        self.publish(connection, number, kind, worker=worker, attempt=taken.attempts)
+        return Claim(job=self.load(connection, number), fence=taken.fence)
 
-    def renew(self, connection: Connection, claim: Claim) -> Wish:
-        """Prolong a lease; return what was asked of the job since.
+    def check(self, connection: Connection, claim: Claim) -> None:
+        """Lock a job for a write by the worker that has claimed it.
 
         Raises:
             LeaseLostError: another worker has the job.
         """
-        self.check(connection, claim)
-        self.put(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
-        return self.wish(connection, claim)
+        jobs = self._jobs
+        found = connection.scalar(
+            select(jobs.c.fence).where(jobs.c.number == claim.job.number).with_for_update()
+        )
+        if found != claim.fence:
+            raise _lost(claim)
 
     def wish(self, connection: Connection, claim: Claim) -> Wish:
-        """Return what was asked of a job.
+        """Return the open wish for a claimed job.
 
         Raises:
             LeaseLostError: another worker has the job.
@@ -238,26 +267,35 @@ class JobRows(SpendingRows):
             raise _lost(claim)
         return Wish(row.wish)
 
-    def check(self, connection: Connection, claim: Claim) -> None:
-        """Lock a job that a worker has.
+    def renew(self, connection: Connection, claim: Claim) -> Wish:
+        """Renew a lease; return the open wish for the job.
 
         Raises:
-            LeaseLostError: another worker has it.
+            LeaseLostError: another worker has the job.
         """
+        self.check(connection, claim)
+        self.put(connection, claim.job.number, lease=self._database.seconds + LEASE_SECONDS)
+        return self.wish(connection, claim)
+
+    def expired(self, connection: Connection) -> list[Job]:
+        """Return running jobs whose lease has expired, locked."""
         jobs = self._jobs
-        found = connection.scalar(
-            select(jobs.c.fence).where(jobs.c.number == claim.job.number).with_for_update()
+        query = (
+            select(*self._light)
+            .where(jobs.c.state == JobState.RUNNING, jobs.c.lease < self._database.seconds)
+            .order_by(jobs.c.number)
+            .with_for_update(skip_locked=True)
         )
-        if found != claim.fence:
-            raise _lost(claim)
+        return [_job(row) for row in connection.execute(query)]
 
     def advance(self, connection: Connection, number: int, progress: float, status: Status) -> None:
-        """Keep how far a job is, and what it has spent today."""
+        """Store the progress of a job, and book its cost."""
         jobs = self._jobs
-        self.spend(connection, number, Decimal(status.cost or 0))
+        self.charge(connection, number, Decimal(status.cost or 0))
         self.put(
             connection,
             number,
+            # A replay begins at 0 again, but progress never falls.
             progress=case((jobs.c.progress < progress, progress), else_=jobs.c.progress),
             status=encoded_plain(attrs.asdict(status)),
         )
@@ -272,21 +310,17 @@ class JobRows(SpendingRows):
         error: str = "",
         result: bytes | None = None,
     ) -> None:
-        """End an attempt, and put the job, which is locked, where it goes from there."""
-        answers = self.answers(connection, job.number)
-        before = connection.scalar(
-            select(self._database.tables.attempts.c.answers).where(*self._attempt(job))
-        )
-        barren = 0 if answers > (before or 0) else self._barren(connection, job) + 1
+        """End the current attempt of a locked job, and put the job into its next state."""
+        attempts, attempt = self._database.tables.attempts, self._attempt(job.number, job.attempts)
+        before = connection.scalar(select(attempts.c.answers).where(*attempt)) or 0
+        barren = 0
+        if self.answers(connection, job.number) <= before:
+            barren = self.columns(connection, job.number, "barren").barren + 1
         if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:
             state = JobState.FAILED
             reason = f"{barren} attempts in a row without a new answer; the last: {error or reason}"
         now = self._database.seconds
-        connection.execute(
-            update(self._database.tables.attempts)
-            .where(*self._attempt(job))
-            .values(ended=now, error=error.encode())
-        )
+        connection.execute(update(attempts).where(*attempt).values(ended=now, error=error.encode()))
         values: dict[str, object] = {"result": result} if result is not None else {}
         if state in ENDED:
             values["ended"] = now
@@ -298,7 +332,7 @@ class JobRows(SpendingRows):
             state=state,
             wish=Wish.NONE,
             reason=reason.encode(),
-            # Whoever worked on it does not any more, whatever it believes.
+            # A worker that still believes to have the job can no longer write.
             fence=self._jobs.c.fence + 1,
             worker="",
             lease=0.0,
@@ -306,62 +340,17 @@ class JobRows(SpendingRows):
             **values,
         )
         if state in ENDED:
-            # Where a job was is of no use once it has ended; how it got there is.
-            self.thin(connection, job.number)
-        self.tell(connection, job.number, _KINDS[state], reason=reason)
+            self.drop_progress(connection, job.number)
+        self.publish(connection, job.number, _EVENTS[state], reason=reason)
 
-    def lose(self, connection: Connection, job: Job, why: str) -> None:
-        """Put back a job, which is locked, whose worker is gone; a wish for it is granted."""
-        self.settle(
-            connection, job, _PAUSED_BY_LOSS.get(job.wish, JobState.QUEUED), reason=why, error=why
-        )
-
-    def expired(self, connection: Connection) -> list[Job]:
-        """Return running jobs whose lease is over, locked."""
-        jobs = self._jobs
-        query = (
-            select(*self._columns)
-            .where(jobs.c.state == JobState.RUNNING, jobs.c.lease < self._database.seconds)
-            .order_by(jobs.c.number)
-            .with_for_update(skip_locked=True)
-        )
-        return [_job(row) for row in connection.execute(query)]
-
-    def document(self, connection: Connection, number: int, name: str) -> bytes | None:
-        """Return the ``config`` or the ``result`` of a job; None while there is none."""
-        query = select(self._jobs.c[name]).where(self._jobs.c.number == number)
-        found: bytes | None = connection.scalar(query)
-        return found
-
-    def remove(self, connection: Connection, number: int) -> None:
-        """Remove a job with everything that it has."""
-        tables = self._database.tables
-        for table in (tables.events, tables.answers, tables.attempts):
-            connection.execute(delete(table).where(table.c.job == number))
-        connection.execute(delete(self._jobs).where(self._jobs.c.number == number))
-
-    def counts(self, connection: Connection) -> dict[str, int]:
-        """Return how many jobs are in each state."""
-        state = self._jobs.c.state
-        rows = connection.execute(select(state, func.count()).group_by(state)).all()
-        return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
-
-    def waiting(self, connection: Connection) -> int:
-        """Return how many jobs wait for a worker."""
-        query = select(func.count()).where(self._jobs.c.state == JobState.QUEUED)
-        return connection.scalar(query) or 0
-
-    def _barren(self, connection: Connection, job: Job) -> int:
-        query = select(self._jobs.c.barren).where(self._jobs.c.number == job.number)
-        return connection.scalar(query) or 0
-
-    def _attempt(self, job: Job) -> list[ColumnElement[bool]]:
-        attempts = self._database.tables.attempts
-        return [attempts.c.job == job.number, attempts.c.number == job.attempts]
+    def put_back(self, connection: Connection, job: Job, why: str) -> None:
+        """Queue a locked job whose worker is gone, or grant the open wish for it."""
+        state = _STATES_BY_WISH.get(job.wish, JobState.QUEUED)
+        self.settle(connection, job, state, reason=why, error=why)
 
 
 def encoded_changes(changes: JobChanges) -> bytes:
-    """Return changes as the table keeps them; equal for equal ones."""
+    """Return changes as the table stores them; equal changes have equal bytes."""
     return canonical_json(written_changes(changes)).encode()
 
 
@@ -376,22 +365,10 @@ def _job(row: Row[object]) -> Job:
     plain = parse_json(row.request, where=f"job {row.id}: request")
     status = parse_json(row.status, where=f"job {row.id}: status")
     return Job(
-        id=row.id,
-        number=row.number,
-        project=row.project,
-        prompt=row.prompt,
-        tag=row.tag,
-        digest=row.digest,
+        **{name: getattr(row, name) for name in _SAME},
         changes=read_changes(plain if isinstance(plain, dict) else None),
         state=JobState(row.state),
         wish=Wish(row.wish),
         reason=row.reason.decode(),
-        origin=row.origin,
-        worker=row.worker,
-        attempts=row.attempts,
-        created=row.created,
-        started=row.started,
-        ended=row.ended,
-        progress=row.progress,
         status=structure(status, Status, where=f"job {row.id}: status"),
     )

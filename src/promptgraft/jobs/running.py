@@ -1,4 +1,4 @@
-"""Carrying out a job that was claimed: its run, its heartbeat, and where it goes from there."""
+"""Running a claimed job: its preparation, its run, and the state that follows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor
 
 import attrs
 from sqlalchemy import Connection
@@ -27,10 +26,9 @@ from promptgraft.errors import (
     WinnerNotStoredError,
 )
 from promptgraft.integrations.trackers import tracking
-from promptgraft.jobs.events import JobEvents
-from promptgraft.jobs.heartbeat import Heartbeat
 from promptgraft.jobs.mirror import name_of
 from promptgraft.jobs.preparing import prepared
+from promptgraft.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.types import JobState, Status, Wish
 from promptgraft.project import Project
@@ -55,12 +53,50 @@ _PAUSING = frozenset(
         StopReason.STOP_FILE,
     }
 )
-"""Why a run ends that goes on when something is mended or raised."""
+"""Reasons after which a run can continue, once a cause is removed or a limit is raised."""
+
+
+def carry_out(
+    database: Database, claim: Claim, project: Project, *, calls: int | None = None
+) -> None:
+    """Run a claimed job, and settle it unless its lease is lost.
+
+    ``calls`` limits the model calls in flight, whatever the project says.
+    """
+    if calls is not None:
+        share_accounts(calls)
+    clock = SystemClock()
+    with (
+        Heartbeat(database, claim, clock=clock) as heartbeat,
+        beside(project.folder),
+        _paused_by_signal(heartbeat.pause),
+    ):
+        most = project.config.max_cost_per_day
+        events = JobEvents(database, claim, heartbeat, clock=clock, most=most)
+        attempt = _Attempt(database, claim, project, heartbeat, events)
+        job: OptimizationJob | None = None
+        try:
+            job = prepared(project, claim.job.prompt, claim.job.changes)
+            attempt.store_config(job)
+            end = attempt.run(job, calls=calls)
+        except PromptgraftError as error:
+            end = _end_by(error)
+        if not heartbeat.lost:
+            with contextlib.suppress(LeaseLostError):
+                attempt.settle(job, end)
 
 
 @attrs.frozen(kw_only=True)
 class _End:
-    """Where a job goes from here, and why."""
+    """The state that follows an attempt.
+
+    Attributes:
+        state: the state.
+        reason: why the job is in this state, in one line.
+        error: the error that ended the attempt; empty if it ended in order.
+        result: the result of the run; None if it has none.
+        unstored: why the winner is not in the store; empty if it is, or there is none.
+    """
 
     state: JobState
     reason: str = ""
@@ -70,94 +106,83 @@ class _End:
 
 
 @attrs.frozen
-class _Work:
-    """What a job is carried out with."""
+class _Attempt:
+    """One attempt at a claimed job."""
 
     database: Database
     claim: Claim
+    project: Project
     heartbeat: Heartbeat
     events: JobEvents
 
+    def store_config(self, job: OptimizationJob) -> None:
+        """Store the ``config.json`` of the run directory, for mirrors."""
+        source = Runnable.of(self.project, self.claim.job.prompt, job)
+        config = attrs.evolve(source, changes=Changes(tag=self.claim.job.tag)).config
+        rows = JobRows(self.database)
 
-def carry_out(
-    database: Database, claim: Claim, project: Project, *, calls: int | None = None
-) -> None:
-    """Run a job that was claimed, and settle it; nothing is settled when its lease is lost.
+        def put(connection: Connection) -> None:
+            rows.check(connection, self.claim)
+            rows.put(connection, self.claim.job.number, config=json.dumps(config).encode())
 
-    ``calls``: model calls that may be in flight, whatever the project says; None for no limit.
-    """
-    if calls is not None:
-        share_accounts(calls)
-    clock = SystemClock()
-    with (
-        Heartbeat(database, claim, clock=clock) as heartbeat,
-        beside(project.folder),
-        paused_by_signal(heartbeat.pause),
-    ):
-        most = project.config.max_cost_per_day
-        events = JobEvents(database, claim, heartbeat, clock=clock, most=most)
-        work = _Work(database, claim, heartbeat, events)
-        job: OptimizationJob | None = None
-        try:
-            job = prepared(project, claim.job.prompt, claim.job.changes)
-            _describe(work, job, project)
-            workers = min(project.workers, calls or project.workers)
-            named = project.config.executor
-            with cluster(named, code=project.folder, at_once=calls) as executor:
-                end = _run(work, job, project, threads=workers, executor=executor)
-        except PromptgraftError as error:
-            end = _end_by(error)
-        if not heartbeat.lost:
-            with contextlib.suppress(LeaseLostError):
-                _settle(work, job, end)
+        self.database.write(put)
 
+    def run(self, job: OptimizationJob, *, calls: int | None) -> _End:
+        """Run the job on the cluster and with the trackers of the project."""
+        config, heartbeat = self.project.config, self.heartbeat
+        bus = job.context.event_bus or EventBus()
+        trackers = TrackersConfig() if self.claim.job.changes.dry_run else config.trackers
+        with contextlib.ExitStack() as held:
+            executor = held.enter_context(
+                cluster(config.executor, code=self.project.folder, at_once=calls)
+            )
+            try:
+                held.enter_context(tracking(trackers, bus, key=name_of(self.claim.job)))
+            except ConfigError as error:  # the job itself is not at fault: pause, do not fail
+                return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
+            journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
+            held.callback(_close, journal)
+            result = run_job(
+                job.within(attrs.evolve(job.context, event_bus=bus, pause=heartbeat.pause)),
+                workers=min(self.project.workers, calls or self.project.workers),
+                executor=executor,
+                listeners=[self.events.on_event],
+                cancellation=heartbeat.cancellation,
+                journal=journal,
+            )
+        return _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
 
-def _describe(work: _Work, job: OptimizationJob, project: Project) -> None:
-    """Keep what ``config.json`` of a run directory holds, for mirrors."""
-    claim, rows = work.claim, JobRows(work.database)
-    source = Runnable.of(project, claim.job.prompt, job)
-    config = attrs.evolve(source, changes=Changes(tag=claim.job.tag)).config
+    def settle(self, job: OptimizationJob | None, end: _End) -> None:
+        """Store how the attempt ended; ``job`` is None if it could not be prepared."""
+        claim, rows = self.claim, JobRows(self.database)
+        document = None
+        if job is not None and end.result is not None:
+            document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
+        status = _final_status(job, end, self.events.status)
 
-    def put(connection: Connection) -> None:
-        rows.check(connection, claim)
-        rows.put(connection, claim.job.number, config=json.dumps(config).encode())
+        def settle(connection: Connection) -> None:
+            rows.check(connection, claim)
+            rows.advance(connection, claim.job.number, self.events.progress, status)
+            rows.settle(
+                connection,
+                claim.job,
+                end.state,
+                reason=end.reason,
+                error=end.error,
+                result=document,
+            )
 
-    work.database.write(put)
-
-
-def _run(
-    work: _Work, job: OptimizationJob, project: Project, *, threads: int, executor: Executor | None
-) -> _End:
-    """Run the job, shown where runs of the project are, and return where it goes from there."""
-    heartbeat, claim = work.heartbeat, work.claim
-    bus = job.context.event_bus or EventBus()
-    trackers = TrackersConfig() if claim.job.changes.dry_run else project.config.trackers
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(tracking(trackers, bus, key=name_of(claim.job)))
-        except ConfigError as error:  # nothing of the job itself is at fault
-            return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
-        journal = SqlJournal(work.database, claim.job.number, fence=claim.fence)
-        held.callback(_close, journal)
-        result = run_job(
-            job.within(attrs.evolve(job.context, event_bus=bus, pause=heartbeat.pause)),
-            workers=threads,
-            executor=executor,
-            listeners=[work.events.on_event],
-            cancellation=heartbeat.cancellation,
-            journal=journal,
-        )
-    return _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
+        self.database.write(settle)
 
 
 def _close(journal: SqlJournal) -> None:
-    # A lease that is lost says so when it is settled.
+    # Settling reports a lost lease, and must not be skipped because closing raised it first.
     with contextlib.suppress(LeaseLostError):
         journal.close()
 
 
 def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
-    said = f"{result.stop_reason}: {result.stop_detail}"
+    reason = f"{result.stop_reason}: {result.stop_detail}"
     if heartbeat.wish is Wish.CANCEL and result.stop_reason is StopReason.CANCELLED:
         return _End(state=JobState.CANCELLED, reason="asked to end")
     if result.stop_reason is StopReason.PAUSED:
@@ -167,14 +192,14 @@ def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
             reason=why or "its worker was asked to end",
         )
     if result.stop_reason is StopReason.CANCELLED:
-        return _End(state=JobState.QUEUED, reason=said)
+        return _End(state=JobState.QUEUED, reason=reason)
     if result.stop_reason in _PAUSING:
-        return _End(state=JobState.PAUSED, reason=said, result=result)
-    return _End(state=JobState.COMPLETED, reason=said, result=result)
+        return _End(state=JobState.PAUSED, reason=reason, result=result)
+    return _End(state=JobState.COMPLETED, reason=reason, result=result)
 
 
 def _end_by(error: PromptgraftError) -> _End:
-    said = f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
     if isinstance(error, WinnerNotStoredError) and isinstance(error.result, RunResult):
         result = error.result
         return _End(
@@ -184,43 +209,28 @@ def _end_by(error: PromptgraftError) -> _End:
             unstored=str(error),
         )
     if isinstance(error, (ProviderError, LimitReachedError, JournalCorruptError)):
-        return _End(state=JobState.PAUSED, reason=said, error=said)
+        return _End(state=JobState.PAUSED, reason=reason, error=reason)
     if isinstance(error, (CallerError, JournalMismatchError)):
-        return _End(state=JobState.FAILED, reason=said, error=said)
-    return _End(state=JobState.QUEUED, reason=said, error=said)
+        return _End(state=JobState.FAILED, reason=reason, error=reason)
+    return _End(state=JobState.QUEUED, reason=reason, error=reason)
 
 
-def _settle(work: _Work, job: OptimizationJob | None, end: _End) -> None:
-    claim, events, rows = work.claim, work.events, JobRows(work.database)
-    document = None
-    if job is not None and end.result is not None:
-        document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
-    status = _final(job, end, events.status)
-
-    def settle(connection: Connection) -> None:
-        rows.check(connection, claim)
-        rows.advance(connection, claim.job.number, events.progress, status)
-        rows.settle(
-            connection, claim.job, end.state, reason=end.reason, error=end.error, result=document
-        )
-
-    work.database.write(settle)
-
-
-def _final(job: OptimizationJob | None, end: _End, status: Status) -> Status:
-    result = end.result
-    if job is None or result is None:
-        return attrs.evolve(status, waiting="", stage="", unstored=end.unstored)
-    stored, unstored = Outcome(job=job, result=result).revision, end.unstored
-    if result.found_better and not result.persisted and not unstored:
-        unstored = f"it is {result.verdict}" if not result.improved else "the job stores nothing"
-    revision = None if stored is None else stored.id
+def _final_status(job: OptimizationJob | None, end: _End, status: Status) -> Status:
+    result, unstored, revision = end.result, end.unstored, None
+    if job is not None and result is not None:
+        stored = Outcome(job=job, result=result).revision
+        revision = None if stored is None else stored.id
+        if result.found_better and not result.persisted and not unstored:
+            unstored = (
+                f"it is {result.verdict}" if not result.improved else "the job stores nothing"
+            )
     return attrs.evolve(status, waiting="", stage="", revision=revision, unstored=unstored)
 
 
 @contextlib.contextmanager
-def paused_by_signal(pause: Cancellation) -> Iterator[None]:
-    """Let SIGTERM pause a run after its step, and leave Ctrl+C to the process above."""
+def _paused_by_signal(pause: Cancellation) -> Iterator[None]:
+    """Make SIGTERM pause a run after its step, and ignore Ctrl+C, which is for the worker."""
+    # Only the main thread may install handlers; in any other, the caller handles signals.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

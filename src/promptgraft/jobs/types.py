@@ -1,4 +1,4 @@
-"""What a job is: what is asked of it, the states that it goes through, and how far it is."""
+"""Jobs: the changes they make to a project, their states, and their status."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _MOST_NOTE_CHARS = 1_000
 
 
 class JobState(StrEnum):
-    """Where a job is."""
+    """State of a job."""
 
     QUEUED = "queued"
-    """It waits for a worker, or for its time."""
+    """It waits for a worker, or for its start time."""
     RUNNING = "running"
-    """A worker has its lease."""
+    """A worker holds its lease."""
     PAUSED = "paused"
-    """It was asked to pause, or something has to be mended; resuming continues it."""
+    """A user paused it, or something has to be repaired first; resuming continues it."""
     COMPLETED = "completed"
-    """It went to its end."""
+    """Its run is finished."""
     FAILED = "failed"
-    """The caller's fault ended it, or attempts without a new answer."""
+    """It ended with an error of the caller, or after too many attempts without a new answer."""
     CANCELLED = "cancelled"
-    """It was asked to end; what was in flight was dropped."""
+    """A user ended it; calls in flight were dropped."""
 
 
 ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
-"""States that a job does not leave."""
+"""Final states."""
 
 
 def _as_state(given: JobState | str | None) -> JobState | None:
@@ -66,15 +66,15 @@ def _as_state(given: JobState | str | None) -> JobState | None:
 
 @attrs.frozen(kw_only=True)
 class JobFilter:
-    """Which jobs are listed: those to which everything applies that is not None.
+    """Filter for lists of jobs; a job must match every field that is not None.
 
     Attributes:
-        state: the state that they are in.
-        project: their project.
-        prompt: their prompt.
-        tag: their tag.
-        since: created then or later, in seconds since 1970.
-        text: part of id, project, prompt or tag.
+        state: the state.
+        project: the project.
+        prompt: the prompt.
+        tag: the tag.
+        since: earliest time of creation, in seconds since 1970.
+        text: a substring of id, project, prompt or tag.
 
     Raises:
         ConfigError: there is no such state.
@@ -92,7 +92,7 @@ ALL_JOBS = JobFilter()
 
 
 class Wish(StrEnum):
-    """What was asked of a running job, and is not done yet."""
+    """A user's request to a running job that is still open."""
 
     NONE = ""
     PAUSE = "pause"
@@ -100,15 +100,15 @@ class Wish(StrEnum):
 
 
 class JobNotFoundError(StoreError, LookupError):
-    """There is no such job."""
+    """No job has this id, or several jobs match it."""
 
 
 class JobConflictError(StoreError):
-    """A job is in a state that does not allow this, or a key stands for another job."""
+    """The state of a job does not allow this, or an idempotency key belongs to another job."""
 
 
 class JobsFullError(JobConflictError):
-    """As many jobs wait for workers as may."""
+    """The queue is full."""
 
 
 PROBLEM_TYPES: Mapping[str, type[StoreError]] = {
@@ -116,11 +116,11 @@ PROBLEM_TYPES: Mapping[str, type[StoreError]] = {
     "urn:promptgraft:override-conflict": OverrideConflictError,
     "urn:promptgraft:revision-not-found": RevisionNotFoundError,
 }
-"""Errors by the types of their problem documents, where the status could mean others."""
+"""Errors by the type of their problem document, for statuses that have several causes."""
 
 
 def _as_dollars(amount: object) -> Decimal | None:
-    """Return an amount of money, also one that is a text."""
+    """Return an amount of money, which may be given as text."""
     if amount is None:
         return None
     _MONEY.hold("max_cost", amount)
@@ -136,26 +136,26 @@ def _check_note(note: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class JobChanges:
-    """What a job changes of its project: values only, never code, paths or secrets.
+    """Settings of the project that a job overrides: values only, never code, paths or secrets.
 
     Attributes:
-        algorithm: how prompts are improved; by default as the project says, as below.
-        budget: rollouts that it may use.
+        algorithm: the search algorithm; by default the project's, as for all settings below.
+        budget: rollouts that the job may use.
         max_iterations: proposals that it may try, 1 to 100.
-        target_score: the mean on the validation set that ends it, 0 to 1.
-        patience: steps in a row without a better candidate that end it, 1 to 50.
-        max_cost: US dollars that it may use in all; reaching that pauses it.
-        max_tokens: tokens that it may use in all; reaching that pauses it.
-        timeout: seconds that an attempt may take; then the job is paused.
-        seed: decides every random choice.
-        model: what answers and reflects: `task`, `reflection` or the name of a judge.
+        target_score: mean on the validation set at which it ends, 0 to 1.
+        patience: consecutive steps without a better candidate after which it ends, 1 to 50.
+        max_cost: US dollars in total after which it is paused.
+        max_tokens: tokens in total after which it is paused.
+        timeout: seconds after which an attempt is paused.
+        seed: seed of every random choice.
+        model: the model that answers and reflects: `task`, `reflection` or the name of a judge.
         tuning: settings of the search by their names in the project file.
-        dry_run: whether the embedded offline model does everything, and nothing is stored.
+        dry_run: whether the embedded offline model answers everything, and nothing is stored.
         store: whether a winner that beats the baseline is stored under the tag.
-        tag: the tag that the search begins from and that gets the winner.
-        priority: jobs with a higher one are begun first, -100 to 100.
-        not_before: seconds since 1970 before which it is not begun.
-        note: words for people, up to 1,000 characters.
+        tag: the tag that the search starts from and that gets the winner.
+        priority: jobs with a higher priority start first, -100 to 100.
+        not_before: earliest start, in seconds since 1970.
+        note: a note for people, up to 1,000 characters.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.
@@ -192,22 +192,22 @@ JOB_CHANGES: Kind[JobChanges] = record_of(
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """How far a job is, as its worker has last said.
+    """Status of a job as its worker last reported it.
 
     Attributes:
         step: number of the latest step.
-        stage: what it does: the place in the run, without numbers.
-        waiting: what it waits for, in a few words; empty when it waits for nothing.
+        stage: the current phase of the run.
+        waiting: what the run waits for, in a few words; empty if it does not wait.
         latest: mean of the latest candidate on the validation set.
         best: mean of the best candidate on the validation set.
         baseline: mean of the baseline on the validation set.
-        best_step: step that brought the best candidate.
+        best_step: step that produced the best candidate.
         rollouts: rollouts used.
-        reflections: questions of the search used.
+        reflections: reflections used.
         tokens: tokens used.
-        cost: US dollars used, a decimal number as text; None when a price is not known.
-        revision: id of the revision that holds the winner; None when none does.
-        unstored: why a winner is not in the store; empty when it is, or there is none.
+        cost: US dollars used, a decimal number as text; None if a price is unknown.
+        revision: id of the revision that holds the winner; None if there is none.
+        unstored: why a winner is not in the store; empty if it is, or there is none.
     """
 
     step: int = 0
@@ -227,15 +227,15 @@ class Status:
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One time that a worker had a job.
+    """One period in which a worker had a job.
 
     Attributes:
-        number: from 1.
-        worker: which one.
+        number: number of the attempt, from 1.
+        worker: name of the worker.
         started: seconds since 1970.
-        ended: the same; None while it lasts.
-        answers: answers that were recorded when it began.
-        error: what ended it, in one line; empty when it ended in order.
+        ended: seconds since 1970; None while the attempt lasts.
+        answers: number of answers that were recorded when it began.
+        error: the error that ended it, in one line; empty if it ended in order.
     """
 
     number: int
@@ -248,27 +248,27 @@ class Attempt:
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """A job as it is now. Times are seconds since 1970, by the database's clock.
+    """Snapshot of a job. Times are seconds since 1970, by the database's clock.
 
     Attributes:
         id: 32 hexadecimal digits.
-        number: orders jobs by their age.
+        number: a number that grows from job to job.
         project: the project, by its name for workers.
         prompt: the prompt, by its name in the project.
         tag: the tag that gets the winner.
         digest: SHA-256 of what was submitted: settings, prompt and data of the project.
-        changes: what it changes of the project.
-        state: where it is.
-        wish: what was asked of it and is not done yet.
-        reason: why it is in this state, in one line; empty where that says enough.
-        origin: id of the job that it was forked from; None for none.
-        worker: who has it; empty for nobody.
-        attempts: how often a worker took it.
-        created: when it was accepted.
-        started: when it was first begun; None before.
+        changes: the settings that it overrides.
+        state: the state.
+        wish: the open request to a running job.
+        reason: why it is in this state, in one line; empty if the state is self-explanatory.
+        origin: id of the job that it was forked from; None if it was not.
+        worker: name of the worker that has it; empty if none does.
+        attempts: number of attempts.
+        created: when it was submitted.
+        started: when it first started; None before.
         ended: when it ended; None before.
         progress: 0 to 100; never falls.
-        status: how far it is.
+        status: its status.
     """
 
     id: str
@@ -292,18 +292,18 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it does not change any more."""
+        """Whether its state is final."""
         return self.state in ENDED
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing happens before somebody asks: it has ended, or is paused."""
+        """Whether it has ended or is paused, so that nothing happens until a user acts."""
         return self.has_ended or self.state is JobState.PAUSED
 
 
 @attrs.frozen(kw_only=True)
 class Submitted:
-    """A job that was asked for; ``is_new`` unless the idempotency key had made it before."""
+    """Outcome of a submission; ``is_new`` is False if the idempotency key was used before."""
 
     job: Job
     is_new: bool
@@ -317,11 +317,11 @@ ALLOWED: Mapping[JobState, tuple[str, ...]] = {
     JobState.FAILED: ("fork", "delete"),
     JobState.CANCELLED: ("fork", "delete"),
 }
-"""What may be asked of a job in each state."""
+"""Actions that each state allows."""
 
 
 def check_allowed(job: Job, what: str) -> None:
-    """Refuse what the state of a job does not allow.
+    """Refuse an action that the state of a job does not allow.
 
     Raises:
         JobConflictError: naming the state and what it allows.

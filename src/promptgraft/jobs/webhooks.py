@@ -1,4 +1,8 @@
-"""Webhooks: the events of jobs, signed, to addresses that an operator has named."""
+"""Webhooks: signed deliveries of job events to addresses that the operator has configured.
+
+The table of deliveries is an outbox: :meth:`promptgraft.jobs.lines.JobLines.publish` adds a row
+for each event and webhook in the transaction of the event, and a row stays until it is delivered.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, select, update
 
 from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import ConfigError
 from promptgraft.jobs.client import authorities
-from promptgraft.jobs.outbox import Delivery, Outbox
 from promptgraft.jobs.rows import JobRows
 from promptgraft.jobs.types import JobNotFoundError
 from promptgraft.parts.validation import check_key
@@ -28,10 +31,12 @@ from promptgraft.strict.checks import TEXT, Kind, check
 from promptgraft.strict.kinds import checked, named, record_of
 
 MOST_ATTEMPTS = 15
-"""After these a delivery is given up: about five hours."""
+"""Attempts after which a delivery is given up; with the pauses between them, about five hours."""
 
 _LONGEST_PAUSE_SECONDS = 3_600.0
 _SECONDS_TO_ANSWER = 10.0
+# Well above the time to answer: a delivery is due again only if its sender has died.
+_SECONDS_TO_SEND = 60.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LEAST_SECRET_CHARS = 16
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -41,11 +46,11 @@ _logger = logging.getLogger("promptgraft.jobs")
 
 @attrs.frozen(kw_only=True)
 class Webhook:
-    """Where events are sent.
+    """An address that events are sent to.
 
     Attributes:
-        url: Takes a POST; `https` but on this machine.
-        secret: `${NAME}`, a variable with at least 16 characters that signs what is sent.
+        url: Receives a POST; `https` except on this machine.
+        secret: `${NAME}`, a variable with at least 16 characters that signs deliveries.
     """
 
     url: str
@@ -76,10 +81,10 @@ _WEBHOOKS: Kind[dict[str, Webhook]] = named(
 
 
 def read_webhooks(path: str | Path) -> dict[str, Webhook]:
-    """Return the webhooks of a file, with their secrets from the environment.
+    """Read the webhooks of a file, with their secrets from the environment.
 
     Raises:
-        DataFormatError: the file is at fault; a line for each.
+        DataFormatError: the file is invalid; a line for each fault.
         ConfigError: a variable is not set, or too short.
     """
     source = source_file(Path(path))
@@ -100,29 +105,51 @@ def _secret(path: str | Path, name: str, hook: Webhook) -> str:
 
 
 def signature(secret: str, seconds: int, body: bytes) -> str:
-    """Return what signs a delivery: the time, and HMAC-SHA256 over time, a dot, and the body."""
+    """Return the signature of a delivery: time, and HMAC-SHA256 over time, a dot, and the body."""
     made = hmac.new(secret.encode(), b"%d.%b" % (seconds, body), hashlib.sha256)
     return f"t={seconds},v1={made.hexdigest()}"
 
 
-class WebhookSender:
-    """Delivers events of jobs at least once; those of one job in their order.
+@attrs.frozen(kw_only=True)
+class _Delivery:
+    """An event on its way to a webhook.
 
-    Several processes may do so on one database. The one that was started last decides which
-    webhooks there are.
+    Attributes:
+        id: the same in every attempt.
+        hook: the name of the webhook.
+        job: number of the job.
+        body: the body of the request.
+        attempt: number of this attempt, from 1.
+        seconds: when the attempt began, in seconds since 1970.
+    """
+
+    id: int
+    hook: str
+    job: int
+    body: bytes
+    attempt: int
+    seconds: float
+
+
+class WebhookSender:
+    """Delivers the events of jobs at least once; the events of one job in order.
+
+    Several processes may share this work on one database. The process that was started last
+    decides which webhooks there are.
 
     Args:
         database: where the jobs are.
-        hooks: webhooks by their names; from now on events are kept for these.
+        hooks: webhooks by their names; from now on, events are queued for these.
     """
 
     def __init__(self, database: Database, hooks: Mapping[str, Webhook]) -> None:
         self.database, self._hooks = database, hooks
-        self._outbox = Outbox(database)
-        database.write(lambda connection: self._outbox.serve(connection, sorted(hooks)))
+        self._outbox = database.tables.outbox
+        names = update(database.tables.schema).values(hooks=",".join(sorted(hooks)))
+        database.write(lambda connection: connection.execute(names))
 
     def run(self, ending: threading.Event) -> None:
-        """Deliver what is due until ``ending`` is set."""
+        """Send due deliveries until ``ending`` is set."""
         while not ending.is_set():
             try:
                 was_due = self.deliver()
@@ -132,37 +159,74 @@ class WebhookSender:
                 ending.wait(_SECONDS_BETWEEN_LOOKS)
 
     def deliver(self) -> bool:
-        """Send one delivery that is due; return whether there was one."""
-        found = self.database.write(
-            lambda connection: self._outbox.take(connection, self._hooks), durable=False
-        )
+        """Send one due delivery; return whether there was one."""
+        found = self.database.write(self._take, durable=False)
         if found is None:
             return False
-        why = self._refusal(found, self._hooks[found.hook])
+        why = self._send(found, self._hooks[found.hook])
         if why:
             _logger.warning("webhook %s: delivery %d: %s", found.hook, found.id, why)
         self.database.write(lambda connection: self._settle(connection, found, why))
         return True
 
-    def _settle(self, connection: Connection, delivery: Delivery, why: str) -> None:
+    def _take(self, connection: Connection) -> _Delivery | None:
+        """Take a due delivery; for one job and webhook always the oldest."""
+        rows, earlier = self._outbox, self._outbox.alias()
+        now = self.database.now(connection).timestamp()
+        is_first = ~(
+            select(earlier.c.id)
+            .where(
+                earlier.c.hook == rows.c.hook,
+                earlier.c.job == rows.c.job,
+                earlier.c.id < rows.c.id,
+            )
+            .exists()
+        )
+        found = connection.execute(
+            select(rows)
+            .where(rows.c.hook.in_(sorted(self._hooks)), rows.c.due <= now, is_first)
+            .order_by(rows.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        ).one_or_none()
+        if found is None:
+            return None
+        attempt = found.attempts + 1
+        self._postpone(connection, found.id, now + _SECONDS_TO_SEND, attempts=attempt)
+        return _Delivery(
+            id=found.id,
+            hook=found.hook,
+            job=found.job,
+            body=found.body,
+            attempt=attempt,
+            seconds=now,
+        )
+
+    def _postpone(self, connection: Connection, id_: int, due: float, *, attempts: int) -> None:
+        rows = self._outbox
+        connection.execute(update(rows).where(rows.c.id == id_).values(due=due, attempts=attempts))
+
+    def _settle(self, connection: Connection, delivery: _Delivery, why: str) -> None:
+        """Remove a delivery that has arrived or is given up; postpone any other."""
         if why and delivery.attempt < MOST_ATTEMPTS:
             pause = min(_LONGEST_PAUSE_SECONDS, 2.0**delivery.attempt)
             due, attempts = delivery.seconds + pause, delivery.attempt
-            self._outbox.postpone(connection, delivery.id, due, attempts=attempts)
+            self._postpone(connection, delivery.id, due, attempts=attempts)
             return
-        self._outbox.remove(connection, delivery.id)
+        connection.execute(delete(self._outbox).where(self._outbox.c.id == delivery.id))
         if not why:
             return
         rows = JobRows(self.database)
         try:
-            rows.at(connection, delivery.job, locked=True)
+            rows.load(connection, delivery.job, locked=True)
         except JobNotFoundError:
             return
         said = f"given up after {delivery.attempt} attempts; the last: {why}"
-        rows.note(connection, delivery.job, "webhook_failed", hook=delivery.hook, reason=said)
+        # Not published: a webhook that fails must not queue deliveries about its own failure.
+        rows.add_event(connection, delivery.job, "webhook_failed", hook=delivery.hook, reason=said)
 
-    def _refusal(self, delivery: Delivery, hook: Webhook) -> str:
-        """Send a delivery; return why it did not arrive, empty when it did."""
+    def _send(self, delivery: _Delivery, hook: Webhook) -> str:
+        """Send a delivery; return why it failed, or an empty string."""
         import httpx
 
         headers = {
@@ -171,7 +235,7 @@ class WebhookSender:
             "Promptgraft-Signature": signature(hook.secret, int(delivery.seconds), delivery.body),
         }
         try:
-            # What is answered is not read: it may be long, and nothing depends on it.
+            # Only the status matters; a streamed body that is never read may be of any length.
             with httpx.stream(
                 "POST",
                 hook.url,

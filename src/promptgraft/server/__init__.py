@@ -1,4 +1,4 @@
-"""Jobs over HTTP: an API, a dashboard, and who may use them.
+"""Server for jobs: an HTTP API, a dashboard, and access control.
 
 Needs ``pip install "promptgraft[server]"``.
 """

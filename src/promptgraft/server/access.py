@@ -1,4 +1,4 @@
-"""Who may ask what of a server: tokens with scopes, one-time codes, hosts, and how often."""
+"""Access control: tokens with scopes, one-time login codes, host checks and rate limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -28,26 +30,26 @@ STREAMS_IN_ALL = 200
 
 
 class Scope(StrEnum):
-    """What a token may be used for; a greater one does not hold the smaller ones."""
+    """Permission of a token; no scope includes another."""
 
     READ = "read"
-    """Looking at jobs, events, results and stores."""
+    """Read jobs, events, results and stores."""
     SUBMIT = "submit"
-    """Submitting, changing, pausing, resuming, cancelling, forking and deleting jobs."""
+    """Submit, change, pause, resume, cancel, fork and delete jobs."""
     PROMOTE = "promote"
-    """Moving winners to other tags, and rolling tags back."""
+    """Promote winners to other tags, and roll tags back."""
     ADMIN = "admin"
-    """Metrics of the server and its workers."""
+    """Read metrics."""
 
 
 @attrs.frozen(kw_only=True)
 class Caller:
-    """Who asks.
+    """The token, or the browser session, that a request comes from.
 
     Attributes:
-        name: of the token; ``local`` for a browser on this machine.
-        scopes: what it may do.
-        projects: the projects that it sees; all where it is None.
+        name: name of the token; ``local`` for a browser on this machine.
+        scopes: its permissions.
+        projects: the projects that it can see; None for all.
     """
 
     name: str
@@ -55,17 +57,17 @@ class Caller:
     projects: frozenset[str] | None = None
 
     def check(self, scope: Scope) -> None:
-        """Refuse what the scopes do not hold.
+        """Require a scope.
 
         Raises:
-            Problem: 403.
+            Problem: 403: the caller does not have it.
         """
         if scope not in self.scopes:
             held = ", ".join(sorted(self.scopes)) or "none"
             raise Problem(403, f"this needs the scope `{scope}`; the token has {held}")
 
     def sees(self, project: str) -> bool:
-        """Tell whether it may know of a project."""
+        """Return whether the caller can see a project."""
         return self.projects is None or project in self.projects
 
 
@@ -73,22 +75,22 @@ LOCAL = Caller(name="local", scopes=frozenset(Scope))
 
 
 class TokenStore:
-    """Tokens of 256 bits in a database, of which only the SHA-256 is kept."""
+    """Tokens of 256 bits; the database holds only their SHA-256."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._table = database.tables.tokens
 
     def create(self, name: str, scopes: Iterable[Scope | str], projects: Iterable[str] = ()) -> str:
-        """Make a token and return it; nobody can read it later.
+        """Create a token and return it; it cannot be read again later.
 
         Args:
-            name: what it is called, for the log of who did what; unique.
-            scopes: what it may be used for.
-            projects: the projects that it is for; all of them where none is named.
+            name: a unique name, which the events of jobs record.
+            scopes: its permissions.
+            projects: the projects that it can see; all if empty.
 
         Raises:
-            ConfigError: a name or a scope is none, or the name is taken.
+            ConfigError: a name or a scope is invalid, or the name is taken.
         """
         check_key(name, "name of a token")
         known = [_scope(one) for one in scopes]
@@ -114,7 +116,7 @@ class TokenStore:
         return token
 
     def find(self, token: str) -> Caller | None:
-        """Return who a token stands for, or None."""
+        """Return the caller with a token, or None."""
         with self._database.reading() as connection:
             row = connection.execute(
                 select(self._table).where(self._table.c.digest == _digest(token))
@@ -122,16 +124,16 @@ class TokenStore:
         return None if row is None else _caller(row)
 
     def list(self) -> list[Caller]:
-        """Return everybody who has a token, by name."""
+        """Return the callers of all tokens by name."""
         with self._database.reading() as connection:
             rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
         return [_caller(row) for row in rows]
 
     def revoke(self, name: str) -> None:
-        """Forget a token.
+        """Delete a token.
 
         Raises:
-            ConfigError: there is none of that name.
+            ConfigError: there is no token with this name.
         """
 
         def remove(connection: Connection) -> int:
@@ -165,17 +167,19 @@ def _caller(row: Row[object]) -> Caller:
 
 @attrs.define
 class _Bucket:
+    """Token bucket of a rate limit: requests left at a time."""
+
     left: float
     at: float
 
 
 class Access:
-    """Decides who asks, from where, and how often. Safe to share between threads.
+    """Authenticates requests and limits their rate; safe to share between threads.
 
     Args:
-        tokens: the tokens; None where only this machine is served.
-        hosts: the names by which the server is asked, with their ports; others are refused.
-        now: seconds that only grow.
+        tokens: the tokens.
+        hosts: the ``Host`` headers that are accepted, with ports.
+        now: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -192,58 +196,60 @@ class Access:
         self._codes: set[str] = set()
         self._sessions: set[str] = set()
         self._buckets: dict[str, _Bucket] = {}
-        self._streams: dict[str, int] = {}
+        self._streams = Counter[str]()
 
     def new_code(self) -> str:
-        """Return a code that lets one browser in, once."""
+        """Return a login code, which works once."""
         code = secrets.token_urlsafe(32)
         with self._lock:
             self._codes.add(_digest(code))
         return code
 
     def redeem(self, code: str) -> str:
-        """Return the session that a code is good for.
+        """Exchange a login code for a session.
 
         Raises:
-            Problem: 401: it was used before, or is none.
+            Problem: 401: the code was used before, or is invalid.
         """
         session = secrets.token_urlsafe(32)
         with self._lock:
+            # Digests are compared, not secrets, so that timing reveals nothing about them.
             if _digest(code) not in self._codes:
                 raise Problem(
-                    401, "this link was used already; `promptgraft serve` prints a new one"
+                    401,
+                    "this link was used before or is invalid; `promptgraft serve` prints a new one",
                 )
             self._codes.remove(_digest(code))
             self._sessions.add(_digest(session))
         return session
 
     def check_origin(self, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse other names of this server, and what other sites ask of it.
+        """Refuse unknown host names, against DNS rebinding, and requests from other sites.
 
         Raises:
             Problem: 403.
         """
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Problem(403, f"this server is not called {shown(host[:100])}")
+            raise Problem(403, f"host: this server is not known as {shown(host[:100])}")
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host:
-            raise Problem(403, "another site asks; open the page of this server itself")
+            raise Problem(403, "the request comes from another site; use the pages of this server")
+        # For requests without `Origin`: browsers add this header to all of theirs.
         if method != "GET" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Problem(403, "another site asks; open the page of this server itself")
+            raise Problem(403, "the request comes from another site; use the pages of this server")
 
     def caller(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Caller:
-        """Return who asks.
+        """Authenticate a request.
 
         Raises:
-            Problem: 401 without a token or a session, or with one that is none; 429 for too many
-                requests.
+            Problem: 401: token and session are missing or invalid; 429: too many requests.
         """
         found = self._found(headers.get("authorization"), cookies.get(COOKIE))
         if found is None:
             raise Problem(
                 401,
-                "name a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
+                "send a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         self._take(found.name)
@@ -259,6 +265,7 @@ class Access:
     def _take(self, name: str) -> None:
         with self._lock:
             now = self._now()
+            # A token bucket: it refills with time, and every request takes one.
             bucket = self._buckets.setdefault(name, _Bucket(MOST_AT_ONCE, now))
             bucket.left += (now - bucket.at) * REQUESTS_A_SECOND
             bucket.left, bucket.at = min(MOST_AT_ONCE, bucket.left), now
@@ -270,32 +277,31 @@ class Access:
                 )
             bucket.left -= 1
 
-    def begin_stream(self, caller: Caller) -> None:
-        """Count a stream of events.
+    @contextmanager
+    def streaming(self, caller: Caller) -> Iterator[None]:
+        """Count a stream of events while it is open.
 
         Raises:
-            Problem: 429: there are too many.
+            Problem: 429: too many streams are open.
         """
         with self._lock:
-            own = self._streams.get(caller.name, 0)
-            if own >= STREAMS_A_TOKEN or sum(self._streams.values()) >= STREAMS_IN_ALL:
+            own, total = self._streams[caller.name], self._streams.total()
+            if own >= STREAMS_A_TOKEN or total >= STREAMS_IN_ALL:
                 raise Problem(
                     429,
-                    f"at most {STREAMS_A_TOKEN} streams a token and {STREAMS_IN_ALL} in all; close "
-                    "one first",
+                    f"at most {STREAMS_A_TOKEN} streams for a token and {STREAMS_IN_ALL} in total; "
+                    "close one first",
                     headers={"Retry-After": "5"},
                 )
-            self._streams[caller.name] = own + 1
+            self._streams[caller.name] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams[caller.name] -= 1
 
     @property
     def streams(self) -> int:
-        """How many streams of events there are."""
+        """Number of open streams."""
         with self._lock:
-            return sum(self._streams.values())
-
-    def end_stream(self, caller: Caller) -> None:
-        """Count a stream no more."""
-        with self._lock:
-            left = self._streams[caller.name] = self._streams[caller.name] - 1
-            if not left:
-                del self._streams[caller.name]
+            return self._streams.total()

@@ -1,51 +1,42 @@
-"""The API: one table of routes, and what each of them does."""
+"""The API: handlers for jobs and their results, and the table of all routes."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
-from promptgraft.graphs.describing import (
-    GraphDescription,
-    NodeDescription,
-    PartDescription,
-    source_view,
-)
 from promptgraft.jobs import JobFilter, JobState
 from promptgraft.jobs.preparing import job_json, planned
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
-from promptgraft.parts.descriptors import section_part
-from promptgraft.project.parts import ProjectPrompt
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.journal.records import decode_record
+from promptgraft.runs import RunFolder
+from promptgraft.runs.report.page import write_report
+from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import Json
 from promptgraft.server.access import Scope
-from promptgraft.server.api_results import (
-    list_candidates,
-    list_rollouts,
-    show_archive,
-    show_candidate,
-    show_report,
-    show_result,
-)
-from promptgraft.server.api_stores import (
+from promptgraft.server.api_projects import (
     PROMOTION,
     ROLLBACK,
+    list_projects,
     list_tags,
+    project_of,
     promote,
-    prompt_of,
     roll_back,
     show_history,
+    show_structure,
     show_tag,
 )
 from promptgraft.server.calls import Call, Reply, Route, natural, reply
 from promptgraft.server.problems import Problem
 from promptgraft.strict.checks import TEXT, Kind
 from promptgraft.strict.kinds import Key, record
-from promptgraft.targets.part_kinds import SectionModule
-from promptgraft.targets.prompts import address_of
 
 _logger = logging.getLogger("promptgraft.server")
 _LONGEST_WAIT = 60
@@ -69,70 +60,17 @@ _SUBMISSION: Kind[_Submission] = record(
     },
 )
 
-# Projects and plans
-
-
-def list_projects(call: Call) -> Reply:
-    """Return the projects that the caller sees, with their prompts."""
-    return reply(
-        {
-            "projects": [
-                {"name": name, "prompts": list(project.names)}
-                for name, project in call.manager.projects.items()
-                if call.caller.sees(name)
-            ]
-        }
-    )
-
-
-def show_structure(call: Call) -> Reply:
-    """Return what a prompt or graph is made of: nodes, edges, and parts."""
-    found = prompt_of(call)
-    described = _alone(found) if found.graph is None else found.graph.describe()
-    prompts: dict[str, Json] = {
-        address_of(prompt): {
-            "tools": [tool.name for tool in prompt.descriptor.tools],
-            "output_fields": [field.name for field in prompt.descriptor.output_fields],
-        }
-        for prompt in found.prompts
-    }
-    plain = described.as_json()
-    return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
-
-
-def _alone(found: ProjectPrompt) -> GraphDescription:
-    """Describe a prompt, or the texts of an agent, as a graph of one node."""
-    prompt = found.prompt
-    view = source_view(prompt.template)
-    parts = tuple(
-        PartDescription(
-            id=section_part(one.path),
-            chars=len(SectionModule(one.path).text(view)),
-            may_change=one.overridable,
-        )
-        for one in prompt.descriptor.sections
-    )
-    kind = "agent" if takes_cases(prompt) else "prompt"
-    node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
-    return GraphDescription(name=found.address, nodes=(node,), edges=(), declared=True)
-
 
 def make_plan(call: Call) -> Reply:
-    """Return what a job could use, without a call and without a job."""
+    """Return what a job could use, without submitting it."""
     asked = call.read(_SUBMISSION)
-    name = call.project(asked.project)
-    if name not in call.manager.projects:
-        raise Problem(404, f"there is no project `{name}`")
-    project = call.manager.projects[name]
+    project = project_of(call, asked.project)
     plan = planned(project, project.prompt(asked.prompt).name, asked.changes)
     return reply({"line": plan.line, **plan.as_json()})
 
 
-# Jobs
-
-
 def create_job(call: Call) -> Reply:
-    """Submit a job; with an idempotency key that was used before, return that one."""
+    """Submit a job; with an idempotency key that was used before, return the job it made."""
     asked = call.read(_SUBMISSION)
     made = call.manager.submit(
         call.project(asked.project),
@@ -182,15 +120,15 @@ def show_job(call: Call) -> Reply:
 
 
 def change_job(call: Call) -> Reply:
-    """Change the limits of a job; a running one takes them up when it is resumed."""
+    """Change the limits of a job; a running job applies them when it is resumed."""
     return reply(job_json(call.manager.change(call.job.id, call.object())))
 
 
 def delete_job(call: Call) -> Reply:
-    """Remove a job that has ended, with all that is kept of it."""
+    """Delete a job that has ended, with its answers and events."""
     job = call.job
     call.manager.delete(job.id)
-    # Its events, which say who did what, are gone with it.
+    # The events that record who did what are deleted with the job.
     _logger.warning("job %s was deleted by %s", job.id, call.caller.name)
     return Reply(status=204)
 
@@ -211,18 +149,134 @@ def cancel_job(call: Call) -> Reply:
 
 
 def fork_job(call: Call) -> Reply:
-    """Submit a job that begins with the answers of this one."""
+    """Submit a job that starts with the answers of this one."""
     made = call.manager.fork(call.job.id, call.object())
     return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
 
 
 def list_events(call: Call) -> Reply:
-    """Return events of a job behind a number; as server-sent events where these are accepted."""
+    """Return events of a job after a number; as a stream if server-sent events are accepted."""
     after = call.integer("after", 0, least=0, most=10**11)
     limit = call.integer("limit", 100, least=1, most=500)
     events = call.manager.events(call.job.id, after=after, limit=limit)
     lines: list[Json] = [{"number": number, **json.loads(line)} for number, _, line in events]
     return reply({"events": lines, "last": events[-1][0] if events else after})
+
+
+# Results
+
+
+def show_result(call: Call) -> Reply:
+    """Return the result of a job; ``detail=short`` leaves out texts and the ledger."""
+    job = call.job
+    found = call.manager.result(job.id)
+    if found is None:
+        raise Problem(409, f"job {job.id} is {job.state}; there is no result yet")
+    if _is_short(call):
+        for name in ("parts", "ledger", "winner", "held_out"):
+            found.pop(name, None)
+    return reply(found)
+
+
+def _is_short(call: Call) -> bool:
+    detail = call.query.get("detail", "all")
+    if detail not in ("all", "short"):
+        raise Problem(422, f"detail: expected `all` or `short`, found {detail[:40]!r}")
+    return detail == "short"
+
+
+def list_candidates(call: Call) -> Reply:
+    """Return the candidates of a job; ``detail=short`` leaves out texts and scores."""
+    found = [_candidate(one, short=_is_short(call)) for one in call.view.candidates]
+    return reply({"candidates": found})
+
+
+def show_candidate(call: Call) -> Reply:
+    """Return one candidate of a job with its texts."""
+    return reply(_candidate(candidate_of(call), short=False))
+
+
+def candidate_of(call: Call) -> CandidateAdded:
+    """Return the candidate in the path."""
+    candidates = {f"{one.candidate}": one for one in call.view.candidates}
+    found = candidates.get(call.path["number"])
+    if found is None:
+        raise Problem(404, f"the job has {len(candidates)} candidates, numbered from 0")
+    return found
+
+
+def _candidate(one: CandidateAdded, *, short: bool) -> Json:
+    plain: dict[str, Json] = {
+        "candidate": one.candidate,
+        "step": one.step,
+        "parents": list(one.parents),
+        "changed": one.changed,
+        "mean": one.mean,
+        "estimated": one.estimated,
+    }
+    if not short:
+        plain |= {"texts": dict(one.texts), "scores": list(one.scores)}
+    return plain
+
+
+def list_rollouts(call: Call) -> Reply:
+    """Return recorded rollouts of a job, in the order of their recording."""
+    after = call.integer("after", 0, least=0, most=10**11)
+    limit = call.integer("limit", 20, least=1, most=100)
+    short = _is_short(call)
+    found: list[Json] = []
+    last = after
+    for position, line in call.manager.lines(call.job.id, after=after, limit=limit):
+        last = position
+        record_ = decode_record(line)
+        if record_.kind == "rollout" and isinstance(record_.answer, dict):
+            answer = dict(record_.answer)
+            if short:
+                for name in ("inputs_repr", "output_repr", "tool_trace_repr", "steps"):
+                    answer.pop(name, None)
+            found.append({"position": position, "key": record_.key, **answer})
+    return reply({"rollouts": found, "last": last})
+
+
+def show_report(call: Call) -> Reply:
+    """Return the report of a job as one HTML page."""
+    with mirrored(call) as folder, folder.held():
+        if not _is_newer(folder.report, folder.events):
+            write_report(folder)
+        content = folder.report.read_bytes()
+    return Reply(content=content, media="text/html; charset=utf-8")
+
+
+def _is_newer(page: Path, events: Path) -> bool:
+    return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
+
+
+def show_archive(call: Call) -> Reply:
+    """Return the run directory of a job as one compressed archive."""
+    packed = io.BytesIO()
+    with (
+        mirrored(call) as folder,
+        tarfile.open(fileobj=packed, mode="w:gz") as archive,
+    ):
+        archive.add(folder.path, arcname=folder.id, filter=_plain_file)
+    named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
+    return Reply(content=packed.getvalue(), media="application/gzip", headers=named)
+
+
+def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return None if entry.name.endswith(".lock") else entry
+
+
+@contextmanager
+def mirrored(call: Call) -> Iterator[RunFolder]:
+    """Give the up-to-date run directory of a job, to one request at a time."""
+    job = call.job
+    if not job.attempts:
+        raise Problem(409, f"job {job.id} has not started; there is nothing to show yet")
+    with call.mirroring:
+        yield RunFolder(call.manager.mirror(job.id, call.mirrors))
 
 
 _STRING: Mapping[str, Json] = {"type": "string"}
@@ -288,4 +342,4 @@ ROUTES: Sequence[Route] = (
     Route(f"POST {_TAGS}/{{tag}}/promote", P, promote, body=PROMOTION),
     Route(f"POST {_TAGS}/{{tag}}/rollback", P, roll_back, body=ROLLBACK),
 )
-"""Everything that the API does, below ``/api/v1``."""
+"""All operations of the API, below ``/api/v1``."""

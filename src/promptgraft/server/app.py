@@ -1,16 +1,20 @@
-"""The server as one ASGI application: the API, the dashboard, and what operators look at."""
+"""The server: one ASGI application with API, dashboard and metrics, and uvicorn to run it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
+import uvicorn
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,15 +24,22 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.jobs import JobManager
 from promptgraft.jobs.preparing import job_json
 from promptgraft.server import pages
-from promptgraft.server.access import COOKIE, LOCAL, Access, Caller
+from promptgraft.server.access import COOKIE, LOCAL, Access, Caller, Scope
 from promptgraft.server.api import ROUTES
-from promptgraft.server.calls import MOST_BODY_BYTES, Call, Reply, Route, natural, reply
-from promptgraft.server.figures import figures
-from promptgraft.server.openapi import PREFIX, openapi
+from promptgraft.server.calls import (
+    MOST_BODY_BYTES,
+    PREFIX,
+    Call,
+    Reply,
+    Route,
+    natural,
+    openapi,
+    reply,
+)
 from promptgraft.server.problems import TITLES, Problem, problem_of
 from promptgraft.server.streams import SECONDS_BETWEEN_LOOKS, SECONDS_TO_READ, EventStream, Feed
 from promptgraft.server.views import JobViews
@@ -51,44 +62,75 @@ def make_app(
 
     Args:
         manager: the jobs and the projects.
-        access: who may ask.
+        access: decides which requests are allowed.
         mirrors: a folder in which jobs are mirrored for reports and archives.
-        patience: seconds that a client may leave events unread; then its stream is closed.
+        patience: seconds after which the stream of a client that does not read is closed.
     """
     server = _Server(manager, access, mirrors, patience)
     document = json.dumps(openapi(ROUTES)).encode()
-
-    def describe(_: Call) -> Reply:
-        return Reply(content=document)
-
     routes: list[BaseRoute] = [
         StarletteRoute("/healthz", server.open(lambda _: reply({"status": "ok"}))),
         StarletteRoute("/readyz", server.open(_ready)),
         StarletteRoute("/login", server.login),
         StarletteRoute("/assets/{name}", server.open(pages.asset)),
-        StarletteRoute("/api/openapi.json", server.open(describe)),
-        StarletteRoute("/metrics", server.endpoint(figures)),
+        StarletteRoute("/api/openapi.json", server.open(lambda _: Reply(content=document))),
+        StarletteRoute("/metrics", server.endpoint(Route("GET /metrics", Scope.ADMIN, _metrics))),
     ]
     for prefix, table in ((PREFIX, ROUTES), ("", pages.ROUTES)):
         routes += [
             StarletteRoute(f"{prefix}{one.path}", server.endpoint(one), methods=[one.method])
             for one in table
         ]
-    return Starlette(
-        routes=routes,
-        exception_handlers={
-            HTTPException: server.refuse,
-            PromptgraftError: server.refuse,
-            Problem: server.refuse,
-            Exception: server.refuse,
-        },
+    errors = (HTTPException, PromptgraftError, Problem, Exception)
+    return Starlette(routes=routes, exception_handlers=dict.fromkeys(errors, server.refuse))
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """Give a listening socket.
+
+    Raises:
+        ConfigError: the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"--host {host} --port {port}: cannot listen there: {error.strerror}; use another "
+                "port, or 0 for a free one"
+            ) from None
+        found.listen(128)
+        yield found
+
+
+def serve(
+    app: ASGIApp, listening: socket.socket, *, certificate: str | None, key: str | None
+) -> None:
+    """Serve requests until SIGTERM or Ctrl+C."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        timeout_graceful_shutdown=5,
+        # Nothing depends on a client's address, so forwarded ones need not be trusted.
+        proxy_headers=False,
     )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 async def _waited(found: Reply, call: Call) -> Reply:
-    """Return the job that an answer waits for; no thread, of which there are few, waits."""
+    """Return a reply once its job is at rest, or its time is over."""
     until = time.monotonic() + found.seconds
     while True:
+        # Threads are few: one is used for each look, and none while waiting.
         job = await run_in_threadpool(call.manager.get, found.job)
         if job.is_at_rest or time.monotonic() >= until:
             return attrs.evolve(found, content=reply(job_json(job)).content)
@@ -100,8 +142,21 @@ def _ready(call: Call) -> Reply:
     return reply({"status": "ok"})
 
 
+def _metrics(call: Call) -> Reply:
+    """Return the number of jobs in each state, and of streams, for Prometheus."""
+    registry = CollectorRegistry()
+    jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
+    for state, count in call.manager.counts().items():
+        jobs.labels(state).set(count)
+    streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
+    streams.set(call.streams)
+    return Reply(
+        content=generate_latest(registry), media="text/plain; version=0.0.4; charset=utf-8"
+    )
+
+
 class _Server:
-    """Makes endpoints of handlers."""
+    """Turns handlers into endpoints, and errors into problem documents."""
 
     def __init__(self, manager: JobManager, access: Access, mirrors: Path, patience: float) -> None:
         self._patience, self._feed = patience, Feed(manager)
@@ -109,13 +164,13 @@ class _Server:
         self._views, self._mirroring = JobViews(), threading.Lock()
 
     def open(self, handler: Callable[[Call], Reply]) -> Endpoint:
-        """Return an endpoint that everybody may ask."""
+        """Return an endpoint that needs no token."""
 
-        async def ask(request: Request) -> Response:
+        async def answer(request: Request) -> Response:
             self._access.check_origin(request.method, request.headers)
             return _response(await run_in_threadpool(handler, self._call(request, LOCAL)))
 
-        return ask
+        return answer
 
     def _call(self, request: Request, caller: Caller, body: bytes = b"") -> Call:
         return Call(
@@ -134,7 +189,7 @@ class _Server:
     def endpoint(self, route: Route) -> Endpoint:
         """Return an endpoint that needs the scope of a route."""
 
-        async def ask(request: Request) -> ASGIApp:
+        async def answer(request: Request) -> ASGIApp:
             self._access.check_origin(request.method, request.headers)
             caller = await run_in_threadpool(self._access.caller, request.headers, request.cookies)
             caller.check(route.scope)
@@ -144,8 +199,8 @@ class _Server:
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
                 return EventStream(
-                    self._feed,
-                    job,
+                    feed=self._feed,
+                    job=job,
                     after=natural(last) or 0,
                     access=self._access,
                     caller=caller,
@@ -154,18 +209,19 @@ class _Server:
             found = await run_in_threadpool(route.handler, call)
             return _response(await _waited(found, call) if found.seconds else found)
 
-        return ask
+        return answer
 
     async def login(self, request: Request) -> Response:
-        """Let a browser in that has the link, and hide the code from its history."""
+        """Give a browser that has the link a session."""
         self._access.check_origin(request.method, request.headers)
         session = self._access.redeem(request.query_params.get("code", ""))
+        # The redirect keeps the code out of the browser's history.
         response = RedirectResponse("/", status_code=303, headers=_SAFE)
         response.set_cookie(COOKIE, session, httponly=True, samesite="strict", path="/")
         return response
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """Answer with a problem document, or with a page for browsers."""
+        """Answer with a problem document, or with a page for a browser."""
         problem = _problem(error)
         if problem.status >= 500:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
@@ -195,19 +251,22 @@ def _problem(error: Exception) -> Problem:
         case HTTPException():
             status = error.status_code if error.status_code in TITLES else 400
             allowed = dict(error.headers or {})
-            said = "there is nothing at this path" if status == 404 else error.detail
+            said = "nothing found at this path" if status == 404 else error.detail
             return Problem(status, said, headers=allowed)
     _logger.error("a fault in promptgraft", exc_info=error)
-    return Problem(500, "a fault in promptgraft; the log of the server has the lines to report")
+    return Problem(
+        500, "a fault in promptgraft; please report it with the lines in the log of the server"
+    )
 
 
 def _check_text(values: Iterable[str]) -> None:
-    # Databases keep no text with it.
+    # PostgreSQL cannot store it.
     if any("\0" in one for one in values):
-        raise Problem(400, "a name or a parameter has the character NUL; leave it out")
+        raise Problem(400, "a name or a parameter contains the character NUL; remove it")
 
 
 async def _body(request: Request) -> bytes:
+    # The header allows an early refusal, but may be missing or wrong: what arrives is counted too.
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
         raise Problem(

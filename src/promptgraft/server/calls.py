@@ -1,28 +1,30 @@
-"""A request as handlers see it, what they answer, and the table of routes."""
+"""Requests and replies of handlers, routes, and the OpenAPI document of a table of routes."""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import attrs
 
+from promptgraft import __version__
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.jobs import Job, JobManager, JobNotFoundError
 from promptgraft.serde import Json, is_deeper, parse_json, shown
 from promptgraft.server.access import Caller, Scope
-from promptgraft.server.problems import Problem
+from promptgraft.server.problems import TITLES, Problem
 from promptgraft.server.views import JobView, JobViews
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source
 
 T = TypeVar("T")
 
+PREFIX = "/api/v1"
 MOST_BODY_BYTES = 262_144
 MOST_DEPTH = 32
 
@@ -32,19 +34,19 @@ _PLACEHOLDER = re.compile(r"{(\w+)}")
 
 @attrs.frozen(kw_only=True)
 class Call:
-    """One request.
+    """A request as handlers see it.
 
     Attributes:
-        manager: the jobs.
+        manager: the jobs; it acts under the caller's name.
         mirrors: the folder in which jobs are mirrored for reports and archives.
-        mirroring: held while a mirror is written and read.
-        views: what pages show of jobs.
-        streams: how many streams of events there are now.
-        caller: who asks.
-        path: the values of the placeholders of the path.
-        query: the parameters behind the question mark.
-        headers: by lower-case name.
-        body: what was sent; empty for nothing.
+        mirroring: lock for writing and reading mirrors.
+        views: cached views of jobs.
+        streams: number of open streams of events.
+        caller: where the request comes from.
+        path: values of the placeholders of the path.
+        query: parameters of the query string.
+        headers: headers by lower-case name.
+        body: the body; empty if there is none.
     """
 
     manager: JobManager
@@ -60,10 +62,10 @@ class Call:
 
     @property
     def job(self) -> Job:
-        """The job that the path names, if the caller may know of it.
+        """The job in the path.
 
         Raises:
-            JobNotFoundError: there is none.
+            JobNotFoundError: there is none, or the caller cannot see its project.
         """
         job = self.manager.get(self.path["job"])
         if not self.caller.sees(job.project):
@@ -72,29 +74,29 @@ class Call:
 
     @property
     def view(self) -> JobView:
-        """The job that the path names as its events tell it.
+        """View of the job in the path.
 
         Raises:
-            JobNotFoundError: there is none.
+            JobNotFoundError: as :attr:`job`.
         """
         return self.views.of(self.manager, self.job)
 
     def project(self, name: str) -> str:
-        """Return the name of a project, if the caller may know of it.
+        """Return the name of a project that the caller can see.
 
         Raises:
-            ConfigError: it may not.
+            ConfigError: the caller cannot see it.
         """
         if not self.caller.sees(name):
             raise ConfigError(f"there is no project `{name}` for this token")
         return name
 
     def read(self, kind: Kind[T]) -> T:
-        """Return the body.
+        """Return the validated body.
 
         Raises:
-            Problem: 400, 413, 415: it is no JSON that is read at all.
-            DataFormatError: with the path of each fault.
+            Problem: 400, 415: it is not acceptable JSON.
+            DataFormatError: it is invalid; with the path of each fault.
         """
         source = Source.of(self._document())
         found = kind.read(source.root)
@@ -103,11 +105,11 @@ class Call:
         return found
 
     def object(self) -> dict[str, Json]:
-        """Return the body as it is: what it names counts, even if that is a default.
+        """Return the body as it was sent, including defaults that it names.
 
         Raises:
             Problem: as :meth:`read`.
-            ConfigError: it is no object.
+            ConfigError: it is not an object.
         """
         value = self._document()
         if not isinstance(value, dict):
@@ -120,19 +122,17 @@ class Call:
             raise Problem(415, f"expected application/json, found {media[:100]}")
         try:
             value = parse_json(self.body or b"{}", where="body")
-        except ConfigError as error:
-            raise Problem(400, str(error)) from None
-        except ValueError as error:
+        except (ConfigError, ValueError) as error:
             raise Problem(400, str(error)) from None
         if is_deeper(value, MOST_DEPTH):
             raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
         return value
 
     def integer(self, name: str, default: int, *, least: int, most: int) -> int:
-        """Return a parameter of the query that is an integer.
+        """Return an integer parameter of the query.
 
         Raises:
-            Problem: 422: it is none, or out of range.
+            Problem: 422: it is not an integer, or out of range.
         """
         given = self.query.get(name)
         if given is None:
@@ -146,21 +146,21 @@ class Call:
 
 
 def natural(given: str) -> int | None:
-    """Return the natural number that a text is; None for other texts, and for huge numbers."""
+    """Parse a natural number of up to 11 digits; None for anything else."""
     return int(given) if given.isascii() and given.isdigit() and len(given) < 12 else None
 
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What a handler answers.
+    """Reply of a handler.
 
     Attributes:
         status: the HTTP status.
-        content: the bytes.
-        media: what they are.
-        headers: of the answer.
-        job: id of a job that is to end or to be paused first, and to be answered then.
-        seconds: how long that may take.
+        content: the body.
+        media: its media type.
+        headers: further headers.
+        job: id of a job to wait for: the reply is sent, with that job, when it is at rest.
+        seconds: longest time to wait; 0 sends the reply at once.
     """
 
     status: int = 200
@@ -172,24 +172,24 @@ class Reply:
 
 
 def reply(document: Json, status: int = 200, **headers: str) -> Reply:
-    """Return plain data as an answer."""
+    """Return a reply with JSON; ``_`` stands for ``-`` in names of headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(status=status, content=json.dumps(document).encode(), headers=named)
 
 
 @attrs.frozen
 class Route:
-    """What is done at a method and a path; one row makes handler, scope and documentation.
+    """A route: dispatch, access control and documentation of an operation.
 
     Attributes:
-        at: the method of HTTP, and the path behind the prefix, such as ``GET /jobs/{job}``.
-        scope: what a token needs.
-        handler: answers.
-        query: parameters, with their JSON Schemas.
-        headers: the same for headers that decide what is answered.
-        body: what is sent; None for nothing.
-        statuses: how it may succeed.
-        media: what it answers.
+        at: HTTP method and path after the prefix, such as ``GET /jobs/{job}``.
+        scope: the scope that a token needs.
+        handler: the function that replies.
+        query: query parameters with their JSON Schemas.
+        headers: request headers with their JSON Schemas.
+        body: kind of the body; None if there is none.
+        statuses: statuses of success.
+        media: media type of the reply.
     """
 
     at: str
@@ -203,20 +203,101 @@ class Route:
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
+        """The HTTP method."""
         return self.at.partition(" ")[0]
 
     @property
     def path(self) -> str:
-        """The path behind the prefix, with placeholders."""
+        """The path after the prefix, with placeholders."""
         return self.at.partition(" ")[2]
 
     @property
     def summary(self) -> str:
-        """One line for the documentation: that of the handler."""
+        """Summary for the documentation: the first line of the handler's docstring."""
         return (self.handler.__doc__ or "").splitlines()[0]
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """The names in the path."""
+        """Names of the placeholders."""
         return tuple(_PLACEHOLDER.findall(self.path))
+
+
+_SUCCESS = {200: "Done", 201: "Made", 202: "Accepted", 204: "Removed"}
+_ALWAYS = (400, 401, 403, 404, 429, 503)
+_WITH_BODY = (409, 413, 415, 422)
+
+
+def openapi(routes: Sequence[Route]) -> dict[str, Json]:
+    """Return the OpenAPI 3.1 document of a table of routes."""
+    paths: dict[str, Json] = {}
+    for route in routes:
+        at = paths.setdefault(f"{PREFIX}{route.path}", {})
+        assert isinstance(at, dict)  # noqa: S101 - made in the line before
+        at[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "promptgraft",
+            "version": __version__,
+            "description": "Optimization jobs: submit, watch, pause, resume, promote.",
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Problem": _PROBLEM},
+        },
+        "security": [{"token": []}],
+    }
+
+
+_PROBLEM: dict[str, Json] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One line that says what to do."},
+        "faults": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def _operation(route: Route) -> dict[str, Json]:
+    parameters: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in route.placeholders
+    ]
+    parameters += [
+        {"name": name, "in": place, "schema": dict(schema)}
+        for place, given in (("query", route.query), ("header", route.headers))
+        for name, schema in given.items()
+    ]
+    statuses = sorted({*_ALWAYS, *_WITH_BODY})
+    problem: Json = {"$ref": "#/components/schemas/Problem"}
+    responses: dict[str, Json] = {
+        f"{status}": {
+            "description": TITLES[status],
+            "content": {"application/problem+json": {"schema": problem}},
+        }
+        for status in statuses
+    }
+    for status in route.statuses:
+        answer: dict[str, Json] = {"description": _SUCCESS[status]}
+        if status != 204:
+            schema: dict[str, Json] = {"type": "object"} if "json" in route.media else {}
+            answer["content"] = {route.media: {"schema": schema}}
+        responses[f"{status}"] = answer
+    found: dict[str, Json] = {
+        "operationId": route.handler.__name__,
+        "summary": route.summary,
+        "description": f"Needs the scope `{route.scope}`.",
+        "parameters": parameters,
+        "responses": responses,
+    }
+    if route.body is not None:
+        found["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": route.body.schema}},
+        }
+    return found

@@ -1,4 +1,4 @@
-"""The dashboard: pages made on the server, which work without a script."""
+"""The dashboard: pages rendered on the server, which work without the script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_cha
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.page import comparison_page, make_environment
 from promptgraft.runs.report.texts import changes_between
-from promptgraft.server import api_results, api_stores
+from promptgraft.server import api, api_projects
 from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route, natural
 from promptgraft.server.problems import Problem, problem_of
@@ -72,17 +72,17 @@ def _to(path: str) -> Reply:
 
 
 def problem_page(problem: Problem) -> bytes:
-    """Return a problem as a page."""
+    """Return the page of a problem."""
     return _page("problem.html", problem=problem).content
 
 
 def asset(call: Call) -> Reply:
-    """Return the style or the script of the pages."""
+    """Return a style sheet or the script of the pages."""
     name = call.path["name"]
     if name == "report.css":
         return Reply(content=report_asset(name).encode(), media="text/css")
     if name not in _ASSETS:
-        raise Problem(404, "there is nothing at this path")
+        raise Problem(404, "nothing found at this path")
     return Reply(content=(_TEMPLATES / name).read_bytes(), media=_ASSETS[name])
 
 
@@ -109,13 +109,15 @@ def show_jobs(call: Call) -> Reply:
         query=query,
         counts=call.manager.counts(),
         states=list(JobState),
-        projects=_projects(call),
+        projects=list(_prompts(call)),
         following=following,
     )
 
 
-def _projects(call: Call) -> list[str]:
-    return [name for name in call.manager.projects if call.caller.sees(name)]
+def _prompts(call: Call) -> dict[str, Sequence[str]]:
+    """Return the prompts of each project that the caller can see."""
+    projects = call.manager.projects.items()
+    return {name: project.names for name, project in projects if call.caller.sees(name)}
 
 
 def show_job(call: Call) -> Reply:
@@ -124,7 +126,7 @@ def show_job(call: Call) -> Reply:
 
 
 def show_live(call: Call) -> Reply:
-    """Return the part of the page of a job that changes."""
+    """Return the live part of the page of a job."""
     return _page("job_live.html", 200, **_job_values(call))
 
 
@@ -148,22 +150,22 @@ def _job_values(call: Call) -> dict[str, object]:
 
 
 def _charts(data: ReportData) -> list[tuple[str, Chart]]:
-    """Return the means against what they cost, each with its title."""
+    """Return charts of the means over rollouts and money, with their titles."""
     drawn = [rollouts_chart(data), spending_chart(data)[0]]
     return [(f"Mean on the validation set against {one.what}", one) for one in drawn if one]
 
 
 def show_candidate(call: Call) -> Reply:
-    """Show one candidate beside its parent."""
-    job, one = call.job, api_results.candidate_of(call)
+    """Show a candidate and its differences from its parent."""
+    job, one = call.job, api.candidate_of(call)
     parent = call.view.candidates[one.parents[0]] if one.parents else None
     changes = list(changes_between(parent.texts, one.texts)) if parent else []
     return _page("candidate.html", job=job, one=one, parent=parent, changes=changes)
 
 
 def show_report(call: Call) -> Reply:
-    """Show the whole report of a job."""
-    return attrs.evolve(api_results.show_report(call), headers={"X-Frame-Options": "DENY"})
+    """Show the full report of a job."""
+    return attrs.evolve(api.show_report(call), headers={"X-Frame-Options": "DENY"})
 
 
 def compare(call: Call) -> Reply:
@@ -171,13 +173,13 @@ def compare(call: Call) -> Reply:
     records = []
     for name in ("first", "second"):
         one = attrs.evolve(call, path={"job": call.query.get(name, "")})
-        with api_results.mirrored(one) as folder:
+        with api.mirrored(one) as folder:
             records.append(read_run(folder))
     return Reply(content=comparison_page(*records).encode(), media="text/html; charset=utf-8")
 
 
-def ask(call: Call) -> Reply:
-    """Do what a button of the page of a job asks."""
+def act(call: Call) -> Reply:
+    """Carry out the action of a button on the page of a job."""
     form, job = _form(call), call.job
     manager = call.manager
     match form.get("what"):
@@ -197,16 +199,14 @@ def ask(call: Call) -> Reply:
 
 
 def show_new(call: Call) -> Reply:
-    """Show the form of a new job."""
-    prompts = {name: call.manager.projects[name].names for name in _projects(call)}
-    return _page("new.html", prompts=prompts, given={}, plan=None, fault="")
+    """Show the form for a new job."""
+    return _page("new.html", prompts=_prompts(call), given={}, plan=None, fault="")
 
 
 def submit(call: Call) -> Reply:
-    """Submit the job of the form, or show its plan."""
-    form = _form(call)
+    """Submit the job in the form, or show its plan."""
+    form, prompts = _form(call), _prompts(call)
     project, _, prompt = form.get("prompt", "").partition("/")
-    prompts = {name: call.manager.projects[name].names for name in _projects(call)}
     plan, fault = None, ""
     try:
         changes = read_changes(_changes(form))
@@ -234,7 +234,7 @@ def _form(call: Call) -> dict[str, str]:
 
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
-    """Return the fields of a form that are filled in, numbers as numbers."""
+    """Return the fields of a form that are filled in, with numbers parsed."""
     names = (*_NUMBERS, "max_cost", "note", "tag", "target_score")
     given = {name: form[name] for name in names if form.get(name)}
     changes: dict[str, object] = dict(given)
@@ -254,8 +254,8 @@ def show_tags(call: Call) -> Reply:
     """Show the tags of all prompts with their histories."""
     rows = [
         _tag_row(call, project, prompt, tag)
-        for project in _projects(call)
-        for prompt in call.manager.projects[project].names
+        for project, prompts in _prompts(call).items()
+        for prompt in prompts
         for tag in tags_of(*_stored(call, project, prompt))
     ]
     return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
@@ -263,11 +263,11 @@ def show_tags(call: Call) -> Reply:
 
 def _stored(call: Call, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
     found = attrs.evolve(call, path={"project": project, "prompt": prompt})
-    return api_stores.project_of(found).store(), api_stores.prompt_of(found)
+    return api_projects.project_of(found).store(), api_projects.prompt_of(found)
 
 
 def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, object]:
-    """Return what a tag holds, its history where it is that of one prompt, and what it changes."""
+    """Return what a tag holds and changes, and its history if it holds one prompt."""
     store, found = _stored(call, project, prompt)
     rows = held(store, found, tag)
     is_graph = found.graph is not None
@@ -293,21 +293,21 @@ def _tag_row(call: Call, project: str, prompt: str, tag: str) -> dict[str, objec
 
 
 def move_tag(call: Call) -> Reply:
-    """Promote what a tag holds, or roll it back."""
+    """Promote a tag, or roll it back."""
     form = _form(call)
     path = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
     one = attrs.evolve(call, path=path)
     if form.get("what") == "promote":
-        api_stores.promote_to(one, form.get("to", ""))
+        api_projects.promote_to(one, form.get("to", ""))
     elif form.get("what") == "rollback":
-        api_stores.roll_back_to(one, form.get("revision") or None)
+        api_projects.roll_back_to(one, form.get("revision") or None)
     else:
         raise Problem(422, "what: expected promote or rollback")
     return _to("/tags")
 
 
 def show_workers(call: Call) -> Reply:
-    """Show who works on what."""
+    """Show the workers and the jobs that they run."""
     jobs = call.manager.list(
         JobFilter(state=JobState.RUNNING), limit=LARGEST_PAGE, projects=call.caller.projects
     )
@@ -325,7 +325,7 @@ ROUTES: Sequence[Route] = (
     Route("GET /new", S, show_new),
     Route("POST /new", S, submit),
     Route("GET /jobs/{job}", R, show_job),
-    Route("POST /jobs/{job}", S, ask),
+    Route("POST /jobs/{job}", S, act),
     Route("GET /jobs/{job}/live", R, show_live),
     Route("GET /jobs/{job}/report", R, show_report),
     Route("GET /jobs/{job}/candidates/{number}", R, show_candidate),

@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): a status, and one line that a user can act on."""
+"""Problem documents (RFC 9457): errors as a status and a line that a user can act on."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from promptgraft.serde import Json
 
 TITLES: Mapping[int, str] = {
     400: "Bad request",
-    401: "Who are you?",
+    401: "Unauthorized",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
     413: "Too large",
     415: "Unsupported media type",
-    422: "Does not fit",
+    422: "Invalid",
     429: "Too many requests",
     500: "A fault in promptgraft",
-    503: "The database is away",
+    503: "The database is unavailable",
 }
 
 
 class Problem(Exception):  # noqa: N818 - the word of the RFC
-    """What a client is told in the place of an answer.
+    """An error reply.
 
     Attributes:
         status: the HTTP status.
-        detail: one line: what, where, expected, found, how to mend it.
-        faults: further lines, where there are several.
-        headers: of the answer.
-        type: a URI of the kind of problem, where the status does not say enough.
+        detail: one line: what happened, where, what was expected and found, what to do.
+        faults: further lines, if there are several faults.
+        headers: headers of the reply.
+        type: URI of the kind of problem, for statuses that have several causes.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
 
 
 def problem_of(error: PromptgraftError) -> Problem:
-    """Return what a client is told of an error."""
+    """Return the problem document of an error."""
     said = str(error)
     kind = next((name for name, one in PROBLEM_TYPES.items() if one is type(error)), "about:blank")
     match error:

@@ -1,4 +1,4 @@
-"""Events of a job as server-sent events, for as long as somebody reads them."""
+"""Server-sent events: the events of a job as a stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from promptgraft.server.access import Access, Caller
 
 SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_TO_READ = 30.0
-"""How long a client may leave what it was sent unread."""
+"""Seconds after which the stream of a client that does not read is closed."""
 
+# Keeps proxies from closing a quiet stream as idle.
 _SECONDS_OF_SILENCE = 15.0
 _SECONDS_OF_A_LOOK = 0.2
-_AT_ONCE = 100
+_EVENTS_PER_PAGE = 100
+# The caches are cleared when they are full: streams fill them again within a look.
 _MOST_KEPT = 256
 
 _HEADERS = [
@@ -33,7 +35,7 @@ _HEADERS = [
 
 @attrs.frozen
 class _Look:
-    """What was seen of a job, and when, in seconds that only grow."""
+    """Latest event of a job, and whether it has ended, at a time of the monotonic clock."""
 
     at: float
     last: int
@@ -41,7 +43,7 @@ class _Look:
 
 
 class Feed:
-    """Reads jobs for streams: what many want at the same time is read once.
+    """Reads events for all streams, so that streams of one job share their reads.
 
     Args:
         manager: the jobs.
@@ -54,7 +56,7 @@ class Feed:
         self._pages: dict[int, tuple[int, bytes, int]] = {}
 
     def next(self, job: Job, after: int) -> tuple[bool, bytes, int]:
-        """Return whether a stream ends now, what it sends, and the number to go on behind."""
+        """Return whether a stream ends now, the bytes to send, and the number of the last event."""
         try:
             with self._lock:
                 look = self._look(job)
@@ -62,8 +64,8 @@ class Feed:
                     return look.has_ended, b"", after
                 chunk, last = self._page(job, after)
         except (JobNotFoundError, DatabaseError):
-            return True, b"", after  # it asks again, and is told why
-        # The latest may be gone: lines of progress are removed when a job ends.
+            return True, b"", after  # the client reconnects, and gets the error as its reply
+        # The latest event may be gone: progress lines are deleted when a job ends.
         after = last if chunk else look.last
         return look.has_ended and after >= look.last, chunk, after
 
@@ -73,75 +75,66 @@ class Feed:
             if len(self._looks) >= _MOST_KEPT:
                 self._looks.clear()
                 self._pages.clear()
-            known = self._looks[job.number] = _Look(now, *self._manager.look(job))
+            known = self._looks[job.number] = _Look(now, *self._manager.peek(job))
         return known
 
     def _page(self, job: Job, after: int) -> tuple[bytes, int]:
         behind, chunk, last = self._pages.get(job.number, (-1, b"", 0))
-        # A page that was not full when it was read may have grown.
+        # A page that was not full may have grown since.
         if behind != after or last < self._looks[job.number].last:
-            found = self._manager.events(job.id, after=after, limit=_AT_ONCE)
-            # Without names, so that a browser hears them all; each line says what it is.
+            found = self._manager.events(job.id, after=after, limit=_EVENTS_PER_PAGE)
+            # No `event:` fields: browsers would need a listener for each name.
             lines = (b"id: %d\ndata: %s\n\n" % (number, line) for number, _, line in found)
             chunk, last = b"".join(lines), found[-1][0] if found else after
             self._pages[job.number] = after, chunk, last
         return chunk, last
 
 
+@attrs.define(eq=False, kw_only=True)
 class EventStream:
-    """An answer that does not end before the job does.
+    """ASGI response that streams the events of a job until the job ends.
 
-    A client that goes on sends the number of the last event that it has, as ``Last-Event-ID``.
-    One that leaves what it was sent unread for ``patience`` seconds is left.
+    A client resumes with the number of its last event as ``Last-Event-ID``. The stream of a client
+    that does not read for ``patience`` seconds is closed.
 
-    Args:
-        feed: reads the job.
+    Attributes:
+        feed: reads the events.
         job: the job.
-        after: the number to go on behind.
+        after: number of the last event that was sent, or that the client has.
         access: counts streams.
-        caller: who reads.
+        caller: the client.
         patience: seconds.
     """
 
-    def __init__(
-        self,
-        feed: Feed,
-        job: Job,
-        *,
-        after: int,
-        access: Access,
-        caller: Caller,
-        patience: float = SECONDS_TO_READ,
-    ) -> None:
-        self._feed, self._job, self._after = feed, job, after
-        self._access, self._caller, self._patience = access, caller, patience
+    feed: Feed
+    job: Job
+    after: int
+    access: Access
+    caller: Caller
+    patience: float = SECONDS_TO_READ
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         del scope
-        self._access.begin_stream(self._caller)
-        try:
+        with self.access.streaming(self.caller):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             sending = asyncio.ensure_future(self._send_all(send))
-            leaving = asyncio.ensure_future(_left(receive))
+            # Sending alone would not notice a client that leaves while the job is silent.
+            leaving = asyncio.ensure_future(_disconnected(receive))
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
-        finally:
-            self._access.end_stream(self._caller)
 
     async def _send_all(self, send: Send) -> None:
         silent = 0.0
         while True:
-            ends, chunk, self._after = await run_in_threadpool(
-                self._feed.next, self._job, self._after
-            )
+            ends, chunk, self.after = await run_in_threadpool(self.feed.next, self.job, self.after)
             silent = 0.0 if chunk else silent + SECONDS_BETWEEN_LOOKS
             if silent >= _SECONDS_OF_SILENCE:
                 chunk, silent = b": still here\n\n", 0.0
             if chunk:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self.patience):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if ends:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -150,6 +143,6 @@ class EventStream:
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

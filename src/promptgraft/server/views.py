@@ -1,4 +1,4 @@
-"""What pages show of a job, brought up to date by the events that have come since."""
+"""Views of jobs for the dashboard, which are updated by new events only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.jobs import Job, JobManager
-from promptgraft.jobs.events import told
+from promptgraft.jobs.reporting import run_events
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
@@ -20,7 +20,6 @@ from promptgraft.serde import Json
 _MOST_JOBS = 64
 _MOST_LINES = 60
 _PAGE = 500
-
 
 _WHAT = {
     "job_queued": "queued",
@@ -43,12 +42,12 @@ _WHAT = {
 
 @attrs.frozen(kw_only=True)
 class Act:
-    """What somebody did with a job, or what became of it.
+    """An entry in the history of a job: an action of a user, or a change of state.
 
     Attributes:
-        time: when, as its event says it.
-        what: in a few words.
-        by: the name of a token, or of a worker; empty for nobody.
+        time: the time of its event.
+        what: what happened, in a few words.
+        by: name of a token or a worker; empty if there is none.
     """
 
     time: str
@@ -57,7 +56,7 @@ class Act:
 
     @classmethod
     def of(cls, said: Mapping[str, Json]) -> Act:
-        """Return what an event of a job tells."""
+        """Return the entry of an event."""
         event = str(said["event"])
         asked = str(said.get("what", event))
         by = str(said.get("by") or said.get("worker") or "")
@@ -70,13 +69,13 @@ class Act:
 
 @attrs.frozen(kw_only=True)
 class JobView:
-    """A job as its events up to one of them tell it.
+    """A job according to its events.
 
     Attributes:
-        last: the number of that event.
-        data: what drawings and tables are made of.
+        last: number of the latest event.
+        data: data of charts and tables.
         lines: the latest events with their numbers, the newest first.
-        acts: who did what with it lately, and what became of it, the newest first.
+        acts: the latest entries of its history, the newest first.
     """
 
     last: int
@@ -91,13 +90,12 @@ class JobView:
 
 
 class JobViews:
-    """Views of jobs. Safe to share between threads.
+    """Cache of views; safe to share between threads.
 
-    The cost of a view does not grow with the events that were read before; those of the jobs that
-    were looked at last are kept.
+    A view that is in the cache costs only the events that are new since its last use.
 
     Args:
-        most: jobs that are kept.
+        most: size of the cache; the least recently used views are dropped.
     """
 
     def __init__(self, most: int = _MOST_JOBS) -> None:
@@ -106,10 +104,10 @@ class JobViews:
         self._kept: OrderedDict[str, _Following] = OrderedDict()
 
     def of(self, manager: JobManager, job: Job) -> JobView:
-        """Return what is known of a job now.
+        """Return the up-to-date view of a job.
 
         Raises:
-            DataFormatError: its events are not what a run tells.
+            DataFormatError: its events are damaged.
         """
         with self._lock:
             following = self._kept.setdefault(job.id, _Following())
@@ -120,7 +118,7 @@ class JobViews:
 
 
 class _Following:
-    """One job, as far as its events were read."""
+    """Incremental reader of one job's events."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -157,9 +155,9 @@ class _Following:
         if str(said["event"]).startswith("job_"):
             self._acts.append(Act.of(said))
         elif said["event"] == "rewound":
-            # Part of what was told is taken back, and what there was before it is not kept.
+            # Events were retracted, and a history cannot be rewound: read it again.
             self._history = RunHistory()
-            for at, earlier, _ in told(manager.database, job.number):
+            for at, earlier, _ in run_events(manager.database, job.number):
                 self._history.add(earlier)
                 self._told = at
 

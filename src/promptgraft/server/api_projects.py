@@ -1,21 +1,31 @@
-"""What the API does with stores: tags, their histories, promotion and rollback."""
+"""API handlers for projects: structure of prompts; history, promotion and rollback of tags."""
 
 from __future__ import annotations
 
 import attrs
 
+from promptgraft.graphs.describing import (
+    GraphDescription,
+    NodeDescription,
+    PartDescription,
+    source_view,
+)
 from promptgraft.jobs.promoting import Expected, Held, address, held, tags_of
 from promptgraft.overrides import RevisionedStore
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.resolution import parts_json
+from promptgraft.parts.descriptors import section_part
 from promptgraft.project import Project
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.python_source import beside
+from promptgraft.prompt.texts import takes_cases
 from promptgraft.serde import Json
 from promptgraft.server.calls import Call, Reply, reply
 from promptgraft.server.problems import Problem
 from promptgraft.strict.checks import STRING, TEXT, Kind
 from promptgraft.strict.kinds import Key, named, record
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.prompts import address_of
 
 
 @attrs.frozen(kw_only=True)
@@ -37,20 +47,20 @@ PROMOTION: Kind[_Promotion] = record(
     },
 )
 ROLLBACK: Kind[_Rollback] = record(
-    _Rollback, {"revision": Key(STRING, "Its id; by default the parent of the present one.")}
+    _Rollback, {"revision": Key(STRING, "Its id; by default the parent of the current one.")}
 )
 
 
-def project_of(call: Call) -> Project:
-    """Return the project that the path names."""
-    name = call.project(call.path["project"])
+def project_of(call: Call, name: str | None = None) -> Project:
+    """Return a project, by default the one in the path."""
+    name = call.project(call.path["project"] if name is None else name)
     if name not in call.manager.projects:
         raise Problem(404, f"there is no project `{name}`")
     return call.manager.projects[name]
 
 
 def prompt_of(call: Call) -> ProjectPrompt:
-    """Return the prompt or the graph that the path names."""
+    """Return the prompt or graph in the path."""
     project, name = project_of(call), call.path["prompt"]
     if name not in project.names:
         raise Problem(404, f"the project has no prompt `{name}`; there: {', '.join(project.names)}")
@@ -58,10 +68,61 @@ def prompt_of(call: Call) -> ProjectPrompt:
         return project.prompt(name)
 
 
-def _named(call: Call) -> tuple[RevisionedStore, list[Held]]:
-    """Return what the tag holds that the path names."""
+def _tagged(call: Call) -> tuple[RevisionedStore, list[Held]]:
+    """Return the store, and what the tag in the path holds."""
     store = project_of(call).store()
     return store, held(store, prompt_of(call), call.path["tag"])
+
+
+# Projects
+
+
+def list_projects(call: Call) -> Reply:
+    """Return the projects that the caller sees, with their prompts."""
+    return reply(
+        {
+            "projects": [
+                {"name": name, "prompts": list(project.names)}
+                for name, project in call.manager.projects.items()
+                if call.caller.sees(name)
+            ]
+        }
+    )
+
+
+def show_structure(call: Call) -> Reply:
+    """Return the structure of a prompt or graph: nodes, edges, and parts."""
+    found = prompt_of(call)
+    described = _alone(found) if found.graph is None else found.graph.describe()
+    prompts: dict[str, Json] = {
+        address_of(prompt): {
+            "tools": [tool.name for tool in prompt.descriptor.tools],
+            "output_fields": [field.name for field in prompt.descriptor.output_fields],
+        }
+        for prompt in found.prompts
+    }
+    plain = described.as_json()
+    return reply({**(plain if isinstance(plain, dict) else {}), "prompts": prompts})
+
+
+def _alone(found: ProjectPrompt) -> GraphDescription:
+    """Describe a prompt, or the texts of an agent, as a graph of one node."""
+    prompt = found.prompt
+    view = source_view(prompt.template)
+    parts = tuple(
+        PartDescription(
+            id=section_part(one.path),
+            chars=len(SectionModule(one.path).text(view)),
+            may_change=one.overridable,
+        )
+        for one in prompt.descriptor.sections
+    )
+    kind = "agent" if takes_cases(prompt) else "prompt"
+    node = NodeDescription(id=found.address, kind=kind, prompt=found.address, model="", parts=parts)
+    return GraphDescription(name=found.address, nodes=(node,), edges=(), declared=True)
+
+
+# Tags
 
 
 def list_tags(call: Call) -> Reply:
@@ -75,8 +136,8 @@ def list_tags(call: Call) -> Reply:
 
 
 def show_tag(call: Call) -> Reply:
-    """Return what a tag holds, and how that differs from the source."""
-    _, found = _named(call)
+    """Return what a tag holds, and its differences from the source."""
+    _, found = _tagged(call)
     prompts: list[Json] = [
         {
             **_revision(one),
@@ -100,13 +161,13 @@ def show_history(call: Call) -> Reply:
 
 
 def promote(call: Call) -> Reply:
-    """Let another tag hold what this one holds; stale entries are refused."""
+    """Promote what this tag holds to another tag; stale entries are refused."""
     asked = call.read(PROMOTION)
     return promote_to(call, asked.to, asked.expected)
 
 
 def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
-    """Let the tag ``to`` hold what another one holds, if it points at ``expected`` now."""
+    """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now."""
     prompt_of(call)
     names = (call.path["project"], call.path["prompt"], call.path["tag"])
     call.manager.promote(*names, to=to, expected=expected)
@@ -119,11 +180,11 @@ def roll_back(call: Call) -> Reply:
 
 
 def roll_back_to(call: Call, revision: str | None) -> Reply:
-    """Point a tag at a revision, by default at the parent of the present one.
+    """Point a tag at a revision, by default at the parent of the current one.
 
-    Of a graph every prompt that the tag holds something for goes to the parent of its own.
+    In a graph, every prompt that the tag holds goes back to its own parent.
     """
-    store, found = _named(call)
+    store, found = _tagged(call)
     if revision is not None and len(found) > 1:
         raise Problem(422, "revision: a graph has one for each prompt; leave it out")
     tag = call.path["tag"]
@@ -131,7 +192,7 @@ def roll_back_to(call: Call, revision: str | None) -> Reply:
         at = address(one.prompt, tag)
         store.rollback(ns=at.ns, prompt_key=at.prompt_key, tag=tag, revision=revision)
     names = {"project": call.path["project"], "prompt": call.path["prompt"], "tag": tag}
-    call.manager.note_winner(found, "rollback", **names)
+    call.manager.record_move(found, "rollback", **names)
     return _now(call, tag)
 
 
