@@ -68,7 +68,7 @@ def no_sideways_scrolling(page: Page) -> bool:
 @pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
 def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager) -> None:
     page = watched.page
-    expect(page.get_by_text("No job yet.")).to_be_visible()
+    expect(page.get_by_text("No jobs yet.")).to_be_visible()
     page.get_by_role("link", name="New job").click()
     page.get_by_label("Prompt").select_option("support/triage")
     page.get_by_role("textbox", name="Rollouts").fill("120")
@@ -159,7 +159,7 @@ def test_pages_work_without_a_script(browser: Browser, client: Client, manager: 
     page.reload()
     expect(page.locator(".badge").first).to_have_text("completed")
     page.get_by_role("link", name="Workers").click()
-    expect(page.get_by_text("No worker has a job.")).to_be_visible()
+    expect(page.get_by_text("No worker is running a job.")).to_be_visible()
     context.close()
 
 

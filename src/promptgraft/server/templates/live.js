@@ -1,8 +1,8 @@
-// Swaps parts of a page for what the server says now; without it pages are loaded by hand.
+// Replaces parts of a page with current ones from the server; without it, users reload the page.
 "use strict";
 (() => {
   const swap = async (part) => {
-    if (part.contains(document.activeElement)) return; // nothing moves under somebody's hands
+    if (part.contains(document.activeElement)) return; // do not move what is being used
     const open = [...part.querySelectorAll("details")].map((one) => one.open);
     const answer = await fetch(part.dataset.from, { credentials: "same-origin" });
     if (!answer.ok) return;
