@@ -161,7 +161,7 @@ class JobClient(Jobs):
     def result(self, job: str) -> dict[str, Json] | None:
         try:
             found: dict[str, Json] = self._ask("GET", f"{_path(job)}/result").json()
-        except JobConflictError:
+        except JobConflictError:  # the server's way to say that there is no result yet
             return None
         return found
 
@@ -171,6 +171,7 @@ class JobClient(Jobs):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                # Whatever the server sends, only the folder of this job is written.
                 members = [one for one in archive if one.name.partition("/")[0] == name]
                 archive.extractall(folder, members, filter="data")
         except tarfile.TarError as error:
@@ -196,6 +197,7 @@ class JobClient(Jobs):
         try:
             found = self._ask("POST", path, json=body).json()["prompts"]
         except JobNotFoundError as error:
+            # No job is involved: a 404 means that project or prompt is unknown.
             raise ConfigError(str(error)) from None
         return {one["prompt"]: one["id"] for one in found}
 
@@ -264,6 +266,7 @@ def _plain(changes: Changes) -> dict[str, Json]:
 def _job(given: Mapping[str, Json]) -> Job:
     where = f"job {given.get('id')}"
     names = {field.name for field in attrs.fields(Job)}
+    # A newer server may send more fields.
     known: dict[str, Json] = {name: one for name, one in given.items() if name in names}
     changes = known.get("changes")
     read = read_changes(changes if isinstance(changes, dict) else None)

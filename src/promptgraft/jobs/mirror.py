@@ -147,6 +147,7 @@ def _extend(
     with folder.events.open("ab") as file:
         for number, line in rows.all_events(connection, job.number, after=mark.events):
             events = number
+            # In a fresh folder nothing is wrong: retracted lines are of another kind by now.
             if line.kind is LineKind.REWOUND and mark.events:
                 raise _RewoundError
             if line.kind in OF_THE_RUN:

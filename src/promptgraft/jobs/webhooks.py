@@ -39,6 +39,7 @@ _SECONDS_TO_ANSWER = 10.0
 _SECONDS_TO_SEND = 60.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LEAST_SECRET_CHARS = 16
+# Secrets come from the environment only, so that files with webhooks can be shared.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _logger = logging.getLogger("promptgraft.jobs")

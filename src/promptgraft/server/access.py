@@ -252,6 +252,7 @@ class Access:
                 "send a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+        # Limits are per token, so that one client cannot use up those of others.
         self._take(found.name)
         return found
 

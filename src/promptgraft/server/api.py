@@ -248,6 +248,7 @@ def show_report(call: Call) -> Reply:
 
 
 def _is_newer(page: Path, events: Path) -> bool:
+    # Equal times may hide a change, so that the page is written once too often instead.
     return page.exists() and page.stat().st_mtime_ns > events.stat().st_mtime_ns
 
 
@@ -264,6 +265,7 @@ def show_archive(call: Call) -> Reply:
 
 
 def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    # Keep the accounts of the server out of the archive.
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return None if entry.name.endswith(".lock") else entry

@@ -121,9 +121,11 @@ class Call:
         if media.strip().lower() != "application/json":
             raise Problem(415, f"expected application/json, found {media[:100]}")
         try:
+            # Actions such as a rollback need no body.
             value = parse_json(self.body or b"{}", where="body")
         except (ConfigError, ValueError) as error:
             raise Problem(400, str(error)) from None
+        # Later code recurses over the value.
         if is_deeper(value, MOST_DEPTH):
             raise Problem(400, f"body: nested more than {MOST_DEPTH} deep")
         return value

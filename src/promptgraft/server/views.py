@@ -132,6 +132,7 @@ class _Following:
         with self._lock:
             while page := manager.events(job.id, after=self._last, limit=_PAGE):
                 for number, event, line in page:
+                    # After a rewind the history already holds the events up to `_told`.
                     if number > self._told or isinstance(event, Unknown):
                         self._add(manager, job, event, line)
                     self._lines.append((number, line))
