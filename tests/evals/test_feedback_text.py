@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptgraft.evals.metrics.base import LONGEST_FEEDBACK, feedback_text
+from promptgraft.evals.metrics.judging import LONGEST_FEEDBACK, feedback_text
 from promptgraft.evals.types import Case, Verdict
 
 CASE = Case(

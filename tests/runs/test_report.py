@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from optimizers.worlds import PROMPT
 from promptgraft.evals import metrics
-from promptgraft.evals.metrics.base import feedback_text
+from promptgraft.evals.metrics.judging import feedback_text
 from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides import InMemoryPromptOverridesStore

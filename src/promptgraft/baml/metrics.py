@@ -8,7 +8,8 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.baml.tests import BamlTest
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, brief
+from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.reading import UnusableAnswerError, brief
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.serde import Json
 

@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import ends_case, is_required, node_of
-from promptgraft.evals.metrics.checking import check_metrics
+from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
 from promptgraft.frozenmap import FrozenMap

@@ -24,7 +24,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
-from promptgraft.evals.metrics.base import judge_case
+from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.trace import Step
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, TurnAnswered
 from promptgraft.prompt.template import Prompt

@@ -30,7 +30,7 @@ from promptgraft.evals.aggregate import (
 )
 from promptgraft.evals.attempt import Attempt, attempted
 from promptgraft.evals.binding import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.checking import check_asked, check_cases, check_metrics
+from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frames import frame_of
 from promptgraft.isolation import isolated

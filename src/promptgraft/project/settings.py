@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.metrics.checking import check_cases
+from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG

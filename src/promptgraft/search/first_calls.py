@@ -17,7 +17,7 @@ from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter, rehearse
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
 from promptgraft.evals.metrics.base import AllOf
-from promptgraft.evals.metrics.checking import check_asked
+from promptgraft.evals.metrics.judging import check_asked
 from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case, Metric

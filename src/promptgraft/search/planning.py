@@ -16,9 +16,9 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
+from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import least_cases
-from promptgraft.evals.turns import turn_cases
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.rendered import RenderedPrompt

@@ -11,9 +11,8 @@ from promptgraft.errors import ConfigError, FeedbackError, TransientProviderErro
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import feedback_text, judge_case
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
-from promptgraft.evals.metrics.reading import ReferenceMetric
+from promptgraft.evals.metrics.base import ReferenceMetric
+from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt

@@ -1,16 +1,11 @@
 """Metrics: what is asked of an answer, with a score, a pass or fail, and a reason."""
 
-from promptgraft.evals.metrics.base import (
-    AllOf,
-    BaseMetric,
-    UnusableAnswerError,
-    judge_case,
-)
-from promptgraft.evals.metrics.by_case import ByCase
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
+from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JsonSchema
-from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules
+from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, ToolRule, ToolTrajectory
+from promptgraft.evals.metrics.judging import check_cases, check_metrics, judge_case
+from promptgraft.evals.metrics.reading import UnusableAnswerError
 from promptgraft.evals.metrics.registry import (
     METRICS,
     MetricConfig,
@@ -19,7 +14,6 @@ from promptgraft.evals.metrics.registry import (
     load_metrics,
 )
 from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
-from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
 from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
 from promptgraft.evals.types import MetricKind
 from promptgraft.strict.kinds import record_of

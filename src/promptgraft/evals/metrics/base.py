@@ -1,125 +1,38 @@
-"""What all metrics share: name and threshold, reasons, and the checks before the first call."""
+"""What all metrics share, and the metrics that combine others."""
 
 from __future__ import annotations
 
-import json
-import re
+import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError, joined_faults
-from promptgraft.evals.turns import judged_turns, over_turns
-from promptgraft.evals.types import Answer, Case, Metric, TaughtCase, Verdict
+from promptgraft.evals.metrics.reading import (
+    Path,
+    UnusableAnswerError,
+    answer_data,
+    as_text,
+    only,
+    parse_path,
+    places,
+)
+from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, canonical_json, shown
-from promptgraft.strict.checks import SHARE, STRING, TEXT
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import SHARE, STRING, TEXT, number
 from promptgraft.text import clip, raised_at
 
-Step: TypeAlias = "str | int | None"
-"""A key, an index, or None for every item."""
-Path: TypeAlias = "tuple[Step, ...]"
-
-# Characters that arrive whole; of a longer text the middle is left out.
-LONGEST_QUOTE = 200
-LONGEST_VALUE = 100
 LONGEST_REASON = 1000
-LONGEST_FEEDBACK = 50_000
-
-_BEFORE, _AFTER = 40, 80
-_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
-
-
-def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
-    """Return ``text`` between quotation marks, in one line, its middle left out if it is long."""
-    return _one_line(clip(text, limit, around=" "))
-
-
-def brief(value: Json, limit: int = LONGEST_VALUE) -> str:
-    """Return a value as JSON in one line, its middle left out if it is long."""
-    if isinstance(value, str):
-        return quoted(value, limit)
-    return clip(_BREAKS.sub(_escaped, canonical_json(value)), limit, around=" ")
 
 
 def reason(text: str) -> str:
     """Return ``text`` as one paragraph of at most ``LONGEST_REASON`` characters."""
     return clip(" ".join(text.split()), LONGEST_REASON, around=" ")
-
-
-def difference(expected: str, found: str) -> str:
-    """Return what was expected, what was found and where they differ first."""
-    pairs = enumerate(zip(expected, found, strict=False))
-    shorter = min(len(expected), len(found))
-    at = next((index for index, (one, other) in pairs if one != other), shorter)
-    if max(len(expected), len(found)) <= LONGEST_QUOTE:
-        place = f"; the first difference is at character {at + 1}" if at else ""
-        return (
-            f"expected {quoted(expected)}, found {quoted(found)}{place}{_manner(expected, found)}"
-        )
-    return (
-        f"the first difference is at character {at + 1}: expected {_around(expected, at)}, "
-        f"found {_around(found, at)}{_manner(expected, found)}"
-    )
-
-
-def _manner(expected: str, found: str) -> str:
-    if expected.casefold() == found.casefold():
-        return "; they differ in upper and lower case only"
-    if expected.split() == found.split():
-        return "; they differ in white space only"
-    return ""
-
-
-def _around(text: str, at: int) -> str:
-    start, end = max(0, at - _BEFORE), at + _AFTER
-    if at >= len(text):
-        return f"{_one_line(text[start:])} and then its end"
-    head = "…" if start else ""
-    tail = "…" if end < len(text) else ""
-    return f"{head}{_one_line(text[start:end])}{tail}"
-
-
-def _one_line(text: str) -> str:
-    plain = text.encode("utf-8", "replace").decode("utf-8")
-    spelled = json.dumps(plain, ensure_ascii=False)
-    return _BREAKS.sub(_escaped, spelled)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
-
-
-def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts with their reasons, the user's hints for this case, and its teacher.
-
-    Failed metrics come first, then those that could not judge, then those that passed.
-    """
-    rank = {False: 0, None: 1, True: 2}
-    parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]
-    if general := case.hints.get(""):
-        parts.append(f"hint: {general}")
-    if isinstance(case, TaughtCase):
-        parts.append(case.remark)
-    return clip("\n".join(parts), LONGEST_FEEDBACK)
-
-
-def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
-    if verdict.score is None:
-        head = f"[unscored] {verdict.metric}"
-    else:
-        head = f"[{'passed' if verdict.passed else 'failed'}] {verdict.metric} {verdict.score:.4g}"
-    hint = hints.get(verdict.metric)
-    lines = [f"{head}: {verdict.reason}", *([f"hint: {hint}"] if hint else [])]
-    return "\n  ".join(line for text in lines for line in text.splitlines())
-
-
-class UnusableAnswerError(ValueError):
-    """An answer does not have the form that a metric judges; it scores 0, with this reason."""
 
 
 def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str], str], None]:
@@ -214,6 +127,60 @@ class BaseMetric(ABC):
         return ConfigError(f"{place}case `{case.id}`: metric `{self.name}` {what}")
 
 
+@attrs.frozen(kw_only=True)
+class ReferenceMetric(BaseMetric):
+    """A metric that compares the answer with the ``expected`` of its case.
+
+    Attributes:
+        expected_path: where in ``expected`` the reference stands; empty for all of it.
+        answer_path: where in the data of the answer to look; empty for all of it.
+        is_whole: whether an answer that says more than the reference is worse.
+    """
+
+    is_whole: ClassVar[bool] = True
+
+    expected_path: str = attrs.field(default="", validator=held(parse_path))
+    answer_path: str = attrs.field(default="", validator=held(parse_path))
+
+    def check(self, case: Case) -> None:
+        self.reference(case)
+
+    def reference(self, case: Case) -> object:
+        """Return what the answer is compared with; a case without one is refused."""
+        return self.expected(case)
+
+    def expected(self, case: Case) -> Json:
+        """Return the chosen part of ``expected``; a missing reference never passes."""
+        if case.expected is None:
+            raise self.lacking(case, "needs `expected`, found none")
+        found = list(places(case.expected, parse_path(self.expected_path)))
+        if len(found) != 1 or found[0][1] is None:
+            raise self.lacking(
+                case,
+                f"needs one value at `{self.expected_path}` of `expected`, "
+                f"found {shown(case.expected)}",
+            )
+        return found[0][1]
+
+    def expected_texts(self, case: Case) -> tuple[str, ...]:
+        """Return the chosen part of ``expected`` as texts, at least one and none of them empty."""
+        value = self.expected(case)
+        items = value if isinstance(value, list) else [value]
+        if not items or any(isinstance(item, (list, dict)) or item in (None, "") for item in items):
+            raise self.lacking(
+                case,
+                f"needs a text or a list of texts as `expected`, none of them empty, "
+                f"found {shown(value)}",
+            )
+        return tuple(as_text(item) for item in items)
+
+    def found_text(self, answer: Answer) -> str:
+        return as_text(self.found(answer)) if self.answer_path else answer.text
+
+    def found(self, answer: Answer) -> Json:
+        return only(answer_data(answer), parse_path(self.answer_path))
+
+
 @runtime_checkable
 class ChecksCases(Protocol):
     """A metric that refuses cases beforehand that it cannot judge."""
@@ -254,51 +221,6 @@ def judges_tools(metric: Metric) -> bool:
 def node_of(metric: Metric) -> str:
     """Return the node of a graph whose output the metric judges; empty for the answer."""
     return str(getattr(metric, "node", ""))
-
-
-def judge_case(
-    metrics: Sequence[Metric], case: Case, answer: Answer, *, session: SessionProtocol | None = None
-) -> tuple[Verdict, ...]:
-    """Judge one answer with every metric, in their order.
-
-    Metrics that end a case are asked first. When one fails, no other is asked (and paid for): each
-    of them scores 0 with the same reason. A metric that cannot judge the case raises
-    ``ConfigError``. A conversation is judged turn by turn, by each metric on the turns that have
-    what it needs.
-    """
-    verdicts: dict[str, Verdict] = {}
-    ended = ""
-    for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
-        if ended:
-            verdict = Verdict(metric=metric.name, score=0.0, passed=False, reason=ended)
-        else:
-            verdict = _over_all(metric, case, answer, session=session)
-            if ends_case(metric) and verdict.passed is False:
-                ended = reason(f"not judged: `{metric.name}` ended the case; {verdict.reason}")
-        verdicts[metric.name] = verdict
-    return tuple(verdicts[metric.name] for metric in metrics)
-
-
-def _over_all(
-    metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None
-) -> Verdict:
-    turns = [turn for turn in judged_turns(case, answer) if can_judge(metric, turn[1])]
-    if not turns:
-        return verdict_of(metric, case, answer, session=session)
-    verdicts = [
-        (number, verdict_of(metric, turn, said, session=session)) for number, turn, said in turns
-    ]
-    return over_turns(verdicts, threshold=metric.threshold)
-
-
-def can_judge(metric: Metric, case: Case) -> bool:
-    """Tell whether a case has what a metric needs."""
-    try:
-        if isinstance(metric, ChecksCases):
-            metric.check(case)
-    except ConfigError:
-        return False
-    return True
 
 
 def verdict_of(
@@ -393,3 +315,67 @@ class AllOf(BaseMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)
+
+
+@attrs.frozen(kw_only=True)
+class ByCase(AllOf):
+    """The share, by weight, of the metrics of a case that pass; one that fails counts its score.
+
+    A case names its metrics in a field; all judge one that names none. Unscored when one of them
+    is.
+
+    Attributes:
+        metrics: what cases may name, each with its own threshold.
+        weights: how much a metric counts beside the others, 1 by default.
+        inverted: the metrics that must not pass.
+        field: the field of a case with the names.
+    """
+
+    kind: ClassVar[str] = "by_case"
+
+    weights: Mapping[str, float] = attrs.field(
+        factory=dict, validator=attrs.validators.deep_mapping(value_validator=number(above=0))
+    )
+    inverted: tuple[str, ...] = ()
+    field: str = "asserts"
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        known = [metric.name for metric in self.metrics]
+        for name in (*self.weights, *self.inverted):
+            if name not in known:
+                near = did_you_mean(name, known)
+                raise ConfigError(f"metrics: there is none of the name {shown(name)}{near}")
+
+    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        for metric in self.asked_of(case):
+            if isinstance(metric, NeedsTexts) and metric.name not in self.inverted:
+                yield from metric.needed_texts(case)
+
+    def together(self, verdicts: Sequence[Verdict]) -> Verdict:
+        shares, said = [], []
+        for verdict in verdicts:
+            inverted = verdict.metric in self.inverted
+            if verdict.passed is not inverted:
+                shares.append(1.0)
+                continue
+            shares.append(0.0 if inverted else verdict.score or 0.0)
+            what = "must not hold, and does: " if inverted else ""
+            said.append(f"`{verdict.metric}`: {what}{verdict.reason}")
+        weights = [self.weights.get(verdict.metric, 1.0) for verdict in verdicts]
+        share = statistics.fmean(shares, weights)
+        return self.verdict(share, "; ".join(said) or f"all {len(shares)} hold")
+
+    def asked_of(self, case: Case) -> tuple[Metric, ...]:
+        names = case.fields.get(self.field)
+        if names is None:
+            return self.metrics
+        known = {metric.name: metric for metric in self.metrics}
+        if not isinstance(names, list) or not names:
+            what = f"expects a list of metrics in `{self.field}`, found {shown(names)}"
+            raise self.lacking(case, what)
+        for name in names:
+            if name not in known:
+                near = did_you_mean(str(name), list(known))
+                raise self.lacking(case, f"has no metric {shown(name)}{near}")
+        return tuple(known[str(name)] for name in names)

@@ -11,9 +11,8 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.evals.metrics.base import AllOf, BaseMetric
-from promptgraft.evals.metrics.json_values import JsonMatch
+from promptgraft.evals.metrics.json_values import JsonMatch, ToolTrajectory
 from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
-from promptgraft.evals.metrics.trajectory import ToolTrajectory
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.serde import Json
 from promptgraft.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of

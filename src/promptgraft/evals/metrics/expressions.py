@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.evals.metrics.base import (
-    LONGEST_QUOTE,
-    BaseMetric,
-    UnusableAnswerError,
-    brief,
-    deadline_of,
-    each_held,
-    held,
-)
-from promptgraft.evals.metrics.reading import answer_data
+from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_held, held
+from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol

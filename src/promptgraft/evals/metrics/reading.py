@@ -1,31 +1,92 @@
-"""What metrics read out of cases and answers: texts, data, and places in JSON."""
+"""What metrics read in answers, and how reasons quote it: texts, JSON, and places in JSON."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TypeAlias
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import (
-    BaseMetric,
-    Path,
-    Step,
-    UnusableAnswerError,
-    brief,
-    held,
-    quoted,
-)
 from promptgraft.evals.rows import DEEPEST
-from promptgraft.evals.types import Answer, Case
+from promptgraft.evals.types import Answer
 from promptgraft.extras import check_package
 from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
+from promptgraft.text import clip
 
+Step: TypeAlias = "str | int | None"
+"""A key, an index, or None for every item."""
+Path: TypeAlias = "tuple[Step, ...]"
+
+# Characters quoted in full; the middle of a longer text is left out.
+LONGEST_QUOTE = 200
+LONGEST_VALUE = 100
+
+_BEFORE, _AFTER = 40, 80
+_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
+
+
+class UnusableAnswerError(ValueError):
+    """An answer does not have the form that a metric judges; it scores 0, with this reason."""
+
+
+def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
+    """Return ``text`` between quotation marks, in one line, its middle left out if it is long."""
+    return _one_line(clip(text, limit, around=" "))
+
+
+def brief(value: Json, limit: int = LONGEST_VALUE) -> str:
+    """Return a value as JSON in one line, its middle left out if it is long."""
+    if isinstance(value, str):
+        return quoted(value, limit)
+    return clip(_BREAKS.sub(_escaped, canonical_json(value)), limit, around=" ")
+
+
+def difference(expected: str, found: str) -> str:
+    """Return what was expected, what was found and where they differ first."""
+    pairs = enumerate(zip(expected, found, strict=False))
+    shorter = min(len(expected), len(found))
+    at = next((index for index, (one, other) in pairs if one != other), shorter)
+    if max(len(expected), len(found)) <= LONGEST_QUOTE:
+        place = f"; the first difference is at character {at + 1}" if at else ""
+        return (
+            f"expected {quoted(expected)}, found {quoted(found)}{place}{_manner(expected, found)}"
+        )
+    return (
+        f"the first difference is at character {at + 1}: expected {_around(expected, at)}, "
+        f"found {_around(found, at)}{_manner(expected, found)}"
+    )
+
+
+def _manner(expected: str, found: str) -> str:
+    if expected.casefold() == found.casefold():
+        return "; they differ in upper and lower case only"
+    if expected.split() == found.split():
+        return "; they differ in white space only"
+    return ""
+
+
+def _around(text: str, at: int) -> str:
+    start, end = max(0, at - _BEFORE), at + _AFTER
+    if at >= len(text):
+        return f"{_one_line(text[start:])} and then its end"
+    head = "…" if start else ""
+    tail = "…" if end < len(text) else ""
+    return f"{head}{_one_line(text[start:end])}{tail}"
+
+
+def _one_line(text: str) -> str:
+    plain = text.encode("utf-8", "replace").decode("utf-8")
+    spelled = json.dumps(plain, ensure_ascii=False)
+    return _BREAKS.sub(_escaped, spelled)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 # Without slots, so that metrics can inherit it beside their own base.
@@ -114,60 +175,6 @@ def without(value: Json, path: Path) -> Json:
         chosen = range(len(value)) if step is None else _index(step, len(value))
         return [without(item, rest) if i in chosen else item for i, item in enumerate(value)]
     return value
-
-
-@attrs.frozen(kw_only=True)
-class ReferenceMetric(BaseMetric):
-    """A metric that compares the answer with the ``expected`` of its case.
-
-    Attributes:
-        expected_path: where in ``expected`` the reference stands; empty for all of it.
-        answer_path: where in the data of the answer to look; empty for all of it.
-        is_whole: whether an answer that says more than the reference is worse.
-    """
-
-    is_whole: ClassVar[bool] = True
-
-    expected_path: str = attrs.field(default="", validator=held(parse_path))
-    answer_path: str = attrs.field(default="", validator=held(parse_path))
-
-    def check(self, case: Case) -> None:
-        self.reference(case)
-
-    def reference(self, case: Case) -> object:
-        """Return what the answer is compared with; a case without one is refused."""
-        return self.expected(case)
-
-    def expected(self, case: Case) -> Json:
-        """Return the chosen part of ``expected``; a missing reference never passes."""
-        if case.expected is None:
-            raise self.lacking(case, "needs `expected`, found none")
-        found = list(places(case.expected, parse_path(self.expected_path)))
-        if len(found) != 1 or found[0][1] is None:
-            raise self.lacking(
-                case,
-                f"needs one value at `{self.expected_path}` of `expected`, "
-                f"found {shown(case.expected)}",
-            )
-        return found[0][1]
-
-    def expected_texts(self, case: Case) -> tuple[str, ...]:
-        """Return the chosen part of ``expected`` as texts, at least one and none of them empty."""
-        value = self.expected(case)
-        items = value if isinstance(value, list) else [value]
-        if not items or any(isinstance(item, (list, dict)) or item in (None, "") for item in items):
-            raise self.lacking(
-                case,
-                f"needs a text or a list of texts as `expected`, none of them empty, "
-                f"found {shown(value)}",
-            )
-        return tuple(as_text(item) for item in items)
-
-    def found_text(self, answer: Answer) -> str:
-        return as_text(self.found(answer)) if self.answer_path else answer.text
-
-    def found(self, answer: Answer) -> Json:
-        return only(answer_data(answer), parse_path(self.answer_path))
 
 
 def as_text(value: Json) -> str:

@@ -10,14 +10,12 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.metrics.by_case import ByCase
+from promptgraft.evals.metrics.base import BaseMetric, ByCase
 from promptgraft.evals.metrics.dialects import DIALECTS
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JSON_SCHEMA
-from promptgraft.evals.metrics.json_values import JsonMatch
+from promptgraft.evals.metrics.json_values import JsonMatch, ToolTrajectory
 from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
-from promptgraft.evals.metrics.trajectory import ToolTrajectory
 from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap

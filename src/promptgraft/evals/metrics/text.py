@@ -12,9 +12,16 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Path, difference, each_held, held, quoted
+from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_held, held
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
-from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, check_library, parse_path
+from promptgraft.evals.metrics.reading import (
+    Folding,
+    Path,
+    check_library,
+    difference,
+    parse_path,
+    quoted,
+)
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, TEXT, integer, one_of

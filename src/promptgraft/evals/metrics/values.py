@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Path, UnusableAnswerError, quoted
+from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric
 from promptgraft.evals.metrics.expressions import usage_of
-from promptgraft.evals.metrics.reading import ReferenceMetric, as_text, parse_path
+from promptgraft.evals.metrics.reading import Path, UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import number, one_of

@@ -1,0 +1,280 @@
+"""Cases judged by metrics: what is checked before the first call, and the verdicts afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.faults import CaseFaults, in_one_line
+from promptgraft.evals.metrics.base import (
+    ChecksCases,
+    NeedsTexts,
+    ends_case,
+    judges_tools,
+    reason,
+    verdict_of,
+)
+from promptgraft.evals.metrics.reading import Path
+from promptgraft.evals.types import (
+    Answer,
+    Case,
+    Message,
+    Metric,
+    Speaker,
+    TaughtCase,
+    Turn,
+    Verdict,
+)
+from promptgraft.prompt.fields import options_at
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import did_you_mean, shown
+from promptgraft.text import clip, listed
+
+LONGEST_FEEDBACK = 50_000
+_LONGEST_TURN_REASON = 400
+
+
+def check_metrics(metrics: Sequence[Metric]) -> None:
+    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
+    given: object = metrics
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
+    if not metrics:
+        raise ConfigError("metrics: expected at least one metric, found none")
+    for metric in metrics:
+        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
+            raise ConfigError(
+                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
+                "metrics.python(function=f) makes one of a function"
+            )
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"metrics: two metrics have the name `{name}`; give one of them another `name`"
+            )
+
+
+@runtime_checkable
+class CaseAdapter(Protocol):
+    """An adapter that is asked with cases, such as that of an agent."""
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def reports_tools(self) -> bool: ...
+
+    def check_case(self, case: Case) -> None: ...
+
+
+def check_asked(adapter: object, cases: Iterable[Case], metrics: Sequence[Metric]) -> None:
+    """Refuse with a ``ConfigError`` what an agent can never be judged by.
+
+    That are cases that it cannot be asked with, and metrics of tools for one that does not say
+    which it called.
+    """
+    if not isinstance(adapter, CaseAdapter):
+        return
+    faults = in_one_line()
+    for case in cases:
+        try:
+            if case.recorded is None:
+                adapter.check_case(case)
+        except ConfigError as error:
+            faults.add_of(case, str(error))
+    faults.refuse()
+    if adapter.reports_tools:
+        return
+    for metric in metrics:
+        if judges_tools(metric):
+            raise ConfigError(
+                f"metric `{metric.name}` judges tools, and the {adapter.identity} "
+                "does not say which it called; return an AgentAnswer with `tools` and annotate "
+                "the function so, name where `tools` stand in a reply, or leave the metric out"
+            )
+
+
+def check_cases(
+    metrics: Sequence[Metric],
+    cases: Iterable[Case],
+    output_type: object = None,
+    *,
+    by_turn: bool = False,
+    noted: CaseFaults | None = None,
+) -> None:
+    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
+
+    Cases whose expected texts are no options of ``output_type`` are refused too. Where ``by_turn``
+    one turn is enough that a metric can judge. With ``noted`` faults are added there instead.
+    """
+    faults = in_one_line() if noted is None else noted
+    checking = [
+        (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
+        for metric in metrics
+        if isinstance(metric, ChecksCases)
+    ]
+    for case in cases:
+        for metric, needed_texts in checking:
+            played = by_turn or (case.recorded is not None and case.recorded.turns)
+            if played and any(can_judge(metric, turn) for turn in turn_cases(case)):
+                continue
+            try:
+                metric.check(case)
+                if needed_texts and case.recorded is None:
+                    _check_options(metric.name, needed_texts(case), output_type)
+            except ConfigError as error:
+                faults.add_of(case, str(error))
+    if noted is None:
+        faults.refuse()
+
+
+def _check_options(
+    name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
+) -> None:
+    """Refuse texts that the answer of a prompt, a choice of others, cannot be."""
+    for place, wanted in texts:
+        options = options_at(output_type, [key for key in place if isinstance(key, str)])
+        folded = {option.casefold() for option in options}
+        if options and not any(text.strip().casefold() in folded for text in wanted):
+            raise ConfigError(
+                f"metric `{name}`: the expected {shown(wanted[0])} is no option of the prompt's "
+                f"answer{did_you_mean(wanted[0], list(options))}; options: {listed(options)}"
+            )
+
+
+def can_judge(metric: Metric, case: Case) -> bool:
+    """Tell whether a case has what a metric needs."""
+    try:
+        if isinstance(metric, ChecksCases):
+            metric.check(case)
+    except ConfigError:
+        return False
+    return True
+
+
+def judge_case(
+    metrics: Sequence[Metric], case: Case, answer: Answer, *, session: SessionProtocol | None = None
+) -> tuple[Verdict, ...]:
+    """Judge one answer with every metric, in their order.
+
+    Metrics that end a case are asked first. When one fails, no other is asked (and paid for): each
+    of them scores 0 with the same reason. A metric that cannot judge the case raises
+    ``ConfigError``. A conversation is judged turn by turn, by each metric on the turns that have
+    what it needs.
+    """
+    verdicts: dict[str, Verdict] = {}
+    ended = ""
+    for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
+        if ended:
+            verdict = Verdict(metric=metric.name, score=0.0, passed=False, reason=ended)
+        else:
+            verdict = _over_all(metric, case, answer, session=session)
+            if ends_case(metric) and verdict.passed is False:
+                ended = reason(f"not judged: `{metric.name}` ended the case; {verdict.reason}")
+        verdicts[metric.name] = verdict
+    return tuple(verdicts[metric.name] for metric in metrics)
+
+
+def _over_all(
+    metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None
+) -> Verdict:
+    turns = [turn for turn in judged_turns(case, answer) if can_judge(metric, turn[1])]
+    if not turns:
+        return verdict_of(metric, case, answer, session=session)
+    verdicts = [
+        (number, verdict_of(metric, turn, said, session=session)) for number, turn, said in turns
+    ]
+    return over_turns(verdicts, threshold=metric.threshold)
+
+
+def turn_cases(case: Case) -> Iterator[Case]:
+    """Yield each turn as a case, with the expected answers of the turns before it as context."""
+    context = case.context
+    for turn in case.turns:
+        yield _as_case(case, turn, context)
+        context = (*context, *_exchange(turn.user, turn.expected or ""))
+
+
+def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
+    """Return what is judged of a conversation: numbers of turns, turns as cases, answers.
+
+    A conversation with a simulated user is judged where it ends, with what was said before.
+    """
+    found = []
+    context = case.context
+    for number, played in enumerate(answer.turns, 1):
+        turn = case.turns[number - 1] if number <= len(case.turns) else Turn(user=played.query)
+        if case.turns or number == len(answer.turns):
+            found.append((number, _as_case(case, turn, context), played.answer))
+        context = (*context, *_exchange(played.query, played.answer.text))
+    return found
+
+
+def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> Verdict:
+    """Return the verdict on a conversation: the mean over its turns, unscored if one of them is."""
+    first = verdicts[0][1]
+    if len(verdicts) == 1:
+        return first
+    scores = [verdict.score for _, verdict in verdicts if verdict.score is not None]
+    score = fmean(scores) if len(scores) == len(verdicts) else None
+    amounts = [verdict.amount for _, verdict in verdicts if verdict.amount is not None]
+    passed = sum(verdict.passed is True for _, verdict in verdicts)
+    lines = [f"{passed} of {len(verdicts)} turns pass", *(_line(*one) for one in verdicts)]
+    return attrs.evolve(
+        first,
+        score=score,
+        passed=None if score is None else score >= threshold,
+        reason="\n".join(lines),
+        amount=sum(amounts) if amounts else None,
+    )
+
+
+def _line(number: int, verdict: Verdict) -> str:
+    word = {True: "passed", False: "failed", None: "unscored"}[verdict.passed]
+    score = "" if verdict.score is None else f" {verdict.score:.4g}"
+    why = clip(" ".join(verdict.reason.split()), _LONGEST_TURN_REASON, around=" ")
+    return f"turn {number} {word}{score}: {why}"
+
+
+def _as_case(case: Case, turn: Turn, context: tuple[Message, ...]) -> Case:
+    return attrs.evolve(
+        case,
+        input=turn.user,
+        expected=turn.expected,
+        tools=turn.tools,
+        turns=(),
+        context=context,
+    )
+
+
+def _exchange(query: str, answer: str) -> tuple[Message, Message]:
+    return Message(Speaker.USER, query), Message(Speaker.ASSISTANT, answer)
+
+
+def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
+    """Return the verdicts with their reasons, the user's hints for this case, and its teacher.
+
+    Failed metrics come first, then those that could not judge, then those that passed.
+    """
+    rank = {False: 0, None: 1, True: 2}
+    parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]
+    if general := case.hints.get(""):
+        parts.append(f"hint: {general}")
+    if isinstance(case, TaughtCase):
+        parts.append(case.remark)
+    return clip("\n".join(parts), LONGEST_FEEDBACK)
+
+
+def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
+    if verdict.score is None:
+        head = f"[unscored] {verdict.metric}"
+    else:
+        head = f"[{'passed' if verdict.passed else 'failed'}] {verdict.metric} {verdict.score:.4g}"
+    hint = hints.get(verdict.metric)
+    lines = [f"{head}: {verdict.reason}", *([f"hint: {hint}"] if hint else [])]
+    return "\n  ".join(line for text in lines for line in text.splitlines())
