@@ -38,7 +38,7 @@ from promptgraft import (
     ScriptedAdapter,
     Strategy,
 )
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus
 from promptgraft.search.events import CandidateAdded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import graph_view

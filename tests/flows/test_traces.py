@@ -17,7 +17,7 @@ from flows.recap import AGENTS, ARTICLE, RECAP, Draft, Writer, template
 from promptgraft import Deadline, Prompt, PromptResponse
 from promptgraft.adapters.base import answered
 from promptgraft.errors import CandidateError, FlowError, TransientProviderError
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.graphs import AsyncRun, Graph, Node, Run
 from promptgraft.runtime import Session, SessionProtocol
 

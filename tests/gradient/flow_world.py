@@ -16,7 +16,7 @@ from optimizers.worlds import bound, current_text
 from promptgraft import RolloutFeedback
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gradient import GradientConfig, GradientOptimizer, GradientResult
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import OptimizationContext
 from promptgraft.serde import digest_text

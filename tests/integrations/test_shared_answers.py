@@ -9,7 +9,7 @@ from promptgraft.errors import TransientProviderError
 from promptgraft.evals.gate import Subject
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Case
-from promptgraft.integrations.pytest_plugin_session import Answers
+from promptgraft.integrations.pytest_plugin_reports import Answers
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 
 SECTION = MarkdownSection(title="Word", key="word", template="Repeat: $word")

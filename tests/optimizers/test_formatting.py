@@ -16,8 +16,7 @@ from optimizers.worlds import Question
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import JournalCorruptError
-from promptgraft.evals.trace import Step
-from promptgraft.evals.types import Verdict
+from promptgraft.evals.types import Step, Verdict
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search.answers import READER, record_from_json, record_to_json

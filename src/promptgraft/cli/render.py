@@ -9,7 +9,7 @@ from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import echo, print_json
 from promptgraft.errors import ConfigError
-from promptgraft.evals.binding import params_of_cases
+from promptgraft.evals.attempt import params_of_cases
 from promptgraft.integrations.gate import Choice, Tried, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.prompt import RenderedPrompt

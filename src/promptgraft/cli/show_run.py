@@ -10,7 +10,7 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.output import Screen, echo, print_json, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
-from promptgraft.evals.trace import step_to_json
+from promptgraft.evals.types import step_to_json
 from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain

@@ -28,8 +28,7 @@ from promptgraft.evals.aggregate import (
     summarize,
     unscored,
 )
-from promptgraft.evals.attempt import Attempt, attempted
-from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frames import frame_of

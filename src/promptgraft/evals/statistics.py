@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 from typing import TYPE_CHECKING
 
 import attrs
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 Score = float | None
 """A mean score on one example; None when it is unscored."""
 
+ANSWERS = 3
+"""How often a critical case is answered before a lower score counts."""
+
+# Student's quantile at 99 %, by degrees of freedom; with more the last one is on the safe side.
+_STUDENT = (31.82, 6.965, 4.541, 3.747, 3.365)
 _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
 _CELLS = 3_000_000
@@ -204,6 +209,28 @@ def _rounded_mean(values: Floats, axis: int) -> Floats:
     return means
 
 
+def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None = None) -> bool:
+    """Return whether a case scores lower than before by more than its answers vary.
+
+    Answers that are all alike vary by nothing: then any lower score counts. Otherwise the means
+    are compared by a t test at 1 % with the larger of both standard deviations.
+
+    Args:
+        before: the scores that the case had; at least one.
+        after: the scores that it has now; at least one.
+        runs: how many answers ``before`` is the mean of; None when they stand there one by one.
+    """
+    spread = max(stdev(side) if len(side) > 1 else 0.0 for side in (before, after))
+    freedom = max(1, min(len(_STUDENT), max(len(before), len(after)) - 1))
+    scale = math.sqrt(1 / (runs or len(before)) + 1 / len(after))
+    return fmean(before) - fmean(after) > _STUDENT[freedom - 1] * spread * scale + _FUZZ
+
+
+def is_settled(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether nothing needs to be asked again before a case counts as lost or not."""
+    return len(after) >= ANSWERS or max(after) >= fmean(before) - _FUZZ
+
+
 def check_installed() -> None:
     """Raise if the library for paired tests is missing, before any call is paid for."""
     check_package("scipy", "1.15", extra="stats", what="a paired test")
@@ -260,22 +287,26 @@ class Gain(Shown):
     @property
     def interval(self) -> str:
         """The interval in words; empty without cases."""
-        if self.low is None or self.high is None:
+        if self.low is None:
             return ""
         return f"{self.level * 100:g} % interval {self.low:+.3f} to {self.high:+.3f}"
 
     @property
     def short(self) -> str:
         """The gain with its interval for a cell of a table; empty without cases."""
-        if self.low is None or self.high is None:
+        if self.low is None:
             return ""
         return f"{self.mean_gain:+.3f} ({self.low:+.2f} to {self.high:+.2f})"
 
     @property
     def counts(self) -> str:
         """How many cases were won, lost, tied and unscored, in words."""
-        missing = f"; {len(self.unscored)} unscored" if self.unscored else ""
-        return f"{len(self.won)} won, {len(self.lost)} lost, {len(self.tied)} tied{missing}"
+        won, lost, tied = map(len, (self.won, self.lost, self.tied))
+        return f"{won} won, {lost} lost, {tied} tied{self._missing}"
+
+    @property
+    def _missing(self) -> str:
+        return f"; {len(self.unscored)} unscored" if self.unscored else ""
 
     @property
     def meaning(self) -> str:
@@ -291,8 +322,7 @@ class Gain(Shown):
     def line(self) -> str:
         """Return the gain as one line for reports."""
         if self.mean_gain is None:
-            missing = f"; {len(self.unscored)} unscored" if self.unscored else ""
-            return f"gain unknown: no case has a score before and after{missing}"
+            return f"gain unknown: no case has a score before and after{self._missing}"
         on = counted(self.cases, "case")
         return f"gain {self.mean_gain:+.3f} ({self.interval}) on {on}, {self.counts}"
 

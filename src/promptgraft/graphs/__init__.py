@@ -1,6 +1,6 @@
 """Graphs of prompts that are improved together, and what they record of each answer."""
 
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import AsyncRun
 from promptgraft.graphs.graph import Graph, Node
 from promptgraft.graphs.plain import step, text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.adapters.base import adapter_identity
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.parts.descriptors import section_part
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.prompt.template import Prompt, PromptTemplate

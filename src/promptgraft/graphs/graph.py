@@ -14,7 +14,7 @@ from promptgraft.adapters.base import (
     check_adapter,
 )
 from promptgraft.errors import ConfigError
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.functions import function_name
 from promptgraft.graphs.describing import Edge, GraphDescription, describe
 from promptgraft.graphs.flow import GraphFlow

@@ -19,7 +19,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.errors import CandidateError, FlowError, LimitReachedError, ProviderError
 from promptgraft.evals.spending import Role, spent_on
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import without_address
 from promptgraft.prompt.template import Prompt

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.integrations.figures import Figures
+from promptgraft.integrations.trackers import Figures
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.trackers import check_mlflow
 from promptgraft.runtime.session import EventBus

@@ -17,8 +17,12 @@ import pytest
 
 if TYPE_CHECKING:
     from promptgraft.evals.types import Case
-    from promptgraft.integrations.pytest_plugin_reports import CaseVerdict, ReportOfTests
-    from promptgraft.integrations.pytest_plugin_session import Selection, TestRun
+    from promptgraft.integrations.pytest_plugin_reports import (
+        CaseVerdict,
+        ReportOfTests,
+        Selection,
+        TestRun,
+    )
     from promptgraft.project import Project
 
 _PARAM = "promptgraft_case_of_item"
@@ -152,7 +156,7 @@ def _scored(found: ReportOfTests) -> ReportOfTests:
 
 def _run_of(config: pytest.Config) -> TestRun:
     if _RUN not in config.stash:
-        from promptgraft.integrations.pytest_plugin_session import Answers, TestRun, file_of
+        from promptgraft.integrations.pytest_plugin_reports import Answers, TestRun, file_of
 
         option = config.getoption("--promptgraft-project")
         config.stash[_RUN] = TestRun(

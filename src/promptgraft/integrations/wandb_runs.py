@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.integrations.figures import Figures
+from promptgraft.integrations.trackers import Figures
 from promptgraft.project.trackers import check_wandb
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted

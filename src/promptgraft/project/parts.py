@@ -14,7 +14,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.agent import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset, file_and_case
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python

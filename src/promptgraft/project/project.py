@@ -14,7 +14,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
-from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.base_store import RevisionedStore

@@ -10,7 +10,7 @@ import attrs
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
-from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.attempt import ParamsOf, params_of_cases
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.splits import Splits

@@ -9,7 +9,7 @@ import msgspec
 
 from promptgraft.errors import FeedbackError, JournalCorruptError
 from promptgraft.evals.spending import Spending, spent_from_json, spent_to_json
-from promptgraft.evals.trace import step_to_json
+from promptgraft.evals.types import step_to_json
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.serde import HexDigest, Json

@@ -8,8 +8,14 @@ from typing import TypeAlias
 
 import attrs
 
-from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
-from promptgraft.evals.statistics import least_cases, mean, spent_error
+from promptgraft.evals.statistics import (
+    ANSWERS,
+    is_lost,
+    is_settled,
+    least_cases,
+    mean,
+    spent_error,
+)
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, again_size, verdict_of

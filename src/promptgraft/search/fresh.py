@@ -8,8 +8,7 @@ from enum import StrEnum
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.critical import ANSWERS
-from promptgraft.evals.statistics import Gain, Outcome, gain
+from promptgraft.evals.statistics import ANSWERS, Gain, Outcome, gain
 from promptgraft.search.scores import Score, paired_means
 from promptgraft.targets.types import GepaExample
 

@@ -21,7 +21,7 @@ from promptgraft.adapters.base import (
 )
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.spending import Role
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import GraphFlow, GraphPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, Use

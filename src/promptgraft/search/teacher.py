@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_adapter
 from promptgraft.errors import ConfigError
-from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.attempt import ParamsOf
 from promptgraft.functions import function_identity
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph

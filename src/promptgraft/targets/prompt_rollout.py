@@ -25,8 +25,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
-from promptgraft.evals.trace import Step
-from promptgraft.evals.types import Verdict
+from promptgraft.evals.types import Step, Verdict
 from promptgraft.isolation import isolated
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride

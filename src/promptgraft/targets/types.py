@@ -13,8 +13,7 @@ import attrs
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
 from promptgraft.evals.spending import Spending
-from promptgraft.evals.trace import Step
-from promptgraft.evals.types import Verdict
+from promptgraft.evals.types import Step, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated
 from promptgraft.overrides.codec import plain_entries, read_entries

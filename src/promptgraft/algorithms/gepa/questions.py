@@ -10,7 +10,7 @@ import attrs
 from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question

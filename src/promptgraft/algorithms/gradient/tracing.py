@@ -13,7 +13,7 @@ from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry
 from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
 from promptgraft.algorithms.gradient.replies import Blames, read_blame
 from promptgraft.evals.spending import Role
-from promptgraft.evals.trace import Step
+from promptgraft.evals.types import Step
 from promptgraft.search.asks import Asking
 from promptgraft.search.events import Emit
 from promptgraft.search.place import named

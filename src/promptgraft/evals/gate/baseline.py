@@ -10,9 +10,16 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.critical import ANSWERS, is_lost, is_settled
 from promptgraft.evals.gate.report import GateReport, Tried
-from promptgraft.evals.statistics import Gain, Outcome, gain, least_cases
+from promptgraft.evals.statistics import (
+    ANSWERS,
+    Gain,
+    Outcome,
+    gain,
+    is_lost,
+    is_settled,
+    least_cases,
+)
 from promptgraft.files import write_atomically
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.strict import structure

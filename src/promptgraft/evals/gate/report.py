@@ -11,8 +11,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
-from promptgraft.evals.attempt import Attempt
-from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.attempt import Attempt, ParamsOf
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.metrics.base import is_required

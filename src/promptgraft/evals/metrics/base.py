@@ -1,4 +1,4 @@
-"""What all metrics share, and the metrics that combine others."""
+"""The base classes of metrics, and the metrics that combine others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reason(text: str) -> str:
 
 
 def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str], str], None]:
-    """Return a validator of texts that ``hold`` may refuse with a ``ConfigError``."""
+    """Return a validator that calls ``hold``, which raises a ``ConfigError`` for a bad text."""
 
     def validate(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         try:
@@ -50,7 +50,7 @@ def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str
 def each_held(
     what: str, hold: Callable[[str], object], *, least: int = 0
 ) -> Callable[[object, attrs.Attribute[tuple[str, ...]], Sequence[str]], None]:
-    """Return a validator of lists of texts, which says all that ``hold`` refuses at once."""
+    """Return a validator of lists of texts that reports all texts that ``hold`` refuses."""
 
     def validate(
         _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
@@ -71,13 +71,13 @@ def each_held(
 
 @attrs.frozen(kw_only=True)
 class BaseMetric(ABC):
-    """A metric with the options that all of ours have.
+    """A metric with the options that all built-in metrics share.
 
     Attributes:
-        name: how it is called in reports; the name of its kind unless it is given.
-        threshold: the least score that passes, 0 to 1.
-        required: whether a case has to pass it to pass.
-        node: the node of a graph whose last output is judged; empty for the answer.
+        name: its name in reports; by default that of its kind.
+        threshold: the lowest score that passes, 0 to 1.
+        required: whether a case must pass this metric in order to pass.
+        node: the node of a graph whose last output is judged; empty for the final answer.
     """
 
     kind: ClassVar[str]
@@ -88,11 +88,12 @@ class BaseMetric(ABC):
     )
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
-    # Not in the `repr`, so that metrics without one are identified as they always were.
+    # Not in the `repr`, from which metrics get their identity: baselines and journals that were
+    # written before there were nodes stay valid.
     node: str = attrs.field(default="", validator=STRING, repr=False)
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
-        """Refuse a case that cannot be judged with a ``ConfigError``, before the first call."""
+        """Raise a ``ConfigError`` for a case that cannot be judged; runs before the first call."""
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
@@ -107,22 +108,22 @@ class BaseMetric(ABC):
         """Judge one answer; may be ``async``.
 
         Raises:
-            UnusableAnswerError: the answer has not the form that this metric judges.
+            UnusableAnswerError: the answer lacks the form that this metric judges.
         """
 
     def verdict(self, score: float, why: str, amount: float | None = None) -> Verdict:
-        """Return a score with its reason, as one paragraph within limits."""
+        """Return the verdict for a score; the reason becomes one paragraph of limited length."""
         passed = score >= self.threshold
         return Verdict(
             metric=self.name, score=score, passed=passed, reason=reason(why), amount=amount
         )
 
     def unscored(self, why: str) -> Verdict:
-        """Return the verdict on an answer that could not be judged."""
+        """Return the verdict for an answer that could not be judged."""
         return Verdict(metric=self.name, score=None, passed=None, reason=reason(why))
 
     def lacking(self, case: Case, what: str) -> ConfigError:
-        """Return the error that a case lacks something, naming it."""
+        """Return the error for a case that lacks what this metric needs."""
         place = f"{case.origin}: " if case.origin else ""
         return ConfigError(f"{place}case `{case.id}`: metric `{self.name}` {what}")
 
@@ -132,8 +133,8 @@ class ReferenceMetric(BaseMetric):
     """A metric that compares the answer with the ``expected`` of its case.
 
     Attributes:
-        expected_path: where in ``expected`` the reference stands; empty for all of it.
-        answer_path: where in the data of the answer to look; empty for all of it.
+        expected_path: path of the reference in ``expected``; empty for all of it.
+        answer_path: path of the compared value in the answer's data; empty for all of it.
         is_whole: whether an answer that says more than the reference is worse.
     """
 
@@ -146,11 +147,11 @@ class ReferenceMetric(BaseMetric):
         self.reference(case)
 
     def reference(self, case: Case) -> object:
-        """Return what the answer is compared with; a case without one is refused."""
+        """Return the value that answers are compared with; a case without one is refused."""
         return self.expected(case)
 
     def expected(self, case: Case) -> Json:
-        """Return the chosen part of ``expected``; a missing reference never passes."""
+        """Return the value at ``expected_path``; a missing reference never passes."""
         if case.expected is None:
             raise self.lacking(case, "needs `expected`, found none")
         found = list(places(case.expected, parse_path(self.expected_path)))
@@ -163,7 +164,7 @@ class ReferenceMetric(BaseMetric):
         return found[0][1]
 
     def expected_texts(self, case: Case) -> tuple[str, ...]:
-        """Return the chosen part of ``expected`` as texts, at least one and none of them empty."""
+        """Return the value at ``expected_path`` as at least one text, none of them empty."""
         value = self.expected(case)
         items = value if isinstance(value, list) else [value]
         if not items or any(isinstance(item, (list, dict)) or item in (None, "") for item in items):
@@ -183,52 +184,54 @@ class ReferenceMetric(BaseMetric):
 
 @runtime_checkable
 class ChecksCases(Protocol):
-    """A metric that refuses cases beforehand that it cannot judge."""
+    """A metric that refuses cases that it cannot judge before anything is called."""
 
     def check(self, case: Case) -> None: ...
 
 
 @runtime_checkable
 class NeedsTexts(Protocol):
-    """A metric that knows places in the answer, each with texts of which it has to be one."""
+    """A metric that expects one of certain texts at places in the answer."""
 
     def needed_texts(self, case: Case) -> Iterable[tuple[Path, Sequence[str]]]: ...
 
 
-# What metrics of users may say of themselves, and need not.
+# Attributes that metrics of users may have and need not have.
 
 
 def is_required(metric: Metric) -> bool:
-    """Tell whether a case has to pass the metric."""
+    """Return whether a case must pass the metric in order to pass."""
     return bool(getattr(metric, "required", True))
 
 
 def ends_case(metric: Metric) -> bool:
-    """Tell whether a case that fails the metric ends there, with a score of 0."""
+    """Return whether failing the metric ends the case with a score of 0."""
     return bool(getattr(metric, "ends_case", False))
 
 
 def asks_models(metric: Metric) -> bool:
-    """Tell whether the metric asks models, which may judge one answer differently each time."""
+    """Return whether the metric calls models, so that verdicts on the same answer may differ."""
     return bool(getattr(metric, "asks_models", False))
 
 
 def judges_tools(metric: Metric) -> bool:
-    """Tell whether the metric judges which tools were called."""
+    """Return whether the metric judges tool calls."""
     return bool(getattr(metric, "judges_tools", False))
 
 
 def node_of(metric: Metric) -> str:
-    """Return the node of a graph whose output the metric judges; empty for the answer."""
+    """Return the node of a graph whose output the metric judges; empty for the final answer."""
     return str(getattr(metric, "node", ""))
 
 
 def verdict_of(
     metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None = None
 ) -> Verdict:
-    """Return the verdict of one metric, whose ``judge`` is plain or ``async``.
+    """Return the verdict of one metric, whose ``judge`` may be ``async``.
 
-    A ``FeedbackError`` for anything else names metric and case.
+    Raises:
+        FeedbackError: the metric raised another exception or returned no verdict; the message
+            names the metric and the case.
     """
     node = node_of(metric)
     judged = answer.of_node(node) if node else answer
@@ -240,7 +243,7 @@ def verdict_of(
         verdict: object = awaited(said, deadline=deadline_of(session))
     except PromptgraftError:
         raise
-    except Exception as error:  # whatever a metric of the user's raises
+    except Exception as error:  # user code may raise anything
         where = f"{case.origin}: " if case.origin else ""
         raise FeedbackError(
             f"{where}metric `{metric.name}`, case `{case.id}`: {raised_at(error)}"
@@ -253,18 +256,18 @@ def verdict_of(
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:
-    """Return when an evaluation ends; None for never, and without an evaluation."""
+    """Return the deadline of an evaluation; None without one."""
     return None if session is None else session.deadline
 
 
 @attrs.frozen(kw_only=True)
 class AllOf(BaseMetric):
-    """The least score of several metrics, with the reasons of those that fail.
+    """The lowest score of several metrics, with the reasons of those that fail.
 
-    Unscored when one of them is.
+    Unscored if any of them is.
 
     Attributes:
-        metrics: what is asked, each with its own threshold.
+        metrics: the metrics, each with its own threshold.
     """
 
     kind: ClassVar[str] = "all_of"
@@ -308,7 +311,7 @@ class AllOf(BaseMetric):
         return self.together(verdicts)
 
     def together(self, verdicts: Sequence[Verdict]) -> Verdict:
-        """Return the one verdict that several with scores come to."""
+        """Combine scored verdicts into one."""
         failed = [verdict for verdict in verdicts if not verdict.passed]
         said = "; ".join(verdict.reason for verdict in failed or verdicts)
         return self.verdict(min(verdict.score or 0.0 for verdict in verdicts), said)
@@ -319,16 +322,16 @@ class AllOf(BaseMetric):
 
 @attrs.frozen(kw_only=True)
 class ByCase(AllOf):
-    """The share, by weight, of the metrics of a case that pass; one that fails counts its score.
+    """The weighted mean over the metrics that a case names.
 
-    A case names its metrics in a field; all judge one that names none. Unscored when one of them
-    is.
+    A metric that passes counts 1, one that fails counts its score. A case names its metrics in a
+    field; a case that names none is judged by all. Unscored if any of them is.
 
     Attributes:
-        metrics: what cases may name, each with its own threshold.
-        weights: how much a metric counts beside the others, 1 by default.
-        inverted: the metrics that must not pass.
-        field: the field of a case with the names.
+        metrics: the metrics that cases may name, each with its own threshold.
+        weights: the weight of a metric by name, above 0; 1 by default.
+        inverted: names of metrics that must not pass.
+        field: the field of a case that holds the names.
     """
 
     kind: ClassVar[str] = "by_case"

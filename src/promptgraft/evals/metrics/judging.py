@@ -1,4 +1,4 @@
-"""Cases judged by metrics: what is checked before the first call, and the verdicts afterwards."""
+"""Judging cases: the checks before the first call, conversations, verdicts and their feedback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST_TURN_REASON = 400
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
+    """Raise a ``ConfigError`` unless there are metrics, and all have different names."""
     given: object = metrics
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
@@ -61,7 +61,7 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
 
 @runtime_checkable
 class CaseAdapter(Protocol):
-    """An adapter that is asked with cases, such as that of an agent."""
+    """An adapter that is called with whole cases, such as that of an agent."""
 
     @property
     def identity(self) -> str: ...
@@ -73,10 +73,10 @@ class CaseAdapter(Protocol):
 
 
 def check_asked(adapter: object, cases: Iterable[Case], metrics: Sequence[Metric]) -> None:
-    """Refuse with a ``ConfigError`` what an agent can never be judged by.
+    """Raise a ``ConfigError`` for cases and metrics that an agent does not support.
 
-    That are cases that it cannot be asked with, and metrics of tools for one that does not say
-    which it called.
+    An agent may not accept the input of a case, and may not report tool calls, which metrics of
+    tools need. Adapters of prompts support everything.
     """
     if not isinstance(adapter, CaseAdapter):
         return
@@ -107,10 +107,11 @@ def check_cases(
     by_turn: bool = False,
     noted: CaseFaults | None = None,
 ) -> None:
-    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
+    """Raise one ``ConfigError`` that lists all cases that the metrics cannot judge.
 
-    Cases whose expected texts are no options of ``output_type`` are refused too. Where ``by_turn``
-    one turn is enough that a metric can judge. With ``noted`` faults are added there instead.
+    A case is also refused if its expected text is not an option of ``output_type``. With
+    ``by_turn``, a metric needs to be able to judge only one turn of a conversation. With
+    ``noted``, faults are added there and nothing is raised.
     """
     faults = in_one_line() if noted is None else noted
     checking = [
@@ -136,7 +137,7 @@ def check_cases(
 def _check_options(
     name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
 ) -> None:
-    """Refuse texts that the answer of a prompt, a choice of others, cannot be."""
+    """Raise a ``ConfigError`` if the output type of the prompt does not allow any of the texts."""
     for place, wanted in texts:
         options = options_at(output_type, [key for key in place if isinstance(key, str)])
         folded = {option.casefold() for option in options}
@@ -148,7 +149,7 @@ def _check_options(
 
 
 def can_judge(metric: Metric, case: Case) -> bool:
-    """Tell whether a case has what a metric needs."""
+    """Return whether a case has what a metric needs."""
     try:
         if isinstance(metric, ChecksCases):
             metric.check(case)
@@ -160,12 +161,14 @@ def can_judge(metric: Metric, case: Case) -> bool:
 def judge_case(
     metrics: Sequence[Metric], case: Case, answer: Answer, *, session: SessionProtocol | None = None
 ) -> tuple[Verdict, ...]:
-    """Judge one answer with every metric, in their order.
+    """Return the verdict of every metric on one answer, in the order of the metrics.
 
-    Metrics that end a case are asked first. When one fails, no other is asked (and paid for): each
-    of them scores 0 with the same reason. A metric that cannot judge the case raises
-    ``ConfigError``. A conversation is judged turn by turn, by each metric on the turns that have
-    what it needs.
+    Metrics that end a case run first. If one fails, the others are neither run nor paid for: each
+    scores 0 with the same reason. A conversation is judged turn by turn, by each metric on the
+    turns that have what it needs.
+
+    Raises:
+        ConfigError: a metric cannot judge the case.
     """
     verdicts: dict[str, Verdict] = {}
     ended = ""
@@ -193,7 +196,7 @@ def _over_all(
 
 
 def turn_cases(case: Case) -> Iterator[Case]:
-    """Yield each turn as a case, with the expected answers of the turns before it as context."""
+    """Yield each turn as a case; its context holds the expected answers of earlier turns."""
     context = case.context
     for turn in case.turns:
         yield _as_case(case, turn, context)
@@ -201,9 +204,10 @@ def turn_cases(case: Case) -> Iterator[Case]:
 
 
 def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
-    """Return what is judged of a conversation: numbers of turns, turns as cases, answers.
+    """Return the number, the case and the answer of each turn that is judged.
 
-    A conversation with a simulated user is judged where it ends, with what was said before.
+    Only the last turn of a conversation with a simulated user is judged, with the earlier ones
+    as context.
     """
     found = []
     context = case.context
@@ -216,7 +220,7 @@ def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
 
 
 def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> Verdict:
-    """Return the verdict on a conversation: the mean over its turns, unscored if one of them is."""
+    """Return the mean of the verdicts on the turns; unscored if any turn is."""
     first = verdicts[0][1]
     if len(verdicts) == 1:
         return first
@@ -257,9 +261,9 @@ def _exchange(query: str, answer: str) -> tuple[Message, Message]:
 
 
 def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts with their reasons, the user's hints for this case, and its teacher.
+    """Return the verdicts with their reasons, the user's hints, and the origin of a taught answer.
 
-    Failed metrics come first, then those that could not judge, then those that passed.
+    Failed metrics come first, then unscored ones, then those that passed.
     """
     rank = {False: 0, None: 1, True: 2}
     parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]

@@ -1,4 +1,4 @@
-"""What metrics read in answers, and how reasons quote it: texts, JSON, and places in JSON."""
+"""Reading answers and quoting them in reasons: texts, JSON, and paths into JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from promptgraft.extras import check_package
 from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
 from promptgraft.text import clip
 
-Step: TypeAlias = "str | int | None"
-"""A key, an index, or None for every item."""
-Path: TypeAlias = "tuple[Step, ...]"
+PathStep: TypeAlias = "str | int | None"
+"""A key, an index, or None for all items of a list."""
+Path: TypeAlias = "tuple[PathStep, ...]"
 
-# Characters quoted in full; the middle of a longer text is left out.
+# Characters; the middle of a longer text is left out.
 LONGEST_QUOTE = 200
 LONGEST_VALUE = 100
 
@@ -31,23 +31,23 @@ _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 class UnusableAnswerError(ValueError):
-    """An answer does not have the form that a metric judges; it scores 0, with this reason."""
+    """The answer lacks the form that a metric judges; it scores 0 with this reason."""
 
 
 def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
-    """Return ``text`` between quotation marks, in one line, its middle left out if it is long."""
+    """Return ``text`` in quotation marks on one line; the middle of a long text is left out."""
     return _one_line(clip(text, limit, around=" "))
 
 
 def brief(value: Json, limit: int = LONGEST_VALUE) -> str:
-    """Return a value as JSON in one line, its middle left out if it is long."""
+    """Return a value as JSON on one line; the middle of a long value is left out."""
     if isinstance(value, str):
         return quoted(value, limit)
     return clip(_BREAKS.sub(_escaped, canonical_json(value)), limit, around=" ")
 
 
 def difference(expected: str, found: str) -> str:
-    """Return what was expected, what was found and where they differ first."""
+    """Describe two different texts: both of them, and their first difference."""
     pairs = enumerate(zip(expected, found, strict=False))
     shorter = min(len(expected), len(found))
     at = next((index for index, (one, other) in pairs if one != other), shorter)
@@ -80,6 +80,7 @@ def _around(text: str, at: int) -> str:
 
 
 def _one_line(text: str) -> str:
+    # Half a surrogate pair cannot be sent or stored.
     plain = text.encode("utf-8", "replace").decode("utf-8")
     spelled = json.dumps(plain, ensure_ascii=False)
     return _BREAKS.sub(_escaped, spelled)
@@ -92,11 +93,11 @@ def _escaped(found: re.Match[str]) -> str:
 # Without slots, so that metrics can inherit it beside their own base.
 @attrs.frozen(kw_only=True, slots=False)
 class Folding:
-    """What does not count when texts are compared; options of the metrics that compare texts.
+    """Differences that are ignored when texts are compared.
 
     Attributes:
         ignore_case: upper and lower case are the same.
-        ignore_space: white space at the ends does not count, and inside any is one space.
+        ignore_space: white space at the ends does not count; inside, any run of it is one space.
     """
 
     ignore_case: bool = False
@@ -109,7 +110,7 @@ class Folding:
 
 def parse_path(text: str) -> Path:
     """Return the steps of a path; the empty path is the whole value."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     position = 1 if text.startswith("$") else 0
     while position < len(text):
         found = _STEP.match(text, position)
@@ -133,7 +134,7 @@ def spelled(path: Path) -> str:
     return text or "$"
 
 
-def _spelled_step(step: Step) -> str:
+def _spelled_step(step: PathStep) -> str:
     if step is None:
         return "[*]"
     if isinstance(step, int):
@@ -143,7 +144,7 @@ def _spelled_step(step: Step) -> str:
 
 
 def places(value: Json, path: Path, done: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Yield every place that the path leads to, with the value there."""
+    """Yield every place that matches a path, with its value."""
     if not path:
         yield done, value
         return
@@ -163,7 +164,10 @@ def _index(step: str | int, length: int) -> tuple[int, ...]:
 
 
 def without(value: Json, path: Path) -> Json:
-    """Return a copy of ``value`` without what the path leads to; lists keep their places."""
+    """Return a copy of ``value`` without the places that match a path.
+
+    An item of a list becomes None, so that the other items keep their index.
+    """
     if not path:
         return None
     step, rest = path[0], path[1:]
@@ -178,12 +182,15 @@ def without(value: Json, path: Path) -> Json:
 
 
 def as_text(value: Json) -> str:
-    """Return a text as it is, other data as JSON."""
+    """Return a text unchanged and other data as JSON."""
     return value if isinstance(value, str) else canonical_json(value)
 
 
 def answer_data(answer: Answer, *, fenced: bool = False) -> Json:
-    """Return the output of an answer, or its text as JSON, which may stand in a fence."""
+    """Return the output of an answer, or its text parsed as JSON.
+
+    With ``fenced``, the JSON may be in a Markdown code fence.
+    """
     if answer.output is not None:
         return _shallow(answer.output)
     block = _FENCE.fullmatch(answer.text) if fenced else None
@@ -205,7 +212,7 @@ def _shallow(value: Json) -> Json:
 
 
 def only(value: Json, path: Path) -> Json:
-    """Return the one value that a path leads to; without one the answer is unusable."""
+    """Return the one value at a path; an answer with none or several there is unusable."""
     found = [item for _, item in places(value, path)]
     if len(found) != 1:
         raise UnusableAnswerError(
@@ -216,5 +223,5 @@ def only(value: Json, path: Path) -> Json:
 
 
 def check_library(library: str, at_least: str, metric: str) -> None:
-    """Refuse a metric whose library is not installed with a ``ConfigError``."""
+    """Raise a ``ConfigError`` if the library of a metric is not installed."""
     check_package(library, at_least, extra="metrics", what=f"metric `{metric}`")
