@@ -1,4 +1,4 @@
-"""From verdicts to figures: one score of several metrics, of cases, of one run and of several."""
+"""Aggregation of verdicts: over the metrics of a case, the cases of a run, and several runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = 16
 
 
 class Aggregation(Protocol):
-    """Makes one score, 0 to 1, of the scores by metric; ``names`` have a part in it."""
+    """Combines scores by metric into one from 0 to 1; only the metrics in ``names`` count."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -35,7 +35,7 @@ class Aggregation(Protocol):
 
 
 def check_aggregation(aggregation: Aggregation, known: Collection[str]) -> None:
-    """Refuse an aggregation of other metrics than the known ones with a ``ConfigError``."""
+    """Raise a ``ConfigError`` if an aggregation names unknown metrics."""
     for name in aggregation.names:
         if name not in known:
             near = did_you_mean(name, sorted(known))
@@ -55,10 +55,11 @@ def _weights(_: object, __: object, value: Mapping[str, float]) -> None:
 
 @attrs.frozen
 class WeightedMean:
-    """The mean of the scores with weights, which are normalised to a sum of 1.
+    """The weighted mean of scores; weights need not add up to 1.
 
     Attributes:
-        weights: by metric, finite, at least 0, one of them above; a metric without one has no part.
+        weights: by metric, finite and at least 0, one of them above 0; a metric without a weight
+            does not count.
     """
 
     weights: Mapping[str, float] = attrs.field(converter=FrozenMap[str, float], validator=_weights)
@@ -80,10 +81,10 @@ def _order(_: object, __: object, value: tuple[str, ...]) -> None:
 
 @attrs.frozen
 class Lexicographic:
-    """The first metric decides; the next one where the first is equal, and so on.
+    """The first metric decides; the second decides between equal scores of it, and so on.
 
-    As one score, for a search, each metric counts a thousandth of the one before it: a lead
-    of a thousandth in an earlier metric decides.
+    In the combined score that a search needs, each metric counts a thousandth of the one before:
+    a lead of a thousandth in an earlier metric decides.
 
     Attributes:
         order: different metrics, the most important first.
@@ -104,7 +105,10 @@ class Lexicographic:
 def metrics_identity(
     metrics: Sequence[Metric], aggregation: Aggregation | None = None, *, code: bool = True
 ) -> str:
-    """Return names, and a digest of metrics, options, aggregation and, if ``code``, functions."""
+    """Return the names of metrics and a digest of them, their options and their aggregation.
+
+    With ``code``, the digest also covers the code of their functions.
+    """
     whole = (tuple(metrics), aggregation)
     told = described(whole) if code else without_address(repr(whole))
     named = [(metric.name, node_of(metric)) for metric in metrics]
@@ -113,7 +117,7 @@ def metrics_identity(
 
 
 class CaseStatus(StrEnum):
-    """How one case ended."""
+    """The status of one answer."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -123,13 +127,12 @@ class CaseStatus(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class CaseOutcome:
-    """What became of one case.
+    """The outcome of one answer to a case.
 
     Attributes:
-        status: ``crashed`` when there is no answer for a reason that counts against the
-            candidate; it scores 0.
-        score: 0 to 1; None for an unscored case.
-        verdicts: of every metric in their order; empty when there was no answer.
+        status: ``crashed`` if there is no answer and the candidate is to blame; it scores 0.
+        score: 0 to 1; None if unscored.
+        verdicts: one of each metric, in their order; empty if there was no answer.
         error: why there is no answer, or no score; empty otherwise.
     """
 
@@ -142,11 +145,11 @@ class CaseOutcome:
 
 @attrs.frozen(kw_only=True)
 class MetricSummary:
-    """One metric over all cases; a crashed case counts as failed, with a score of 0.
+    """One metric over all cases; a crashed case counts as failed with a score of 0.
 
     Attributes:
-        mean_score: over scored and crashed cases; None when there is none.
-        mean_amount: of the cases where an amount is known; None when there is none.
+        mean_score: mean over scored and crashed cases; None without any.
+        mean_amount: mean over the cases with a known amount; None without any.
     """
 
     name: str
@@ -161,12 +164,12 @@ class MetricSummary:
 
 @attrs.frozen(kw_only=True)
 class EvaluationReport(Shown):
-    """What an evaluation came to. Unscored cases are in no mean and in no rate.
+    """The report of one run over all cases. Means and rates leave out unscored cases.
 
     Attributes:
-        pass_rate: the share that passes of all other cases; None when there is none.
-        mean_score: the mean score of all other cases; None when there is none.
-        failed: how many cases do not pass, without the crashed ones.
+        pass_rate: the share of cases that pass; None if all are unscored.
+        mean_score: the mean score; None if all are unscored.
+        failed: the number of cases that do not pass, without crashed ones.
         crashed: the ids of cases without an answer, which score 0.
         unscored: the ids of cases without a score.
     """
@@ -199,7 +202,7 @@ class EvaluationReport(Shown):
 
 
 def report_card(report: EvaluationReport) -> Card:
-    """Return what is shown of a report: its metrics, and the worst cases first."""
+    """Return the card of a report: its metrics, and its cases from the worst."""
     worst = sorted(report.cases, key=lambda case: (case.score is not None, case.score or 0.0))
     rows = (
         (
@@ -238,14 +241,15 @@ def judged(
     metrics: Sequence[Metric],
     aggregation: Aggregation | None = None,
 ) -> CaseOutcome:
-    """Return what the verdicts on one answer come to.
+    """Return the outcome of one answer from its verdicts.
 
-    A case passes when it passes every required metric; without a required one, all of them. Its
-    score is the aggregation of its metrics; without one, the plain mean of the required metrics. It
-    is unscored when a metric is that is required or has a part in the score, and it scores 0 when a
-    metric that ends cases fails.
+    A case passes if it passes every required metric, or all metrics if none is required. Its score
+    is that of the aggregation; without one, the mean of the required metrics. It is unscored if a
+    metric is unscored that is required or counts in the score. It scores 0 if a metric that ends
+    cases fails.
 
-    Raises ``ConfigError`` when the verdicts are not those of the metrics.
+    Raises:
+        ConfigError: the verdicts are not one of each metric, in their order.
     """
     check_metrics(metrics)
     names, kept = [metric.name for metric in metrics], tuple(verdicts)
@@ -286,7 +290,7 @@ def unscored(case_id: str, error: str, verdicts: tuple[Verdict, ...] = ()) -> Ca
 
 
 def summarize(outcomes: Iterable[CaseOutcome], metrics: Sequence[Metric]) -> EvaluationReport:
-    """Return the figures of an evaluation."""
+    """Return the report of one run."""
     check_metrics(metrics)
     cases = tuple(outcomes)
     ids: dict[CaseStatus, list[str]] = {status: [] for status in CaseStatus}
@@ -324,9 +328,9 @@ def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
 
 @attrs.frozen(kw_only=True)
 class Spread:
-    """Mean of the scores of several runs, and their standard deviation as a sample.
+    """Mean and sample standard deviation of the scores of several runs.
 
-    The mean is None without a score, the deviation with fewer than two.
+    The mean is None without a score; the deviation is None with fewer than two.
     """
 
     mean: float | None
@@ -338,9 +342,10 @@ class CaseRepeats:
     """One case over all runs.
 
     Attributes:
-        score: over the runs in which it has one.
-        passed: number of runs in which it passes; ``failed``, in which it fails or crashes;
-            ``unscored``, in which it has no score.
+        score: over the runs in which it has a score.
+        passed: number of runs in which it passes.
+        failed: number of runs in which it fails or crashes.
+        unscored: number of runs in which it has no score.
     """
 
     case_id: str
@@ -356,7 +361,7 @@ def _spread(scores: Iterable[float | None]) -> Spread:
 
 
 def case_repeats(outcomes: Sequence[CaseOutcome]) -> CaseRepeats:
-    """Return what the runs of one case come to; ``outcomes`` has one for each."""
+    """Return one case over all runs, given its outcome in each."""
     kinds = [outcome.status for outcome in outcomes]
     passed, unscored = kinds.count(CaseStatus.PASSED), kinds.count(CaseStatus.UNSCORED)
     return CaseRepeats(
@@ -369,8 +374,8 @@ def case_repeats(outcomes: Sequence[CaseOutcome]) -> CaseRepeats:
 
 
 def spread_of_runs(runs: Sequence[EvaluationReport]) -> Spread:
-    """Return how the mean score of whole runs spreads, over the cases with a score in each."""
-    # Other means would differ because they are of different cases.
+    """Return the spread of the runs' mean scores over the cases with a score in every run."""
+    # With other cases in each, means would differ for that reason alone.
     unscored = {case.case_id for run in runs for case in run.cases if case.score is None}
     return _spread(
         mean(case.score for case in run.cases if case.case_id not in unscored) for run in runs

@@ -1,4 +1,4 @@
-"""One case: bound to a prompt, answered once, and judged."""
+"""One attempt at a case: its prompt is bound, the answer obtained and judged."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ from promptgraft.serde import Json, did_you_mean, shown, unstructure
 from promptgraft.text import listed
 
 ParamsOf = Callable[[Case], object]
-"""Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
+"""Makes the parameters of a prompt from a case: one parameter, or a tuple of several."""
 
 
 class _CaseInput(FrozenMap[str, object]):
-    """A class of its own: a prompt keeps only the last parameter of each class."""
+    """The placeholder values of a case.
+
+    A class of its own, because a prompt keeps only the last parameter of each class.
+    """
 
 
 def params_of_cases(
@@ -55,14 +58,14 @@ def params_of_cases(
     *,
     noted: CaseFaults | None = None,
 ) -> dict[str, tuple[object, ...]]:
-    """Return what the prompt is bound to for each case, by the id of the case.
+    """Return the parameters of the prompt for each case, by case id.
 
-    Without ``params`` a text goes to the one placeholder that is open, and an object to the
-    placeholders of its names; the prompt of an agent takes the case itself. To a recorded answer
-    nothing is bound.
+    Without ``params``, a text fills the only open placeholder, and an object fills the
+    placeholders with the names of its keys; the prompt of an agent takes the case itself. A case
+    with a recorded answer needs no parameters.
 
-    Cases that do not fit the prompt raise one ``ConfigError``, which says once what several of them
-    share; or that is ``noted``, and they are left out.
+    Cases that do not fit the prompt raise one ``ConfigError``. With ``noted``, their faults are
+    added there instead and they are left out of the result.
     """
     faults = in_one_line() if noted is None else noted
     made: dict[str, tuple[object, ...]] = {}
@@ -93,9 +96,9 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
 
 def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
     made = found if isinstance(found, tuple) else (found,)
-    # A block that does not render with these values is the prompt's fault, not the case's.
+    # A block that does not render with these values is a fault of the prompt, not of the case.
     with contextlib.suppress(CandidateError):
-        # Overrides can use no other placeholders than the source.
+        # Without overrides, which cannot use other placeholders than the source.
         attrs.evolve(prompt.bind(*made), overrides_store=None).render()
     return made
 
@@ -127,7 +130,7 @@ def _by_name(
 
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
-    """Return the names that the prompt reads and that are not bound yet."""
+    """Return the placeholders of the prompt that are not bound yet."""
     known = {name for param in prompt.params for name in values_of(param)}
     reads = dict.fromkeys(
         name for _, section in prompt.template.walked for name in section.source.reads
@@ -136,10 +139,10 @@ def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
 
 
 class AsideSession(Session):
-    """A session beside another one (None for none), which pays for it and sees its model calls.
+    """A session whose model calls are charged to another session, if there is one.
 
-    Calls and notices reach the other session, and its budget and deadline hold. Prompts do not:
-    that of a judge is none of what is judged.
+    Model calls and notices are forwarded to the other session; its budget and deadline apply.
+    Other events, such as the prompt of a judge, are not: they are no part of what is judged.
     """
 
     def __init__(
@@ -168,10 +171,14 @@ class AsideSession(Session):
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One answer to a case in one ``run`` (from 0), with its outcome.
+    """One answer to a case, with its outcome.
 
-    ``task_calls`` were made for the answer, ``judge_calls`` to judge it. ``stopped`` names the
-    limit that ended it, if one did.
+    Attributes:
+        run: the number of the run, from 0.
+        answer: None if the case was not answered.
+        task_calls: the model calls that made the answer.
+        judge_calls: the model calls that judged it.
+        stopped: the limit that ended the attempt; empty if none did.
     """
 
     case_id: str
@@ -194,17 +201,18 @@ def attempted(
     whole: SessionProtocol | None,
     deadline: Deadline | None,
 ) -> Attempt:
-    """Answer a case once, unless its answer is recorded, and judge it.
+    """Answer a case once, unless its answer is recorded, and judge the answer.
 
-    ``whole`` is the session of the evaluation: it pays for calls and gets an event for each.
+    ``whole`` is the session of the evaluation: it pays for calls and receives an event for each.
 
-    Raises ``PermanentProviderError`` when a model refuses for good, and ``CallerError`` when a
-    metric cannot judge the case.
+    Raises:
+        PermanentProviderError: a model refuses permanently.
+        CallerError: a metric cannot judge the case.
     """
     tags = {"scope": "case", "case": case.id}
     session = AsideSession(whole, tags=tags, deadline=deadline)
     answer, stopped = case.recorded, ""
-    asked: int | None = None  # calls of models until there was an answer
+    asked: int | None = None  # number of model calls that made the answer
     try:
         if answer is None:
             if session.deadline is not None:
@@ -219,7 +227,8 @@ def attempted(
         what = "answered" if answer is None else "judged"
         outcome = unscored(case.id, f"not {what}: {error}")
     except (CandidateError, ProviderError) as error:
-        # Judging tells such errors in its verdicts; one that comes through is no answer's.
+        # Metrics report such errors of judges in their verdicts, so one that gets here after the
+        # answer is not an error of the candidate.
         if answer is not None or isinstance(error, PermanentProviderError):
             raise
         if isinstance(error, ProviderError):
@@ -241,7 +250,7 @@ def attempted(
 
 
 def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Answer:
-    """Return the answer as metrics see it: with the tools that the session saw, and the bill."""
+    """Return the answer as metrics see it, with the tools and costs recorded in the session."""
     calls = session.select_all(ModelCalled)
     costs = [call.cost for call in calls if call.cost is not None]
     return Answer(
@@ -249,7 +258,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
         output=plain_output(response.output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
         usage=sum((call.usage for call in calls), NO_USAGE) if calls else response.usage,
-        # One call of unknown cost makes the whole unknown.
+        # One call of unknown cost makes the total unknown.
         cost=sum(costs, Decimal(0)) if costs and len(costs) == len(calls) else None,
         seconds=sum(call.seconds for call in calls) if calls else None,
         steps=session.select_all(Step),
@@ -258,7 +267,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
 
 
 def plain_output(output: object) -> Json:
-    """Return what an answer is as data, in plain form; None for a text and for nothing."""
+    """Return the output of an answer as plain data; None for a text."""
     return None if output is None or type(output) is str else _plain(output)
 
 

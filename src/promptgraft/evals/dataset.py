@@ -1,4 +1,4 @@
-"""Data sets: cases in order, each with an id of its own, out of files and mappings."""
+"""Data sets: ordered cases with unique ids, read from files, mappings and tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHORT_DIGEST = 12
 
 
 def format_of(path: Path, chosen: str | None) -> str:
-    """Return the format of a file, by its ending when none is chosen."""
+    """Return the format of a file: the chosen one, or the one of its extension."""
     if "\0" in str(path):
         raise ConfigError(f"path: expected the name of a file, found {shown(str(path))}")
     if chosen is not None:
@@ -57,7 +57,7 @@ def format_of(path: Path, chosen: str | None) -> str:
 
 
 def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) -> Iterator[Row]:
-    """Yield the rows of a file, whatever its format."""
+    """Yield the rows of a file of format ``kind``."""
     if kind != "csv":
         if delimiter is not None:
             raise ConfigError(f"delimiter: only CSV files have one, and {path} is {kind}")
@@ -68,10 +68,10 @@ def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) ->
 
 
 class CaseReader:
-    """Turns rows into cases, and notes what is wrong with them.
+    """Reads cases from rows and collects their faults.
 
-    A row may be a case of an EvalSet by its looks where ``finds_eval_cases`` says so; all others
-    are read by ``plain``. Messages call what is read ``source``.
+    With ``finds_eval_cases``, rows that look like cases of an EvalSet are read as such; ``plain``
+    reads all others. Messages name ``source``.
     """
 
     def __init__(self, plain: PlainReader, *, finds_eval_cases: bool, source: str) -> None:
@@ -83,7 +83,7 @@ class CaseReader:
         self.faults = CaseFaults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
-        """Return every case, or raise all faults of the source at once."""
+        """Return all cases, or raise all faults at once."""
         read = map(self._read, rows)
         cases = tuple(case for case in read if case is not None)
         self.faults.raise_all()
@@ -123,7 +123,8 @@ class CaseReader:
 
 
 def file_and_case(path: str | Path) -> tuple[Path, str]:
-    """Return the file that a path names, and the case that it picks; empty for all of them."""
+    """Split ``FILE:ID`` into the file and the id of a case; the id is empty for a plain path."""
+    # A file may have a colon in its name, so the files that exist decide.
     file, _, case = str(path).rpartition(":")
     if file and case and not is_file(Path(path)) and is_file(Path(file)):
         return Path(file), case
@@ -132,14 +133,14 @@ def file_and_case(path: str | Path) -> tuple[Path, str]:
 
 @attrs.frozen
 class Dataset(Shown):
-    """Cases in order.
+    """An ordered set of cases.
 
-    Made by :meth:`load` and :meth:`of`, parted by ``promptgraft.evals.splits.Splits``.
+    Made by :meth:`load` and :meth:`of`, and split by ``promptgraft.evals.splits.Splits``.
 
     Attributes:
-        cases: at least one; their ids are unique.
-        name: how messages call it.
-        source: the file that it is the whole of; None for other sets.
+        cases: at least one, with unique ids.
+        name: its name in messages.
+        source: the file that holds exactly these cases, if there is one.
 
     Raises:
         DataFormatError: there is no case, or two have the same id.
@@ -167,7 +168,7 @@ class Dataset(Shown):
         cls,
         path: str | Path,
         *,
-        format: str | None = None,  # noqa: A002 - what everybody calls it
+        format: str | None = None,  # noqa: A002 - the usual name
         fields: Names | None = None,
         keep: Collection[str] = (),
         delimiter: str | None = None,
@@ -176,16 +177,16 @@ class Dataset(Shown):
 
         Args:
             path: the file; ``FILE:ID`` for one case of it.
-            format: ``jsonl``, ``json``, ``csv``, ``yaml`` or ``parquet``; by the ending when it is
-                None.
-            fields: the columns that hold ``id``, ``input``, ``expected``, ... where they have
-                other names; for ``input`` also a list of columns.
-            keep: columns that are not shown to the agent and stay in ``Case.fields``.
-            delimiter: of a CSV file; found in its header when it is None.
+            format: ``jsonl``, ``json``, ``csv``, ``yaml`` or ``parquet``; by default that of the
+                file's extension.
+            fields: the names of the columns for ``id``, ``input``, ``expected``, ... where they
+                differ; for ``input`` also a list of columns.
+            keep: columns that are hidden from the agent and kept in ``Case.fields``.
+            delimiter: of a CSV file; by default detected in its header.
 
         Raises:
             ConfigError: an argument is unusable.
-            DataFormatError: with all faults of the file, or because it cannot be read.
+            DataFormatError: the file is faulty (the error lists all faults), or cannot be read.
         """
         path, chosen = file_and_case(path)
         kind = format_of(path, format)
@@ -214,21 +215,22 @@ class Dataset(Shown):
         fields: Names | None = None,
         keep: Collection[str] = (),
     ) -> Dataset:
-        """Make a data set of cases, of mappings as they would stand in a JSON file, or of a table.
+        """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 
         Args:
             cases: cases, mappings, or a table of pandas, polars, Arrow or Hugging Face
                 ``datasets``, where missing values count as absent.
-            id: the column that holds the ids; as in ``fields``.
-            input: the column that holds the input, or a list of columns; as in ``fields``.
-            label: the column that holds what is expected; ``expected`` in ``fields``.
-            name: how messages call the data set.
-            fields: as :meth:`load` has it.
-            keep: as :meth:`load` has it.
+            id: the column of the ids; short for ``id`` in ``fields``.
+            input: the column or columns of the input; short for ``input`` in ``fields``.
+            label: the column of the ground truth; short for ``expected`` in ``fields``.
+            name: the name of the data set in messages.
+            fields: as in :meth:`load`.
+            keep: as in :meth:`load`.
 
         Raises:
             ConfigError: an argument is unusable.
-            DataFormatError: with all faults; mappings and rows are counted from 1.
+            DataFormatError: the data are faulty; the error lists all faults and counts mappings
+                and rows from 1.
         """
         fields = _named({"id": id, "input": input, "expected": label}, fields or {})
         if is_frame(cases):
@@ -251,11 +253,15 @@ class Dataset(Shown):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the cases, in their order."""
+        """The ids of the cases, in order."""
         return tuple(case.id for case in self.cases)
 
     def subset(self, ids: Collection[str], name: str) -> Dataset:
-        """Return the cases with these ids, in this order; ``DataFormatError`` without any."""
+        """Return the cases with these ids, in the order of this set.
+
+        Raises:
+            DataFormatError: there is no such case.
+        """
         return Dataset(tuple(case for case in self.cases if case.id in ids), name)
 
     def _card(self) -> Card:
@@ -268,7 +274,7 @@ class Dataset(Shown):
 
 
 def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Names:
-    """Return ``fields`` with the columns that are given one by one."""
+    """Return ``fields`` with the columns that were given as separate arguments."""
     named = {field: column for field, column in given.items() if column is not None}
     for field in named:
         if field in fields:
@@ -277,7 +283,7 @@ def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Na
 
 
 def asked_by(case: Case) -> Json:
-    """Return the input of a case, or what the user says turn by turn."""
+    """Return the input of a case, or the user's messages of a conversation."""
     return [turn.user for turn in case.turns] if case.turns else case.input
 
 
@@ -298,7 +304,7 @@ def _rows(given: Iterable[Case | Mapping[str, object]], faults: CaseFaults) -> I
 
 
 def cases_digest(cases: Iterable[Case]) -> HexDigest:
-    """Return the SHA-256 over everything that cases ask and expect, whatever their order.
+    """Return the SHA-256 of everything that cases ask and expect, independent of their order.
 
     Places in files and hints for reflectors do not count.
     """
@@ -310,6 +316,6 @@ def _case_plain(case: Case) -> object:
     recorded = case.recorded
     if recorded is None or recorded.cost is None:
         return unstructure(case)
-    # Money is no plain data.
+    # A `Decimal` is not plain data.
     free = attrs.evolve(case, recorded=attrs.evolve(recorded, cost=None))
     return [unstructure(free), str(recorded.cost)]

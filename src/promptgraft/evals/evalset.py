@@ -1,4 +1,4 @@
-"""One case of an EvalSet, in both dialects that exist."""
+"""Cases of EvalSet files, in both of their dialects."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from promptgraft.strict.nodes import Node
 
 @attrs.frozen(kw_only=True)
 class _Intermediate:
-    """The calls of an invocation with their ids, and the results by the id of the call."""
+    """The tool calls of an invocation with their ids, and results with the ids of their calls."""
 
     tool_uses: tuple[tuple[Json, ToolUse], ...] | None = None
     tool_responses: tuple[tuple[str, Json], ...] = ()
 
     @property
     def tools(self) -> tuple[ToolUse, ...] | None:
-        """The calls with their results; None when nothing is said of calls."""
+        """The calls with their results; None if the file does not mention calls."""
         results: dict[Json, Json] = dict(self.tool_responses)
         if self.tool_uses is None:
             return None
@@ -46,7 +46,7 @@ class _Intermediate:
 
 @attrs.frozen(kw_only=True)
 class _Said:
-    """One invocation: the question, and its answer, recorded or expected."""
+    """One invocation: a question and its answer, recorded or expected."""
 
     user_content: str | None = None
     final_response: str | None = None
@@ -59,7 +59,7 @@ class _Said:
 
     @property
     def called(self) -> tuple[ToolUse, ...] | None:
-        """The tools that were called, or should be; None when that is open."""
+        """The recorded or expected tool calls; None if the file does not mention any."""
         return self.tools if self.intermediate_data is None else self.intermediate_data.tools
 
 
@@ -141,19 +141,19 @@ _CASE = record_of(
 
 
 def is_eval_case(value: Json) -> bool:
-    """Tell whether plain data looks like a case of an EvalSet."""
+    """Return whether plain data looks like a case of an EvalSet."""
     if not isinstance(value, dict):
         return False
     return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
 
 
 def eval_case_id(value: Mapping[str, Json]) -> Json:
-    """Return the id of a case; None without one."""
+    """Return the id of a case, if it has one."""
     return value.get("evalId", value.get("eval_id"))
 
 
 def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
-    """Return a case, or None with its faults noted."""
+    """Return a case, or note its faults and return None."""
     found = _CASE.read(node)
     if found is None:
         return None
@@ -198,8 +198,8 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
 def _traced(
     expected: tuple[_Said, ...], recorded: tuple[_Said, ...], node: Node
 ) -> tuple[tuple[_Said, ...], tuple[_Said, ...]]:
-    """Return what is expected and what was recorded of a recorded case."""
-    if not recorded:  # the conversation itself is the recording; nothing is expected
+    """Return the expected and the recorded turns of a case in trace mode."""
+    if not recorded:  # the conversation is the recording, and nothing is expected
         return tuple(_Said(user_content=one.user_content) for one in expected), expected
     if not expected:
         return tuple(_Said(user_content=one.user_content) for one in recorded), recorded

@@ -1,4 +1,4 @@
-"""A prompt tried on cases, and judged: once, or several times."""
+"""Evaluation of a prompt on cases, in one run or several."""
 
 from __future__ import annotations
 
@@ -43,20 +43,21 @@ from promptgraft.strict.checks import COUNT
 from promptgraft.text import score
 
 Plan = Sequence[tuple[Case, Prompt[object], int]]
-"""What is tried: a case, its prompt, and the number of the run."""
+"""The attempts to make: each a case, its bound prompt, and the number of the run."""
 
 
 @attrs.frozen(kw_only=True)
 class Evaluation(Shown):
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes:
-        runs: the figures of each run over all cases.
-        cases: each case over all runs, in their order.
-        score: how the mean score of whole runs spreads, over the cases with a score in each.
-        attempts: every answer, run by run and in the order of the cases.
-        stopped: why the evaluation ended before all cases were tried; empty when it did not.
-            The cases that were not tried are unscored.
+        runs: the report of each run over all cases.
+        cases: each case over all runs, in the order of the cases.
+        score: mean and standard deviation of the runs' mean scores, over the cases that have a
+            score in every run.
+        attempts: all answers, run by run and in the order of the cases.
+        stopped: why the evaluation ended early; empty if it did not. The remaining cases are
+            unscored.
     """
 
     runs: tuple[EvaluationReport, ...]
@@ -67,17 +68,17 @@ class Evaluation(Shown):
 
     @property
     def report(self) -> EvaluationReport:
-        """The figures of the first run."""
+        """The report of the first run."""
         return self.runs[0]
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """Return the answers as a table of ``pandas``, ``polars`` or ``pyarrow``, one a row.
+        """Return a table of ``pandas``, ``polars`` or ``pyarrow`` with one row per answer.
 
-        A row has ``case``, ``run`` (from 0), ``status``, ``score``, ``error``, the ``answer`` as
-        text, and the score of each metric as ``metric NAME``.
+        The columns are ``case``, ``run`` (from 0), ``status``, ``score``, ``error``, ``answer``
+        (its text), and ``metric NAME`` with the score of each metric.
 
         Raises:
-            ConfigError: the library is another one, or not installed.
+            ConfigError: the library is unknown or not installed.
         """
         rows = [
             {
@@ -121,29 +122,29 @@ def evaluate(
     deadline: Deadline | None = None,
     session: SessionProtocol | None = None,
 ) -> Evaluation:
-    """Try a prompt on cases and judge the answers; recorded answers are judged as they are.
+    """Answer cases with a prompt and judge the answers; recorded answers are judged as they are.
 
-    Everything is checked before the first call. The result is in the order of the cases,
-    however many are tried side by side.
+    Everything is checked before the first call. Results are in the order of the cases, whatever
+    the number of threads.
 
     Args:
-        prompt: with what is bound for every case.
-        cases: with different ids.
-        metrics: with different names.
-        adapter: answers.
-        params: makes the parameters of the prompt of a case; without it a text goes to the one
-            placeholder that is open, and an object to the placeholders of its names.
-        aggregation: makes one score of the metrics of a case; None for their mean.
+        prompt: the prompt, with the parameters that are the same for every case already bound.
+        cases: cases with different ids.
+        metrics: metrics with different names.
+        adapter: the model or agent that answers.
+        params: makes the remaining parameters of the prompt from a case. By default a text fills
+            the only open placeholder, and an object fills the placeholders of its keys' names.
+        aggregation: combines the scores of a case's metrics; None for their mean.
         num_runs: how often each case is answered and judged.
-        executor: runs cases side by side, in threads; None tries them in turn. In a
-            ``BatchExecutor`` models with ``mode="batch"`` answer in batches.
-        deadline: when the evaluation ends; that of ``session`` when it is None.
-        session: pays for the calls of models, and gets an event for each.
+        executor: runs cases concurrently, in threads; None runs them one after the other. In a
+            ``BatchExecutor``, models with ``mode="batch"`` answer in batches.
+        deadline: the end of the evaluation; by default that of ``session``.
+        session: pays for model calls, and receives an event for each.
 
     Raises:
-        ConfigError: cases, metrics and prompt do not fit together.
-        PermanentProviderError: the model or a judge refuses for good.
-        CallerError: a metric of the user failed.
+        ConfigError: the cases, metrics and prompt do not fit together.
+        PermanentProviderError: the model or a judge refuses permanently.
+        CallerError: a user's metric failed.
     """
     check_adapter(adapter, "adapter")
     if executor is not None:
@@ -192,7 +193,7 @@ def _checked(
 def _evaluation(
     size: int, metrics: Sequence[Metric], attempts: Sequence[Attempt], stopped: str
 ) -> Evaluation:
-    """Return the figures of the attempts, which come run by run."""
+    """Return the result of attempts that are ordered run by run."""
     by_run = [attempts[begin : begin + size] for begin in range(0, len(attempts), size)]
     runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
     return Evaluation(
@@ -205,13 +206,13 @@ def _evaluation(
 
 
 def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]:
-    """Return copies that no tool and no metric of another attempt changes."""
+    """Return copies that tools and metrics of other attempts cannot change."""
     own_case, params = isolated((case, prompt.params), where=f"case `{case.id}`")
     return own_case, attrs.evolve(prompt, params=params)
 
 
 def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
-    """Return the attempts until a limit was reached, by their place in the plan."""
+    """Make attempts one by one until a limit is reached; return them by position in the plan."""
     found: dict[int, Attempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
         found[place] = attempt(case, prompt, run)
@@ -223,7 +224,7 @@ def _in_turn(attempt: Callable[..., Attempt], plan: Plan) -> dict[int, Attempt]:
 def _at_once(
     attempt: Callable[..., Attempt], plan: Plan, executor: Executor, ends: Deadline | None
 ) -> dict[int, Attempt]:
-    """Return the same of attempts side by side, or raise the error of the first place."""
+    """Make attempts concurrently; raise the error of the first in the plan that failed."""
     with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
         futures = {executor.submit(attempt, *planned): at for at, planned in enumerate(plan)}
     found: dict[int, Attempt] = {}
@@ -235,7 +236,7 @@ def _at_once(
             if error := future.exception():
                 failures[futures[future]] = error
                 if isinstance(error, PermanentProviderError):
-                    break  # those in flight will be refused, too
+                    break  # those in flight will be refused too, so do not wait for them
             else:
                 found[futures[future]] = future.result()
             if error or future.result().stopped:
@@ -253,7 +254,7 @@ def _cancel(futures: Iterable[Future[Attempt]]) -> None:
 
 
 def _stopped(found: Mapping[int, Attempt], planned: int, ends: Deadline | None) -> str:
-    """Return why not everything was tried; empty when it was."""
+    """Return why the plan was not completed; empty if it was."""
     for place in sorted(found):
         if found[place].stopped:
             return found[place].stopped

@@ -1,4 +1,4 @@
-"""The faults of cases: all of them are found before a source is refused, and told briefly."""
+"""Faults of cases, collected so that one message reports all of them briefly."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LONGEST_ID = 60
 
 
 class CaseFaults:
-    """Collects what is wrong with cases; what more than three share is said once.
+    """Collects the faults of cases; a fault that more than three share takes one line.
 
-    Messages call what the cases are read from ``source``. At most ``most`` lines are shown, the
-    other faults counted.
+    Messages name ``source``, where the cases come from. They show at most ``most`` lines and count
+    the other faults.
     """
 
     def __init__(self, source: str = "", most: int = MOST_SHOWN) -> None:
@@ -27,11 +27,11 @@ class CaseFaults:
         self._faults: dict[str, list[tuple[str, str]]] = {}  # the places of each text
 
     def add(self, line: int, text: str, case_id: str = "") -> None:
-        """Note a fault in a line of the source, from 1; 0 stands for the whole source."""
+        """Add a fault in a line of the source, counted from 1; 0 means the whole source."""
         self._add(f"{self._source}:{line}" if line else self._source, text, case_id)
 
     def add_of(self, case: Case, text: str) -> None:
-        """Note a fault of a case where it stands; the text may name both already."""
+        """Add a fault of a case; ``text`` may already begin with its origin and id."""
         text = text.removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
         self._add(case.origin, text, case.id)
 
@@ -46,7 +46,7 @@ class CaseFaults:
         return bool(self._faults)
 
     def _told(self) -> Iterator[tuple[str, int]]:
-        """Yield lines, and how many faults each tells."""
+        """Yield lines with the number of faults that each reports."""
         for text, places in self._faults.items():
             if len(places) <= _TOLD_EACH:
                 yield from ((f"{where}{text}", 1) for where, _ in places)
@@ -62,21 +62,21 @@ class CaseFaults:
 
     @property
     def more(self) -> int:
-        """How many faults the lines leave out."""
+        """The number of faults that ``lines`` leaves out."""
         return sum(count for _, count in islice(self._told(), self._most, None))
 
     def refuse(self) -> None:
-        """Raise a ``ConfigError`` with the faults in one line, if there are any."""
+        """Raise a ``ConfigError`` with all faults on one line, if there are any."""
         if self._faults:
             raise ConfigError(joined_faults(self.lines, self.more))
 
     def raise_all(self) -> None:
-        """Raise a ``DataFormatError`` with one line each, if there are any."""
+        """Raise a ``DataFormatError`` with one line per fault, if there are any."""
         if self._faults:
             tail = (f"{self._source}: and {self.more:,} more",) if self.more else ()
             raise DataFormatError.of((*self.lines, *tail))
 
 
 def in_one_line() -> CaseFaults:
-    """Return a collection for a message of one line."""
+    """Return a collection for a one-line message."""
     return CaseFaults(most=_MOST_IN_ONE_LINE)

@@ -1,6 +1,6 @@
-"""One case of a plain file: which column or key means what, and what cases are made of.
+"""Cases of plain files: the meaning of columns and keys, and the kinds of their values.
 
-Keys may be written in snake_case or camelCase; keys whose value is null count as absent.
+Keys may be in snake_case or camelCase; a key whose value is null counts as absent.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _read_hints(node: Node) -> Mapping[str, str] | None:
 
 
 FLAG: Check[bool] = check("true or false", _flag)
-"""A truth value; ``yes``, ``no``, ``1`` and ``0`` as people write them."""
+"""A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
 HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
-"""Hints by metric; a bare text is one for all metrics."""
+"""Hints by metric; a bare text applies to all metrics."""
 
 
 def _text_of_part(text: str | None = None, thought: object = None) -> str:
@@ -61,7 +61,7 @@ def _text_of_part(text: str | None = None, thought: object = None) -> str:
 def _text_of(
     content: str | None = None,
     parts: tuple[str, ...] | None = None,
-    role: str = "",  # noqa: ARG001 - only who may say it is asked
+    role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
 ) -> str:
     if (content is None) == (parts is None):
         raise ConfigError("expected either `content` or `parts`")
@@ -82,7 +82,7 @@ def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
 
 
 def said_by(*roles: str) -> Kind[str]:
-    """Return the kind of texts, and of messages of these roles."""
+    """Return the kind of values that are a text or a message of one of these roles."""
     kind = record(_text_of, _said(roles, required=False), aliases={})
     return either("a text or a message", (str, STRING), (dict, kind))
 
@@ -117,7 +117,7 @@ ANSWER: Kind[Answer] = either(
         ),
     ),
 )
-"""A recorded answer: a text, or an object with what is known of it."""
+"""A recorded answer: a text, or an object with the fields of an answer."""
 
 
 _KINDS: Mapping[str, Kind[object]] = {
@@ -136,9 +136,9 @@ _INPUT: Check[str | dict[str, Json]] = check(
     "a text or an object", lambda value: value if isinstance(value, (str, dict)) else None
 )
 _NO_TURN = Turn(user="")
-# In CSV these are JSON inside the cell.
+# The cells of these columns hold JSON.
 _STRUCTURED = {"tools", "turns", "context", "state", "recorded", "fields"}
-# Parameters may have any name; one that is this near to a field is a typing mistake.
+# Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
 
 Names = Mapping[str, str | Sequence[str]]
@@ -147,9 +147,11 @@ Names = Mapping[str, str | Sequence[str]]
 class PlainReader:
     """Reads the cases of one plain file.
 
-    ``names`` are the columns or keys of fields that have other names there; for ``input`` also a
-    list of columns, which become an object of parameters. Columns to ``keep`` are not shown to the
-    agent but stay in ``Case.fields``. With ``cells`` every value is the text of a cell.
+    Args:
+        names: the column or key of each field that has another name in the file; for ``input``
+            also a list of columns, which become an object of parameters.
+        keep: columns that are hidden from the agent and kept in ``Case.fields``.
+        cells: whether every value is the text of a CSV cell.
     """
 
     def __init__(self, names: Names, keep: Collection[str], *, cells: bool) -> None:
@@ -161,12 +163,12 @@ class PlainReader:
         self._takes_rest: bool | None = False if "input" in names else None
 
     def id_of(self, value: Mapping[str, Json]) -> Json:
-        """Return the id that the case has in the file, if any."""
+        """Return the id of the case in the file, if it has one."""
         found = value.get(self._id)
         return None if self._cells and found == "" else found
 
     def read(self, node: Node, *, case_id: str, origin: str) -> Case | None:
-        """Return a case, or None with its faults noted."""
+        """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
         found, rest = self._named(node)
         turns = TURNS.read(found["turns"]) if "turns" in found else ()
@@ -190,7 +192,7 @@ class PlainReader:
         )
 
     def _named(self, node: Node) -> tuple[dict[str, Node], list[str]]:
-        """Return the nodes of fields, and the keys that are none."""
+        """Return the nodes of the fields, and the keys of all other members."""
         found: dict[str, Node] = {}
         rest: list[str] = []
         for column, item in node.value.items() if isinstance(node.value, dict) else ():
@@ -215,7 +217,8 @@ class PlainReader:
         return "; name it in `keep` or take it out"
 
     def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Json:
-        if self._takes_rest is None:  # the first case decides for its file
+        # The first case decides for its file, so that one missing `input` is a fault.
+        if self._takes_rest is None:
             self._takes_rest = "input" not in found and "turns" not in found
         if self._takes_rest:
             return _all_of(node, found, rest)
@@ -241,7 +244,7 @@ def _are_texts(names: object) -> bool:
 
 
 def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the field of each column, and the columns that are parameters."""
+    """Return the field of each column, and the columns that hold parameters."""
     for field in names:
         if field not in FIELDS:
             meant = did_you_mean(field, list(FIELDS))

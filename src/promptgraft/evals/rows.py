@@ -1,4 +1,4 @@
-"""Cases in JSON, strict YAML, CSV and Parquet files, each with the line that it begins in."""
+"""Rows of JSON, YAML, CSV and Parquet files, each with the number of its first line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
 
 DEEPEST = 100
-"""How many lists and objects may stand inside each other in one case."""
+"""The maximum nesting of lists and objects in one case."""
 
 _LENIENT = json.JSONDecoder()
 _HALF = re.compile(r"[\ud800-\udfff]")
@@ -44,7 +44,7 @@ DELIMITERS = ",;\t|"
 
 
 class Row(NamedTuple):
-    """The plain data of one case, and the line (from 1) in which it begins."""
+    """The plain data of one case, and its first line, counted from 1."""
 
     line: int
     value: Json
@@ -52,22 +52,22 @@ class Row(NamedTuple):
 
 
 def read_lines(path: Path, faults: CaseFaults) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers; lines that are not UTF-8 are faults."""
+    """Yield the lines of a file with their numbers; a line that is not UTF-8 is a fault."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if (text := decoded(raw, number, faults.add)) is not None:
                 yield number, text
-            elif number == 1 and wide(raw):
+            elif number == 1 and wide(raw):  # UTF-16: every line would be a fault
                 return
 
 
 def is_cases(key: str) -> bool:
-    """Whether a member of an EvalSet holds its cases."""
+    """Return whether a key of an EvalSet holds its cases."""
     return snake_case(key) == "eval_cases"
 
 
 def unfit(value: Json) -> str:
-    """Return why a value cannot be kept or sent; empty when it can."""
+    """Return why a value cannot be stored or sent; empty if it can."""
     if is_deeper(value, DEEPEST):
         return _TOO_DEEP
     text = json.dumps(value, ensure_ascii=False)
@@ -113,19 +113,23 @@ def _explained_json(error: RecursionError | ValueError) -> str:
         return _TOO_DEEP
     if isinstance(error, MismatchError):
         return str(error)
-    # The one number that is JSON but that Python does not read.
+    # The only JSON number that Python refuses.
     return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
 
 
 def _unfit(value: Json, text: str) -> str:
-    """Walk through a value only if its text can be at fault at all."""
+    """Return the same as :func:`unfit`, which is slow and is skipped for harmless texts."""
     if text.count("[") + text.count("{") > DEEPEST or "\\ud" in text or "\\uD" in text:
         return unfit(value)
     return ""
 
 
 class _Scanner:
-    """Reads a JSON document element by element, and knows its line."""
+    """Reads a JSON document case by case, and knows the line of each.
+
+    Unlike a parser of whole documents, it continues after an element that is at fault, so that
+    all faults are found at once.
+    """
 
     def __init__(self, text: str, faults: CaseFaults) -> None:
         self._text = text
@@ -188,7 +192,7 @@ class _Scanner:
         start = self._at
         try:
             value, self._at = STRICT_JSON.raw_decode(self._text, start)
-        except MismatchError as error:  # it is JSON all the same: go on behind it
+        except MismatchError as error:  # still valid JSON, so continue behind it
             self._faults.add(line, str(error))
             _, self._at = _LENIENT.raw_decode(self._text, start)
             return
@@ -212,7 +216,7 @@ class _Scanner:
 
 
 def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
-    """Check the object around the cases of an EvalSet, or yield it when it is one case."""
+    """Check the object around the cases of an EvalSet, or yield it if it is a case itself."""
     if any(is_cases(key) for key in found):
         for key in found:
             if snake_case(key) not in _SET_KEYS:
@@ -261,10 +265,10 @@ def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
 
 
 def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a CSV file with a header; rows without any text are left out.
+    """Yield the rows of a CSV file with a header; blank rows are left out.
 
-    The delimiter is the one of ``, ; | tab`` that is most frequent in the header, unless it is
-    given or the first line says ``sep=;``.
+    Unless it is given or the first line is ``sep=;``, the delimiter is the most frequent of
+    ``, ; | tab`` in the header.
     """
     numbered = read_lines(path, faults)
     first = _next_filled(numbered)
@@ -299,7 +303,7 @@ def _next_filled(numbered: Iterator[tuple[int, str]]) -> tuple[int, str]:
 
 @attrs.define
 class _Lines:
-    """The lines of a file for ``csv.reader``; ``last`` is the number of the newest one."""
+    """The lines of a file for ``csv.reader``; ``last`` is the number of the last line read."""
 
     numbered: Iterator[tuple[int, str]]
     last: int = 0
@@ -313,7 +317,7 @@ class _Lines:
 
 
 def _detected(header: str) -> str:
-    bare = "".join(header.split('"')[::2])
+    bare = "".join(header.split('"')[::2])  # delimiters between quotes do not count
     counts = Counter(char for char in bare if char in DELIMITERS).most_common(2)
     if len(counts) == 2 and counts[0][1] == counts[1][1]:
         return ""
@@ -321,7 +325,7 @@ def _detected(header: str) -> str:
 
 
 def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not blank, with its first line."""
+    """Yield each record that is not blank, with the number of its first line."""
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         before = lines.last
@@ -332,7 +336,7 @@ def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tupl
         except csv.Error as error:
             faults.add(before + 1, _explained(str(error)))
             return
-        # A record of several lines begins where the line of its first cell is.
+        # Line breaks inside cells, so that a record has the number of its first line.
         start = lines.last - sum(cell.count("\n") for cell in record)
         if any(cell.strip() for cell in record):
             yield start, record

@@ -1,4 +1,4 @@
-"""What the calls of a run take: tokens, money and time, as the journal keeps them."""
+"""The tokens, money and time that calls take, as the journal records them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_NAME_CHARS = 200
 
 
 class Role(StrEnum):
-    """What a call was for."""
+    """The purpose of a call."""
 
     TASK = "task"
     TEACHER = "teacher"
@@ -30,22 +30,22 @@ class Role(StrEnum):
 
 
 class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
-    """What the calls of one model took that were made for one answer.
+    """The cost of the calls of one model for one answer.
 
-    The journal keeps one as the list of its fields: replaying a long run reads one for every
-    answer.
+    The journal records it as a list of its fields, which is fast to read: replaying a long run
+    reads one for every answer.
 
     Attributes:
-        role: what they were for.
-        model: the model, in its provider's word.
-        calls: how many there were.
-        requests: requests that were sent for them, retries included.
-        input_tokens: tokens sent, cached ones included.
+        role: the purpose of the calls.
+        model: the name of the model at its provider.
+        calls: number of calls.
+        requests: number of requests sent, including retries.
+        input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
-        cached_tokens: those of the sent tokens that the provider read from its cache.
-        cost: US dollars; None when the price is not known.
-        microseconds: wall time, waits included. An integer, so that a sum does not depend on
-            the order in which answers arrive.
+        cached_tokens: tokens sent that the provider read from its cache.
+        cost: US dollars; None if the price is unknown.
+        microseconds: wall time, including waits. An integer, so that a sum does not depend on the
+            order in which answers arrive.
     """
 
     role: Role
@@ -65,13 +65,13 @@ class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 
 
 def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spending, ...]:
-    """Return what the calls took that were made for one answer.
+    """Return the cost of the calls for one answer.
 
     Args:
-        role: what the calls were for.
-        events: those of the session in which they were made.
-        adapter: the identity of what made them. If it reports no calls but has answered,
-            one call of unknown price is counted.
+        role: the purpose of the calls.
+        events: the events of the session in which they were made.
+        adapter: the identity of the adapter that made them. If it answered without reporting
+            calls, one call of unknown price is counted.
     """
     calls = []
     usage = None
@@ -98,19 +98,20 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
 
 
 def spent_to_json(spent: Sequence[Spending]) -> Json:
-    """Return what the journal keeps of calls."""
+    """Return calls as the journal records them."""
     return [msgspec.to_builtins(one) for one in spent]
 
 
 def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
-    """Return the calls that the journal keeps under ``key``.
+    """Return the calls that the journal records under ``key``.
 
     Raises:
-        JournalCorruptError: it keeps something else.
+        JournalCorruptError: ``plain`` is not what :func:`spent_to_json` wrote.
     """
     try:
         spent = msgspec.convert(plain, tuple[Spending, ...])
-        # So that nothing but what was written is read: no number for a text, no other length.
+        # `convert` accepts other lengths, and a number where a text was written; a round trip
+        # does not.
         if spent_to_json(spent) == plain:
             return spent
     except msgspec.ValidationError:
@@ -121,7 +122,7 @@ def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
 
 
 class AbandonedRolloutError(PromptgraftError):
-    """A rollout ended in an error after calls that must be paid for.
+    """A rollout failed after calls that must be paid for.
 
     Attributes:
         cause: the error.

@@ -1,4 +1,4 @@
-"""Train, validation and test: three sets that share nothing."""
+"""Training, validation and test sets that do not overlap."""
 
 from __future__ import annotations
 
@@ -43,19 +43,16 @@ _EVEN = 0.5
 
 @attrs.frozen
 class Splits(Shown):
-    """What a search learns from, what it is steered by, and what it never sees.
-
-    No case stands in two of the sets.
+    """The training, validation and test sets of a search, which share no case.
 
     Attributes:
         train: shown to reflectors.
-        validation: decides which candidates live; never shown.
-        test: judged once, at the end; None when there is none, and then a run cannot say
-            what its gain on unseen cases is.
+        validation: decides which candidates are kept; never shown.
+        test: judged once, at the end. Without one, a run cannot report its gain on unseen cases.
 
     Raises:
-        DataFormatError: two sets come from the same file, or share an id or a question; with
-            all faults.
+        DataFormatError: two sets come from the same file, or share an id or a question; the error
+            lists all faults.
     """
 
     train: Dataset
@@ -75,10 +72,10 @@ class Splits(Shown):
         return parts if self.test is None else {**parts, "test": self.test}
 
     def narrowed(self, only: Mapping[str, Collection[str]]) -> Splits:
-        """Return the sets with only the cases that are named, in the order of the sets.
+        """Return the splits with only the named cases, in their original order.
 
         Args:
-            only: ids of cases by the name of their set; a set without any stays whole.
+            only: ids of cases by the name of their set; a set that is not named stays whole.
 
         Raises:
             ConfigError: there is no such set, or it has no such case.
@@ -106,11 +103,11 @@ class Splits(Shown):
         fields: Names | None = None,
         keep: Collection[str] = (),
     ) -> Splits:
-        """Read the sets from files of their own; the same file twice is refused unread.
+        """Read each set from its own file; naming a file twice is refused before reading.
 
         Raises:
             ConfigError: an argument is unusable.
-            DataFormatError: a file is at fault, or two sets share something.
+            DataFormatError: a file is faulty, or two sets overlap.
         """
         paths = {"train": train, "validation": validation}
         paths |= {} if test is None else {"test": test}
@@ -124,17 +121,17 @@ class Splits(Shown):
     def by_field(
         cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = USUAL_NAMES
     ) -> Splits:
-        """Part a set by what each case says in ``Case.fields[field]``.
+        """Split a data set by the value of ``Case.fields[field]``.
 
         Args:
-            dataset: the whole.
-            field: one of those that were kept when the file was loaded.
-            names: the split that each value of the field means.
+            dataset: the data set.
+            field: a field that was kept when the file was loaded.
+            names: the split for each value of the field.
 
         Raises:
             ConfigError: ``names`` has a split other than train, validation and test.
-            DataFormatError: a case without the field or with another value; an empty train or
-                validation set; overlap.
+            DataFormatError: a case lacks the field or has another value; the training or
+                validation set would be empty; or two sets overlap.
         """
         if strange := sorted(set(names.values()) - set(NAMES)):
             raise ConfigError(f"names: expected splits among {NAMES}, found {shown(strange[0])}")
@@ -161,23 +158,23 @@ class Splits(Shown):
         seed: int = 0,
         stratify: str | None = None,
     ) -> Splits:
-        """Part a set by shares, at random but always in the same way.
+        """Split a data set at random, but reproducibly, by shares.
 
-        The place of a case depends on its id, the seed and how many others stand before it in
-        the order of their hashes: not on the order of the file. A new case moves at most one
-        other case over each border. Cases that ask the same stay together.
+        The set of a case depends on the seed and on the rank of its id among the hashes of all
+        ids, not on the order of the file. Adding a case moves at most one other case across each
+        border. Cases that ask the same question stay together.
 
         Args:
-            dataset: the whole.
-            train: its share; the three sum to 1.
-            validation: its share.
-            test: its share; 0 for no test set.
-            seed: another one gives another split.
-            stratify: a field in ``Case.fields`` whose values are spread over the sets in the
-                same shares, up to one question (cases that ask the same count as one).
+            dataset: the data set.
+            train: share of the training set; the three shares add up to 1.
+            validation: share of the validation set.
+            test: share of the test set; 0 for none.
+            seed: different seeds give different splits.
+            stratify: a field in ``Case.fields`` whose values are spread over the sets in the same
+                shares, to within one question (cases that ask the same count as one).
 
         Raises:
-            ConfigError: the shares are not between 0 and 1 or do not sum to 1.
+            ConfigError: a share is not between 0 and 1, or they do not add up to 1.
             DataFormatError: a set would be empty, or a case lacks the field.
         """
         shares = dict(zip(NAMES, (train, validation, test), strict=True))
@@ -189,6 +186,7 @@ class Splits(Shown):
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
         for stratum, groups in _strata(dataset, stratify, faults).items():
+            # With the same offset, all small strata would be rounded to the same set.
             offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
             ordered = sorted(groups, key=lambda ids: _unit(seed, "case", ids[0]))
             for rank, ids in enumerate(ordered):
@@ -212,7 +210,7 @@ class Splits(Shown):
 
 
 def question_digest(case: Case) -> HexDigest:
-    """Return the same digest for cases that ask the same, up to case and white space."""
+    """Return a digest of what a case asks, ignoring letter case and white space."""
     asked: Json = [
         asked_by(case),
         [[message.speaker.value, message.text] for message in case.context],
@@ -222,7 +220,7 @@ def question_digest(case: Case) -> HexDigest:
 
 
 def asked_digest(asked: Json) -> HexDigest:
-    """Return the same digest for plain data that is the same up to case and white space."""
+    """Return a digest of plain data, ignoring letter case and white space."""
     return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
 
 
@@ -280,7 +278,7 @@ def _split_at(place: float, shares: Mapping[str, float]) -> str:
 def _strata(
     dataset: Dataset, stratify: str | None, faults: CaseFaults
 ) -> dict[str, list[tuple[str, ...]]]:
-    """Return the ids of cases that ask the same, by the stratum of the least of them."""
+    """Return groups of cases that ask the same, by the stratum of the smallest id of the group."""
     alike: dict[HexDigest, list[Case]] = {}
     for case in dataset:
         alike.setdefault(question_digest(case), []).append(case)
@@ -293,6 +291,6 @@ def _strata(
 
 
 def _unit(seed: int, kind: str, text: str) -> float:
-    """Return a number from 0 up to 1 that only the arguments decide."""
+    """Return a number from 0 to below 1 that depends on the arguments only."""
     data = f"{seed}/{kind}/{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(data).digest()[:8]) / 2**64

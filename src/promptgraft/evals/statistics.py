@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from statistics import NormalDist, fmean, stdev
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -19,20 +18,13 @@ from promptgraft.serde import Json, digest
 from promptgraft.strict.checks import number
 from promptgraft.text import counted, score
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
-
 Score = float | None
-"""A mean score on one example; None when it is unscored."""
+"""A mean score on one example; None if it is unscored."""
 
 ANSWERS = 3
-"""How often a critical case is answered before a lower score counts."""
+"""The number of answers to a critical case before a lower score counts."""
 
-# Student's quantile at 99 %, by degrees of freedom; with more the last one is on the safe side.
+# Student's quantile at 99 % by degrees of freedom from 1; for more, the last is conservative.
 _STUDENT = (31.82, 6.965, 4.541, 3.747, 3.365)
 _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
@@ -44,19 +36,19 @@ _NEGLIGIBLE = 1e7
 
 
 def mean(scores: Iterable[Score]) -> Score:
-    """Return the mean of the scores that are known, the same in every order; None of none."""
+    """Return the mean of the known scores, which does not depend on their order; None of none."""
     known = [score for score in scores if score is not None]
     return math.fsum(known) / len(known) if known else None
 
 
 @attrs.frozen(kw_only=True)
 class PairedTest:
-    """How likely a gain is when there is no difference.
+    """The result of a paired test.
 
     Attributes:
         pairs: number of examples with a score on both sides.
         mean_gain: mean of after minus before over the pairs; 0 without pairs.
-        p_value: one-sided, above 0 and at most 1: how often chance alone would gain as much.
+        p_value: one-sided, above 0 and at most 1: the probability of at least this gain by chance.
     """
 
     pairs: int
@@ -65,14 +57,14 @@ class PairedTest:
 
 
 def paired_test(before: Sequence[Score], after: Sequence[Score]) -> PairedTest:
-    """Test whether ``after`` is better than ``before``; one entry for each example.
+    """Test whether ``after`` is better than ``before``, with one entry per example.
 
-    Repeated answers to an example are averaged by the caller: pairs are examples, not answers.
-    The test flips the signs of the differences. Its level holds exactly, for every number of
-    pairs, ties and scores of any kind, when both sides of a pair would be exchangeable without
-    a difference: so take equally many answers on both sides. All flips are counted where they
-    are few or all differences are of one size; otherwise 9,999 of them, fewer above 300 pairs,
-    by a generator seeded with the data.
+    The caller averages repeated answers to an example: pairs are examples, not answers. The test
+    flips the signs of the differences. Its level is exact for any number of pairs, ties and kind
+    of scores, provided that both sides of a pair are exchangeable under the null hypothesis: so
+    take the same number of answers on both sides. All flips are counted if there are few or if
+    all differences have the same size; otherwise 9,999 of them (fewer above 300 pairs), by a
+    generator seeded with the data.
 
     Raises:
         ConfigError: the library is not installed, the lengths differ, or a score is not finite.
@@ -87,7 +79,7 @@ def paired_test(before: Sequence[Score], after: Sequence[Score]) -> PairedTest:
 
 
 def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
-    """Return after minus before where both are scored; 0 for what differs by rounding only."""
+    """Return after minus before where both are scored; 0 if they differ by rounding only."""
     if len(before) != len(after):
         raise ConfigError(
             f"paired scores: expected as many after as before, found {len(before)} and {len(after)}"
@@ -105,18 +97,18 @@ def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
 def interval(gains: Sequence[float], level: float, *, reach: float = 1.0) -> tuple[float, float]:
     """Return the confidence interval of the mean gain on cases like these.
 
-    No case can gain or lose more than ``reach``: so much scores may differ. The lower end is the
-    quantile ``(1 - level) / 2`` of the mean of ``gains`` and one loss of ``reach``, under weights
-    that are uniform among all that add up to 1; the upper end mirrors it. For gains of two values
-    these are the ends of Clopper and Pearson (1934). For won, lost and tied cases of one size the
-    interval excludes 0 exactly where the two-sided sign test rejects it. For gains of any kind
-    see Gaffke (2005), and Learned-Miller and Thomas (2019, arXiv:1905.06208): no distribution
-    is known for which it holds the mean less often than ``level``, whatever the number of cases.
+    The lower end is the quantile ``(1 - level) / 2`` of the weighted mean of ``gains`` and one
+    loss of ``reach``, under weights that are uniform among all that add up to 1; the upper end
+    mirrors it. For gains of two values, these are the ends of Clopper and Pearson (1934). For won,
+    lost and tied cases of equal size, the interval excludes 0 exactly where the two-sided sign
+    test rejects it. For gains of any kind see Gaffke (2005), and Learned-Miller and Thomas (2019,
+    arXiv:1905.06208): no distribution is known for which it holds the mean less often than
+    ``level``, for any number of cases.
 
     Args:
         gains: one for each case; at least one.
         level: above 0 and below 1.
-        reach: at least the largest of ``gains``, whatever its sign.
+        reach: the most that a case can gain or lose; at least the largest absolute gain.
     """
     share = (1 - level) / 2
     scaled = [gain / reach for gain in gains]
@@ -128,9 +120,9 @@ def spent_error(error: float, fraction: float) -> float:
     """Return how much of a test's error may be spent once a fraction of the answers is known.
 
     This is the spending function of Lan and DeMets (1983, Biometrika 70) that resembles the
-    bounds of O'Brien and Fleming: next to nothing at first, so that a look before the end costs
-    almost no power. A test whose looks each spend what has been added since the one before has
-    ``error`` at most in all, however the looks depend on each other.
+    bounds of O'Brien and Fleming: almost nothing at first, so that an early look costs almost no
+    power. If each look spends what was added since the previous one, the error of the whole test
+    is at most ``error``, however the looks depend on each other.
 
     Args:
         error: of the whole test, one-sided; above 0 and below 0.5.
@@ -141,13 +133,13 @@ def spent_error(error: float, fraction: float) -> float:
 
 
 def least_cases(level: float) -> int:
-    """Return how many cases it takes before an interval at ``level`` can exclude 0."""
+    """Return the number of cases from which an interval at ``level`` can exclude 0."""
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
 
 
-@lru_cache(maxsize=64)  # the summary, the report and the events of a run ask for the same few
+@lru_cache(maxsize=64)  # the summary, the report and the events of a run need the same few
 def _quantile(values: tuple[float, ...], share: float) -> float:
-    """Return the quantile of the mean of values under uniform weights that add up to 1."""
+    """Return a quantile of the mean of values under uniform weights that add up to 1."""
     counts = Counter(values)
     low, high = min(counts), max(counts)
     while high - low > _EXACT:
@@ -160,12 +152,12 @@ def _quantile(values: tuple[float, ...], share: float) -> float:
 
 
 def _share_below(bound: float, counts: Mapping[float, int]) -> float:
-    """Return how likely such a mean is at most ``bound``.
+    """Return the probability that such a mean is at most ``bound``.
 
     Uniform weights are exponential variables divided by their sum, so this is the probability
-    that a weighted sum of these is negative. Its characteristic function is a product, inverted
-    as Davies (1973) does it: the mean of the sum, 8 of its standard deviations and 20 of its
-    largest terms are covered, so that the result is exact to about 1e-6.
+    that a weighted sum of exponential variables is negative. Its characteristic function is a
+    product and is inverted as in Davies (1973). The step covers the mean of the sum, 8 of its
+    standard deviations and 20 times its largest term, which makes the result exact to about 1e-6.
     """
     terms = [(value - bound, count) for value, count in counts.items() if value != bound]
     spread = math.sqrt(math.fsum(count * term**2 for term, count in terms))
@@ -181,7 +173,7 @@ def _share_below(bound: float, counts: Mapping[float, int]) -> float:
 
 
 def _p_value(moved: Sequence[float]) -> float:
-    """Return the share of sign flips with at least this sum; ties never change it."""
+    """Return the share of sign flips whose sum is at least as large; ties do not change it."""
     check_installed()
     import numpy as np
     from scipy import stats
@@ -190,10 +182,11 @@ def _p_value(moved: Sequence[float]) -> float:
     if math.isclose(min(sizes), max(sizes), rel_tol=1e-9):
         won = sum(gain > 0 for gain in moved)
         return float(stats.binomtest(won, len(moved), alternative="greater").pvalue)
-    # Rounded, because what is a tie on paper must not depend on the order of a sum.
+
     found = stats.permutation_test(
         (np.sort(np.asarray(moved, dtype=np.float64)) / max(sizes),),
-        _rounded_mean,
+        # Rounded, so that a tie does not depend on the order of the sum.
+        lambda values, axis: values.mean(axis=axis).round(_DECIMALS),
         permutation_type="samples",
         vectorized=True,
         n_resamples=min(_RESAMPLES, max(_LEAST_RESAMPLES, _CELLS // len(moved))),
@@ -204,21 +197,16 @@ def _p_value(moved: Sequence[float]) -> float:
     return float(found.pvalue)
 
 
-def _rounded_mean(values: Floats, axis: int) -> Floats:
-    means: Floats = values.mean(axis=axis).round(_DECIMALS)
-    return means
-
-
 def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None = None) -> bool:
     """Return whether a case scores lower than before by more than its answers vary.
 
-    Answers that are all alike vary by nothing: then any lower score counts. Otherwise the means
-    are compared by a t test at 1 % with the larger of both standard deviations.
+    If all answers on each side score the same, any lower score counts. Otherwise the means are
+    compared by a t test at 1 % with the larger of the two standard deviations.
 
     Args:
-        before: the scores that the case had; at least one.
-        after: the scores that it has now; at least one.
-        runs: how many answers ``before`` is the mean of; None when they stand there one by one.
+        before: the scores before; at least one.
+        after: the scores after; at least one.
+        runs: the number of answers of which ``before`` is the mean; by default its length.
     """
     spread = max(stdev(side) if len(side) > 1 else 0.0 for side in (before, after))
     freedom = max(1, min(len(_STUDENT), max(len(before), len(after)) - 1))
@@ -227,17 +215,17 @@ def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None
 
 
 def is_settled(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Return whether nothing needs to be asked again before a case counts as lost or not."""
+    """Return whether a case has enough answers to decide whether it is lost."""
     return len(after) >= ANSWERS or max(after) >= fmean(before) - _FUZZ
 
 
 def check_installed() -> None:
-    """Raise if the library for paired tests is missing, before any call is paid for."""
+    """Raise a ``ConfigError``, before any call is paid for, if the library is missing."""
     check_package("scipy", "1.15", extra="stats", what="a paired test")
 
 
 class Outcome(StrEnum):
-    """On which side of 0 the interval of a gain lies."""
+    """The position of a gain's interval relative to 0."""
 
     IMPROVED = "improved"
     NOT_SHOWN = "not shown"
@@ -246,17 +234,19 @@ class Outcome(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Gain(Shown):
-    """What changed between two evaluations of the same cases.
+    """The difference between two evaluations of the same cases.
+
+    Means, gain and interval are over the cases with a score on both sides, and None without any.
 
     Attributes:
-        mean_before: mean over the cases with a score on both sides, and ``mean_after`` afterwards;
-            None without such cases.
+        mean_before: mean score before, and ``mean_after`` after.
         mean_gain: their difference.
         level: the confidence of the interval, above 0 and below 1.
-        low: the lower end of the interval of the mean gain, and ``high`` the upper one; None
-            without such cases.
-        won: ids of the cases that scored higher than before; ``lost`` and ``tied`` alike.
-        unscored: those without a score on one side or both; they are in no mean.
+        low: the lower end of the interval of the mean gain, and ``high`` the upper end.
+        won: ids of the cases that scored higher than before.
+        lost: ids of the cases that scored lower.
+        tied: ids of the cases that scored the same.
+        unscored: ids of the cases without a score on one side or both.
     """
 
     mean_before: float | None
@@ -272,12 +262,12 @@ class Gain(Shown):
 
     @property
     def cases(self) -> int:
-        """Number of cases with a score on both sides."""
+        """The number of cases with a score on both sides."""
         return len(self.won) + len(self.lost) + len(self.tied)
 
     @property
     def verdict(self) -> Outcome:
-        """What the interval says; not shown where it holds 0."""
+        """The side of 0 on which the interval lies; not shown if it includes 0."""
         if self.low is not None and self.low > 0:
             return Outcome.IMPROVED
         if self.high is not None and self.high < 0:
@@ -300,7 +290,7 @@ class Gain(Shown):
 
     @property
     def counts(self) -> str:
-        """How many cases were won, lost, tied and unscored, in words."""
+        """The numbers of won, lost, tied and unscored cases, in words."""
         won, lost, tied = map(len, (self.won, self.lost, self.tied))
         return f"{won} won, {lost} lost, {tied} tied{self._missing}"
 
@@ -310,7 +300,7 @@ class Gain(Shown):
 
     @property
     def meaning(self) -> str:
-        """What the interval says of luck, in words."""
+        """The interval's verdict on luck, in words."""
         if self.verdict is not Outcome.NOT_SHOWN:
             side = "above" if self.verdict is Outcome.IMPROVED else "below"
             return f"more than luck: the whole interval is {side} 0"
@@ -328,7 +318,7 @@ class Gain(Shown):
 
     @property
     def details(self) -> str:
-        """Cases, interval and what that means, in words; empty without cases."""
+        """Counts, interval and their meaning, in words; empty without cases."""
         return f"{self.counts}; {self.interval}; {self.meaning}" if self.cases else ""
 
     def to_json(self) -> dict[str, Json]:
@@ -369,26 +359,29 @@ def gain(
     """Compare the scores of the same cases before and after.
 
     Args:
-        before: by case id the scores of its answers, one or more; None for an unscored answer.
-            Repeated answers are averaged first: what is counted are cases, not answers. Take
-            equally many before and after.
-        after: the same for the other side. A case that only one side has is unscored.
+        before: by case id, the scores of its answers, one or more; None for an unscored answer.
+            Repeated answers are averaged first, because cases are counted, not answers. Take the
+            same number before and after.
+        after: the same for the other side. A case on one side only is unscored.
         level: the confidence of the interval, above 0 and below 1.
-        spent: where this is one look of several, the share of the error of each side that it
-            spends, see :func:`spent_error`; the intervals of all looks then hold the gain with
-            ``level`` together (Jennison and Turnbull 1989). By default all of it.
+        spent: for one of several looks, the error of each side that this look spends, see
+            :func:`spent_error`; together the intervals of all looks then hold the gain with
+            confidence ``level`` (Jennison and Turnbull 1989). By default all of the error.
 
     Raises:
-        ConfigError: the level is no such number, or two scores differ by more than a number holds.
+        ConfigError: the level is not such a number, or the difference of two scores overflows.
     """
     number(above=0, below=1).hold("level", level)
     ids = tuple(dict.fromkeys((*before, *after)))
     means = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
-    scored = [id_ for id_ in ids if None not in means[id_]]
-    first = [one for one, other in means.values() if one is not None and other is not None]
-    second = [other for one, other in means.values() if one is not None and other is not None]
+    scored = {
+        id_: (one, other)
+        for id_, (one, other) in means.items()
+        if one is not None and other is not None
+    }
+    first, second = ([pair[side] for pair in scored.values()] for side in (0, 1))
     gains = dict(zip(scored, differences(first, second), strict=True))
-    # A score is between 0 and 1, or where the scores themselves go beyond that.
+    # Scores usually range from 0 to 1; scores beyond widen the range.
     reach = max([1.0, *first, *second]) - min([0.0, *first, *second])
     sure = level if spent is None else 1 - 2 * spent
     low, high = interval(tuple(gains.values()), sure, reach=reach) if gains else (None, None)

@@ -1,4 +1,4 @@
-"""What is judged, and what a judgement is."""
+"""Cases, answers and verdicts: what metrics judge, and what they return."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ T = TypeVar("T")
 _NO_JSON: FrozenMap[str, Json] = FrozenMap()
 _NO_TEXTS: FrozenMap[str, str] = FrozenMap()
 _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
+_PLAIN_OF_STEP = ("id", "node", "kind", "input", "output", "error")
 
 
-# Most cases say nothing here, and there may be hundreds of thousands: they share what is empty.
+# There may be hundreds of thousands of cases, most without these: they share one empty map.
 def _json_map(items: Mapping[str, Json]) -> FrozenMap[str, Json]:
     return FrozenMap(_mapping(items)) if items else _NO_JSON
 
@@ -47,7 +48,7 @@ def _tools(_: object, field: attrs.Attribute[Any], value: object) -> None:
 
 
 class Speaker(StrEnum):
-    """Who says a message."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -56,7 +57,7 @@ class Speaker(StrEnum):
 
 @attrs.frozen
 class Message:
-    """A message before the question."""
+    """An earlier message of a conversation."""
 
     speaker: Speaker
     text: str
@@ -64,11 +65,11 @@ class Message:
 
 @attrs.frozen(kw_only=True)
 class ToolUse:
-    """A tool was called, or should be.
+    """A call of a tool, made or expected.
 
     Attributes:
-        arguments: what it is called with, by name.
-        result: what it returned, or should; None when that is not known.
+        arguments: by name.
+        result: what the tool returned or is expected to return; None if unknown.
     """
 
     name: str
@@ -78,20 +79,20 @@ class ToolUse:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One step of a rollout: a node of a graph was asked, or did something.
+    """One step of a rollout: a run of one node of a graph.
 
     Attributes:
-        id: its place in the flow, such as ``3``, or ``4.1.2`` for the second step of the first
-            branch of the fourth; equal flows give equal ids with any number of threads.
-        node: the node.
+        id: its position in the flow, such as ``3``, or ``4.1.2`` for the second step of the first
+            branch of step 4; the same for the same flow with any number of threads.
+        node: the name of the node.
         kind: ``prompt``, or ``function`` for a node without a text.
         after: ids of the steps that it follows; empty for the first.
-        input: what it was given, as text, clipped.
-        output: what came of it, as text, clipped; empty when it failed.
-        error: why it failed, in one line; empty when it did not.
-        parts: the parts that it was made with, by name: the SHA-256 of their texts.
-        tools: the tools that it called, each in one line.
-        spent: what its calls of models took.
+        input: what the node received, as clipped text.
+        output: what the node returned, as clipped text; empty if it failed.
+        error: why it failed, on one line; empty if it did not.
+        parts: the parts in use, by name: the SHA-256 of each text.
+        tools: the tools that it called, one line each.
+        spent: the cost of its model calls.
     """
 
     id: str
@@ -106,7 +107,7 @@ class Step:
     spent: tuple[Spending, ...] = ()
 
     def clipped(self, limit: int) -> Step:
-        """Return the step with texts of at most ``limit`` characters, marked where they are cut."""
+        """Return the step with its texts cut to ``limit`` characters and marked where cut."""
         if max(len(self.input), len(self.output), len(self.error)) <= limit:
             return self
         return attrs.evolve(
@@ -118,34 +119,30 @@ class Step:
 
 
 def step_to_json(step: Step) -> Json:
-    """Return what the journal keeps of a step: the fields that say something, by name."""
-    told: dict[str, Json] = {"id": step.id, "node": step.node, "kind": step.kind}
-    texts = {"input": step.input, "output": step.output, "error": step.error}
-    told |= {name: text for name, text in texts.items() if text}
-    if step.after:
-        told["after"] = list(step.after)
-    if step.parts:
-        told["parts"] = dict(step.parts)
-    if step.tools:
-        told["tools"] = list(step.tools)
-    if step.spent:
-        told["spent"] = spent_to_json(step.spent)
-    return told
+    """Return a step as the journal keeps it: its fields by name, without empty ones."""
+    fields: dict[str, Json] = {
+        **{name: getattr(step, name) for name in _PLAIN_OF_STEP},
+        "after": list(step.after),
+        "parts": dict(step.parts),
+        "tools": list(step.tools),
+        "spent": spent_to_json(step.spent),
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What an agent did with one input.
+    """The answer of an agent to one input.
 
     Attributes:
-        text: its final answer.
-        output: the same as data, when it was asked for data; None otherwise.
-        tools: the tools that it called, in order.
+        text: the final answer.
+        output: the same as data, if data was requested; else None.
+        tools: the tools that were called, in order.
         usage: tokens.
-        cost: US dollars; None when that is not known.
-        seconds: wall time; None when that is not known.
-        steps: what each node of a graph did; empty for others.
-        turns: what each turn of a conversation was answered; empty for a single question.
+        cost: US dollars; None if unknown.
+        seconds: wall time; None if unknown.
+        steps: the steps of a graph; empty for other agents.
+        turns: the turns of a conversation with their answers; empty for a single question.
     """
 
     text: str
@@ -158,14 +155,14 @@ class Answer:
     turns: tuple[TurnAnswered, ...] = ()
 
     def of_node(self, node: str) -> Answer | None:
-        """Return the last output of a node of the graph as the answer; None when it gave none."""
+        """Return the last output of a node of the graph as an answer; None if it has none."""
         outputs = [step.output for step in self.steps if step.node == node and not step.error]
         return attrs.evolve(self, text=outputs[-1], output=None) if outputs else None
 
 
 @attrs.frozen(kw_only=True)
 class TurnAnswered:
-    """A turn of a conversation is over: what the user said, and what was answered."""
+    """A finished turn of a conversation: what the user said, and the answer."""
 
     query: str
     answer: Answer
@@ -173,12 +170,12 @@ class TurnAnswered:
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """One question of a conversation, with what should come of it.
+    """One question of a conversation with the expected answer.
 
     Attributes:
         user: what the user says.
-        expected: the reference answer; None when there is none.
-        tools: the tools that should be called; None when that is open.
+        expected: the reference answer, if there is one.
+        tools: the expected tool calls; None if any are allowed.
     """
 
     user: str
@@ -187,12 +184,12 @@ class Turn:
 
 
 SCENARIO = "conversation_scenario"
-"""The field of a case that says how a simulated user talks."""
+"""The field of a case that holds the scenario of a simulated user."""
 
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """What a simulated user says first, and what it is after."""
+    """The first message of a simulated user, and its goal."""
 
     starting_prompt: str
     conversation_plan: str
@@ -204,19 +201,19 @@ class Case:
 
     Attributes:
         id: unique in its data set.
-        input: what the agent is asked: a text, or an object with the parameters of a prompt.
-        expected: the ground truth, in whatever form the metrics want it; None when there is none.
-        tools: the tools that should be called; None when that is open.
-        turns: the conversation, for cases with several turns; ``input``, ``expected`` and
-            ``tools`` are those of the last one. Empty for a single question.
-        context: what was said before.
-        state: what the session of the agent begins with.
-        recorded: an answer that was recorded earlier and is judged instead of a new one.
-        hints: what the user knows of the trouble with this case, by metric; under the empty
-            name for all metrics. For reflectors only.
-        critical: whether a winner must not be worse here than the baseline.
-        fields: everything else that the file says of the case, for splits and templates.
-        origin: where it stands, such as ``cases.jsonl:14``; for messages.
+        input: the input of the agent: a text, or an object with the parameters of a prompt.
+        expected: the ground truth, in the form that the metrics need; None if there is none.
+        tools: the expected tool calls; None if any are allowed.
+        turns: the conversation of a case with several turns, whose ``input``, ``expected`` and
+            ``tools`` are those of the last turn. Empty for a single question.
+        context: earlier messages.
+        state: the initial state of the agent's session.
+        recorded: an answer from an earlier run, judged instead of a new one.
+        hints: the user's notes on what makes this case hard, by metric; under the empty name for
+            all metrics. Shown to reflectors only.
+        critical: whether a winner must not score lower than the baseline here.
+        fields: all other columns of the file, for splits and templates.
+        origin: file and line, such as ``cases.jsonl:14``; for messages.
     """
 
     id: str
@@ -234,7 +231,7 @@ class Case:
 
     @property
     def scenario(self) -> Scenario | None:
-        """How a simulated user talks, among the ``fields``; None where the turns are given."""
+        """The scenario of a simulated user in ``fields``; None if the turns are given."""
         match self.fields.get(SCENARIO):
             case {"starting_prompt": str(first), "conversation_plan": str(plan)}:
                 return Scenario(starting_prompt=first, conversation_plan=plan)
@@ -243,43 +240,43 @@ class Case:
 
 @attrs.frozen(kw_only=True)
 class TaughtCase(Case):
-    """A case whose ``expected`` is what a teacher answered.
+    """A case whose ``expected`` is the answer of a teacher.
 
     Attributes:
-        teacher: the prompt or graph, and what answered it.
+        teacher: the prompt or graph of the teacher, and the model that answered it.
     """
 
     teacher: str
 
     @classmethod
     def of(cls, case: Case, *, expected: Json, teacher: str) -> TaughtCase:
-        """Return ``case`` with what a teacher answered."""
+        """Return ``case`` with the answer of a teacher."""
         known = {one.name: getattr(case, one.name) for one in attrs.fields(Case)}
         return cls(**{**known, "expected": expected, "teacher": teacher})
 
     @property
     def remark(self) -> str:
-        """Where ``expected`` comes from, in one line."""
+        """The origin of ``expected`` on one line."""
         return f"what is expected here is what the teacher `{self.teacher}` answered"
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What one metric says of one answer.
+    """The verdict of one metric on one answer.
 
     Attributes:
-        metric: its name.
-        score: from 0 to 1; None when the metric could not judge: the answer is *unscored*. A
-            ``bool``, a ``Decimal`` and a number of numpy become a float.
-        passed: whether the score reaches the metric's threshold; None when there is no score.
-        reason: what was expected, what was found, where they differ, in words that help a
-            writer to improve a prompt; for an unscored answer what went wrong.
-        amount: what was measured, in its own unit (US dollars, tokens, seconds), for objectives
-            that want less of it; None for metrics that measure nothing.
-        node: the node of a graph whose output was judged; empty for the answer.
+        metric: the name of the metric.
+        score: 0 to 1; None if the metric could not judge the answer, which is then *unscored*. A
+            ``bool``, a ``Decimal`` or a numpy number becomes a float.
+        passed: whether the score reaches the metric's threshold; None without a score.
+        reason: what was expected, what was found and where they differ, in words that help to
+            improve a prompt; for an unscored answer, what went wrong.
+        amount: the measured amount in its own unit (US dollars, tokens, seconds), for objectives
+            that minimize it; None for metrics that measure nothing.
+        node: the node of a graph whose output was judged; empty for the final answer.
 
     Raises:
-        ConfigError: the score is no number from 0 to 1, or ``passed`` stands without a score.
+        ConfigError: the score is not a number from 0 to 1, or ``passed`` is given without one.
     """
 
     metric: str
@@ -305,18 +302,18 @@ class Verdict:
 class Metric(Protocol):
     """Judges answers; ``judge`` may be ``def`` or ``async def``.
 
-    A plain one may be called from several threads at once; an ``async`` one runs in the event loop
+    A ``def`` may be called from several threads at once; an ``async def`` runs in the event loop
     of the run.
     """
 
     @property
     def name(self) -> str:
-        """How it is called in reports; unique among the metrics of an evaluation."""
+        """The name in reports; unique among the metrics of an evaluation."""
         ...
 
     @property
     def threshold(self) -> float:
-        """The least score that passes, 0 to 1."""
+        """The lowest score that passes, 0 to 1."""
         ...
 
     def judge(
@@ -324,27 +321,32 @@ class Metric(Protocol):
     ) -> Verdict | Awaitable[Verdict]:
         """Judge one answer.
 
-        ``session`` is that of the evaluation, None without one. A metric that asks models pays from
-        its budget, ends at its deadline and dispatches a ``ModelCalled`` for every call to it, and
-        nothing else.
+        Args:
+            case: the case.
+            answer: the answer to it.
+            session: that of the evaluation, if there is one. A metric that calls models pays from
+                its budget, observes its deadline, and dispatches one ``ModelCalled`` to it for
+                each call and nothing else.
 
-        Raises ``ConfigError`` when the case lacks what the metric needs, which is found before the
-        first call where possible, ``PermanentProviderError`` when a model refuses for good,
-        ``LimitReachedError`` when the evaluation has no time or money left.
+        Raises:
+            ConfigError: the case lacks what the metric needs; found before the first call where
+                possible.
+            PermanentProviderError: a model refuses permanently.
+            LimitReachedError: the evaluation has run out of time or money.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class MetricKind:
-    """A kind of metric, and how one is made of plain data.
+    """A kind of metric that files can name.
 
     Attributes:
-        name: how metric files call it.
-        build: makes a metric of an object with its options (``name``, ``threshold`` and
-            ``required`` among them), or notes faults at their places and returns None.
-        takes_criterion: whether the option ``criterion`` of other tools' files is understood;
-            it is handed to ``build`` as it stands in the file.
+        name: its name in metric files.
+        build: makes a metric from an object with its options, including ``name``, ``threshold``
+            and ``required``; or notes the faults at their places and returns None.
+        takes_criterion: whether the option ``criterion`` of other tools' files is supported; it is
+            passed to ``build`` unchanged.
     """
 
     name: str

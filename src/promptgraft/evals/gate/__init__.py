@@ -1,4 +1,4 @@
-"""The gate: whether a prompt may pass, by rules, a kept baseline, and nothing unscored."""
+"""The gate: decides whether a prompt passes, by rules and by comparison with a baseline."""
 
 from promptgraft.evals.aggregate import metrics_identity
 from promptgraft.evals.dataset import cases_digest

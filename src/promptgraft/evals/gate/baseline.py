@@ -1,4 +1,4 @@
-"""Scores that are kept beside the source, and later ones held against them."""
+"""Baselines: scores kept in a file, and the comparison of later scores with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from promptgraft.strict.checks import SHARE
 from promptgraft.text import counted
 
 VERSION = 1
-"""Of the file."""
+"""The version of the file format."""
 
 _SHORT = 12
 _FUZZ = 1e-9
@@ -35,7 +35,7 @@ _FUZZ = 1e-9
 
 @attrs.frozen(kw_only=True)
 class KeptCase:
-    """One case as a baseline keeps it; without a score, ``score`` and ``passed`` are None."""
+    """One case of a baseline; ``score`` and ``passed`` are None if it is unscored."""
 
     id: str
     score: float | None = attrs.field(validator=SHARE.or_none)
@@ -45,12 +45,12 @@ class KeptCase:
 
 @attrs.frozen(kw_only=True)
 class Baseline(Tried):
-    """The scores of one evaluation, and what they are of.
+    """The scores of one evaluation.
 
     Attributes:
-        version: of the form.
-        mean_score: of the cases with a score; None without any.
-        pass_rate: of the answers with a score; None without any.
+        version: the version of the file format.
+        mean_score: mean over the scored cases; None without any.
+        pass_rate: share of the scored answers that pass; None without any.
         cases: in the order of their ids.
     """
 
@@ -61,7 +61,7 @@ class Baseline(Tried):
 
     @classmethod
     def of(cls, report: GateReport) -> Baseline:
-        """Return what is kept of a report."""
+        """Return the baseline of a report."""
         kept = (
             KeptCase(id=case.id, score=case.score, passed=case.passed, critical=case.critical)
             for case in report.cases
@@ -76,11 +76,11 @@ class Baseline(Tried):
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """The score of each case by its id."""
+        """The score of each case, by its id."""
         return {case.id: case.score for case in self.cases}
 
     def text(self) -> str:
-        """Return the one text of this baseline: JSON, keys sorted, a line for each case."""
+        """Return the canonical text: JSON with sorted keys and one line per case."""
         fields = attrs.asdict(self, recurse=False)
         cases = ",\n  ".join(map(canonical_json, self.cases))
         told = {name: canonical_json(value) for name, value in fields.items()}
@@ -89,11 +89,11 @@ class Baseline(Tried):
 
 
 def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
-    """Return the baseline that a text holds.
+    """Parse a baseline.
 
     Raises:
-        DataFormatError: naming ``where``: no JSON, another version, wrong types, unknown or
-            missing keys, a score outside 0 to 1, or an id that occurs twice.
+        DataFormatError: the text is not JSON or has another version, wrong types, unknown or
+            missing keys, a score outside 0 to 1, or an id twice. Messages begin with ``where``.
     """
     plain = parse_json(text, where=where)
     version = plain.get("version") if isinstance(plain, dict) else None
@@ -112,7 +112,7 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
 
 
 def read_baseline(path: str | os.PathLike[str]) -> Baseline:
-    """Return the baseline that a file holds; see :func:`parse_baseline`."""
+    """Read a baseline from a file; see :func:`parse_baseline`."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -124,7 +124,7 @@ def read_baseline(path: str | os.PathLike[str]) -> Baseline:
 
 
 def write_baseline(path: str | os.PathLike[str], report: GateReport) -> None:
-    """Keep the scores of a report in a file, which appears whole or not at all."""
+    """Write the scores of a report to a file, atomically."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate becomes its JSON escape.
@@ -133,7 +133,7 @@ def write_baseline(path: str | os.PathLike[str], report: GateReport) -> None:
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """A case whose score is not that of the baseline (``before``) any more."""
+    """A case whose score differs from that of the baseline, ``before``."""
 
     case_id: str
     before: float
@@ -142,26 +142,25 @@ class Change:
 
 
 class Standing(StrEnum):
-    """How a prompt stands beside the baseline."""
+    """The result of a comparison with a baseline."""
 
     NOT_WORSE = "not worse"
     """No case scored lower, or the interval excludes a loss of more than the tolerance."""
     UNCLEAR = "unclear"
-    """The mean may have fallen by more than the tolerance, or not."""
+    """The mean may or may not have fallen by more than the tolerance."""
     WORSE = "worse"
-    """The mean has fallen by more than the tolerance, and that is more than luck."""
+    """The mean has fallen by more than the tolerance, by more than chance explains."""
 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """What changed since the baseline, over the cases with a score on both sides.
+    """The changes since a baseline, over the cases with a score on both sides.
 
     Attributes:
         changes: the cases whose score changed, in the order of the data set.
-        gain: with its 95 % interval.
-        lost: the critical cases among the changes that scored lower by more than their answers
-            vary.
-        tolerance: how much the mean may be below that of the baseline, 0 to 1.
+        gain: the mean gain with its 95 % interval.
+        lost: the changes of critical cases that scored lower by more than their answers vary.
+        tolerance: how far the mean may be below that of the baseline, 0 to 1.
     """
 
     changes: tuple[Change, ...]
@@ -171,9 +170,9 @@ class Comparison:
 
     @property
     def verdict(self) -> Standing | None:
-        """How the prompt stands beside the baseline; None without a case that both have scored.
+        """The result of the comparison; None if no case has a score on both sides.
 
-        Where the cases are too few for any interval to exclude 0, the means decide.
+        With too few cases for any interval to exclude 0, the means decide.
         """
         if self.gain.mean_gain is None or self.gain.low is None:
             return None
@@ -186,7 +185,7 @@ class Comparison:
 
     @property
     def said(self) -> str:
-        """The verdict in words, with what it rests on."""
+        """The verdict in words, with the figures behind it."""
         if self.verdict is None or self.gain.low is None:
             return "no case has a score here and in the baseline"
         means = f"mean score {self.gain.mean_after:.4g}, the baseline's {self.gain.mean_before:.4g}"
@@ -220,7 +219,7 @@ class Comparison:
 
 
 def check_comparable(baseline: Baseline, report: GateReport, *, where: str = "baseline") -> None:
-    """Refuse a baseline of another prompt, other cases or other metrics."""
+    """Raise a ``ConfigError`` for a baseline of another prompt, other cases or other metrics."""
     pairs = {
         "prompt": (report.prompt, baseline.prompt),
         "dataset digest": (report.dataset[:_SHORT], baseline.dataset[:_SHORT]),
@@ -237,14 +236,15 @@ def check_comparable(baseline: Baseline, report: GateReport, *, where: str = "ba
 def confirm(
     baseline: Baseline, report: GateReport, ask: Callable[[tuple[str, ...], int], GateReport]
 ) -> GateReport:
-    """Ask critical cases that score lower than in the baseline again, and return the report.
+    """Repeat critical cases that score lower than in the baseline; return the completed report.
 
-    Each is asked until it has three answers, or one that reaches its score in the baseline.
+    Each is repeated until it has three answers, or one that reaches its score in the baseline.
 
     Args:
-        baseline: of the same cases.
-        report: with one answer or more to each case.
-        ask: evaluates the cases with these ids again, for the n-th time.
+        baseline: a baseline of the same cases.
+        report: a report with at least one answer to each case.
+        ask: evaluates the cases with the given ids again; also receives the number of the
+            repetition, from 1.
     """
     for again in range(1, ANSWERS + 1):
         ids = tuple(
@@ -265,17 +265,17 @@ def confirm(
 def compare(
     baseline: Baseline, report: GateReport, *, tolerance: float = 0.0, where: str = "baseline"
 ) -> Comparison:
-    """Hold a report against a baseline of the same prompt, cases and metrics.
+    """Compare a report with a baseline of the same prompt, cases and metrics.
 
     Args:
-        baseline: what is kept of the earlier evaluation.
-        report: the later one; see :func:`confirm` for its critical cases.
-        tolerance: how much the mean may be below that of the baseline, 0 to 1.
-        where: what messages call the baseline.
+        baseline: the baseline.
+        report: the report; pass it through :func:`confirm` first.
+        tolerance: how far the mean may be below that of the baseline, 0 to 1.
+        where: the name of the baseline in messages.
 
     Raises:
-        ConfigError: the baseline is of something else; names what differs. Or the tolerance is
-            no such number.
+        ConfigError: the baseline is of another prompt, other cases or other metrics; or the
+            tolerance is out of range.
     """
     check_comparable(baseline, report, where=where)
     kept, now = baseline.scores, {case.id: case.score for case in report.cases}

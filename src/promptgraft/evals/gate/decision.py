@@ -1,4 +1,4 @@
-"""Whether a prompt may pass, and the same as JUnit XML, which every CI shows."""
+"""The decision of the gate, and its report as JUnit XML for CI systems."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from promptgraft.text import spelled, visible_line
 _FUZZ = 1e-9
 _SHOWN = 5
 
-# All that XML 1.0 cannot hold; a carriage return would be read as a line feed.
+# Characters that XML 1.0 does not allow, and the carriage return, which parsers turn into a line
+# feed.
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MESSAGE_CHARS = 200
 
 
 class GateOutcome(StrEnum):
-    """How a gate ends."""
+    """The result of a gate."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -34,13 +35,14 @@ class GateOutcome(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class GateRules:
-    """What a gate asks for; what is None is not asked for.
+    """The rules of a gate; a rule that is None does not apply.
 
     Attributes:
-        fail_under: the least mean score, 0 to 1.
-        min_pass_rate: the least share of passing answers, 0 to 1.
-        refuse_unclear: whether a prompt fails that may be worse than the baseline, or not.
-        max_unscored: how many answers may be without a score; those of critical cases never.
+        fail_under: the lowest mean score that passes, 0 to 1.
+        min_pass_rate: the lowest share of passing answers that passes, 0 to 1.
+        refuse_unclear: whether the gate fails if it is unclear that the prompt is no worse than
+            the baseline.
+        max_unscored: the number of answers that may be unscored; critical cases must be scored.
     """
 
     fail_under: float | None = attrs.field(default=None, validator=SHARE.or_none)
@@ -51,7 +53,7 @@ class GateRules:
 
 @attrs.frozen(kw_only=True)
 class Ruling:
-    """Whether a rule of this name holds; ``said`` is what was wanted and what was found."""
+    """The result of one rule; ``said`` states what was required and what was found."""
 
     rule: str
     held: bool
@@ -60,7 +62,7 @@ class Ruling:
 
 @attrs.frozen(kw_only=True)
 class GateDecision:
-    """Whether a prompt passes, with a ruling on every rule that was asked for."""
+    """The decision of a gate, with a ruling on every rule that applies."""
 
     outcome: GateOutcome
     rulings: tuple[Ruling, ...]
@@ -87,10 +89,10 @@ class GateDecision:
 def decide(
     report: GateReport, rules: GateRules, comparison: Comparison | None = None
 ) -> GateDecision:
-    """Return whether a report passes.
+    """Apply the rules of a gate to a report.
 
-    What is not known is no pass: an evaluation that was stopped, more unscored answers than
-    allowed, a critical case without a score, or no score at all come before every other rule.
+    Unknown is not a pass: a stopped evaluation, more unscored answers than allowed, an unscored
+    critical case, or no score at all take precedence over every other rule.
     """
     rulings = [_scored(report, rules)]
     if rules.fail_under is not None:
@@ -145,11 +147,11 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes:
-    """Return a report as one JUnit document in UTF-8.
+    """Return a report as a JUnit document in UTF-8.
 
-    Each run is a suite with a test case for each case: a failure when the answer does not pass,
-    an error when it has no score; both are skipped tests where the gate passes, as it allows
-    them. The rules of the gate are a suite of their own. What XML cannot hold is spelled out.
+    Each run is a suite with one test per case: a failure if the answer does not pass, an error if
+    it is unscored. If the gate passes in spite of these, they are skipped tests. The rules of the
+    gate are a suite of their own. Characters that XML does not allow are escaped.
     """
     root = ET.Element("testsuites", {"name": "promptgraft"})
     for run in range(report.num_runs):
@@ -219,5 +221,5 @@ def _count(element: ET.Element) -> None:
 
 
 def valid(text: str) -> str:
-    r"""Return ``text`` with everything that XML 1.0 cannot hold as an escape such as ``\x1b``."""
+    r"""Return ``text`` with characters that XML 1.0 does not allow as escapes such as ``\x1b``."""
     return _NOT_XML.sub(lambda match: spelled(match[0]), text.replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""What a gate tries, and the report that it decides on: cases with all that was said of them."""
+"""The subject that a gate evaluates, and the report on which it decides."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SHOWN_OF_CASES = ("id", "critical", "score", "passed", "reason")
 
 @attrs.frozen(kw_only=True)
 class Answered:
-    """One answer to one case.
+    """The part of an attempt that a gate keeps.
 
     Attributes:
-        answer: what the model said, without its steps; None when there is no answer.
-        seconds: how long the models took, judges included.
+        answer: the answer without its steps and turns; None if there is none.
+        seconds: the time that the models took, including judges.
     """
 
     outcome: CaseOutcome
@@ -42,7 +42,7 @@ class Answered:
 
     @classmethod
     def of(cls, attempt: Attempt) -> Answered:
-        """Return what a gate keeps of an attempt."""
+        """Return the part of an attempt that a gate keeps."""
         calls = (*attempt.task_calls, *attempt.judge_calls)
         return cls(
             outcome=attempt.outcome,
@@ -53,15 +53,15 @@ class Answered:
 
 @attrs.frozen(kw_only=True)
 class TriedCase:
-    """One case with every answer to it.
+    """One case with all answers to it.
 
     Attributes:
         critical: whether it must never get worse.
-        outcomes: what became of each answer, run by run; at least one.
-        seconds: how long the models took for each answer, judges included.
-        required: the metrics that a case has to pass.
-        again: the answers of a critical case that was asked again because it scored lower than
-            in a baseline. They are in no mean and in no rate.
+        outcomes: the outcome of each answer, run by run; at least one.
+        seconds: the time that the models took for each answer, including judges.
+        required: the metrics that a case must pass.
+        again: additional answers to a critical case that scored lower than in a baseline. They
+            count in no mean and in no rate.
     """
 
     id: str
@@ -73,38 +73,38 @@ class TriedCase:
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """The scores of all answers that have one, those of ``again`` included."""
+        """The scores of all scored answers, including those of ``again``."""
         known = (one.score for one in (*self.outcomes, *self.again))
         return tuple(score for score in known if score is not None)
 
     @property
     def score(self) -> float | None:
-        """The mean over the answers with a score; None when there is none."""
+        """The mean over the scored answers; None without any."""
         return mean(one.score for one in self.outcomes)
 
     @property
     def scored(self) -> int:
-        """How many answers have a score."""
+        """The number of scored answers."""
         return len(self.outcomes) - self.unscored
 
     @property
     def unscored(self) -> int:
-        """How many answers have none."""
+        """The number of unscored answers."""
         return sum(one.status is CaseStatus.UNSCORED for one in self.outcomes)
 
     @property
     def passes(self) -> int:
-        """How many answers pass."""
+        """The number of passing answers."""
         return sum(one.status is CaseStatus.PASSED for one in self.outcomes)
 
     @property
     def passed(self) -> bool | None:
-        """Whether every answer with a score passes; None when there is none."""
+        """Whether all scored answers pass; None without any."""
         return self.passes == self.scored if self.scored else None
 
     @property
     def reason(self) -> str:
-        """Why it does not pass, or has no score: the first such answer's; else empty."""
+        """Why the first such answer does not pass or has no score; empty if all pass."""
         wanted = CaseStatus.UNSCORED if self.passed is None else None
         for one in self.outcomes:
             if one.status is wanted or one.status in (CaseStatus.FAILED, CaseStatus.CRASHED):
@@ -113,9 +113,9 @@ class TriedCase:
 
 
 def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> str:
-    """Return why an answer does not pass: a line for each failed metric that is required.
+    """Return why an answer does not pass: one line for each required metric that failed.
 
-    Without a required one among them, there is a line for each that failed.
+    If none of the failed metrics is required, there is one line for each of them.
     """
     if outcome.error or outcome.status is CaseStatus.PASSED:
         return outcome.error
@@ -127,7 +127,7 @@ def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> s
 def tried_cases(
     cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
 ) -> tuple[TriedCase, ...]:
-    """Return cases with the answers to them, run by run; cases without an answer are left out."""
+    """Return cases with their answers, run by run; cases without an answer are left out."""
     found: dict[str, list[Answered]] = {}
     for one in answered:
         found.setdefault(one.outcome.case_id, []).append(one)
@@ -147,12 +147,12 @@ def tried_cases(
 
 @attrs.frozen(kw_only=True)
 class Tried:
-    """What was tried, and on what: the head of a report and of a baseline.
+    """What was evaluated on which cases: the head of a report and of a baseline.
 
     Attributes:
         prompt: namespace and key.
-        tried: which of its texts, in words, such as ``tag `latest```.
-        split: which of the cases.
+        tried: the version of the prompt, in words, such as ``tag `latest```.
+        split: the split of the cases.
         model: the identity of the adapter that answered.
         dataset: digest of the cases.
         metrics: names and digest of the metrics.
@@ -168,17 +168,17 @@ class Tried:
     num_runs: int
 
     def head(self) -> dict[str, Any]:
-        """Return these attributes by name, without those of a subclass."""
+        """Return the attributes of the head by name, without those of a subclass."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Tried)}
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class GateReport(Tried, Shown):
-    """What was tried, and what came of it. Unscored answers are in no mean and in no rate.
+    """The report on an evaluation. Unscored answers count in no mean and in no rate.
 
     Attributes:
-        cases: in their order.
-        stopped: why the evaluation ended early; empty when it did not.
+        cases: in the order of the data set.
+        stopped: why the evaluation ended early; empty if it did not.
     """
 
     cases: tuple[TriedCase, ...]
@@ -186,24 +186,24 @@ class GateReport(Tried, Shown):
 
     @property
     def mean_score(self) -> float | None:
-        """The mean of the cases with a score; None when there is none."""
+        """The mean over the scored cases; None without any."""
         return mean(case.score for case in self.cases)
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of passing answers among those with a score; None when there is none."""
+        """The share of scored answers that pass; None without any."""
         scored = sum(case.scored for case in self.cases)
         return sum(case.passes for case in self.cases) / scored if scored else None
 
     @property
     def failing(self) -> tuple[TriedCase, ...]:
-        """The cases that do not pass, critical ones first, then the lowest scores."""
+        """The cases that do not pass: critical ones first, then by score from the lowest."""
         failing = [case for case in self.cases if case.passed is False]
         return tuple(sorted(failing, key=lambda case: (not case.critical, case.score)))
 
     @property
     def unscored(self) -> int:
-        """How many answers have no score."""
+        """The number of unscored answers."""
         return sum(case.unscored for case in self.cases)
 
     @property
@@ -212,7 +212,7 @@ class GateReport(Tried, Shown):
         return tuple(case.id for case in self.cases if case.critical and case.score is None)
 
     def joined(self, again: GateReport) -> GateReport:
-        """Return the report with the answers of cases that were asked again."""
+        """Return the report with the additional answers of another one."""
         more = {case.id: case.outcomes for case in again.cases}
         cases = (
             attrs.evolve(case, again=(*case.again, *more.get(case.id, ()))) for case in self.cases
@@ -220,7 +220,7 @@ class GateReport(Tried, Shown):
         return attrs.evolve(self, cases=tuple(cases), stopped=again.stopped)
 
     def line(self) -> str:
-        """Return what was tried and what came of it as one line."""
+        """Return the subject and the main figures on one line."""
         return (
             f"{self.prompt}, {self.tried}, {counted(len(self.cases), 'case')} of {self.split}: "
             f"pass rate {score(self.pass_rate)}, mean score {score(self.mean_score)}"
@@ -247,7 +247,11 @@ class GateReport(Tried, Shown):
         )
 
     def case(self, case_id: str) -> TriedCase:
-        """Return the case with this id; a ``KeyError`` without one."""
+        """Return the case with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
         return {case.id: case for case in self.cases}[case_id]
 
     def to_json(self) -> dict[str, Json]:
@@ -277,15 +281,15 @@ def _outcome_json(outcome: CaseOutcome) -> Json:
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """One text of a prompt, and all that it takes to judge it.
+    """One version of a prompt, with everything that is needed to evaluate it.
 
     Attributes:
-        prompt: with the store whose overrides are tried, or without one.
-        tried: which of its texts that is, in words.
-        split: which of the cases these are.
-        aggregation: makes one score of the metrics; None for their mean.
+        prompt: with the store that holds its overrides, if there are any.
+        tried: the version of the prompt, in words.
+        split: the split of the cases.
+        aggregation: combines the scores of metrics; None for their mean.
         params: makes the parameters of a case; None for its input.
-        notes: what users should know before they trust the scores, in a line each.
+        notes: warnings about the scores, one line each.
     """
 
     prompt: Prompt[object]
@@ -310,7 +314,7 @@ class Subject:
         executor: Executor | None = None,
         session: SessionProtocol | None = None,
     ) -> Evaluation:
-        """Try the prompt on its cases, or on some of them; see ``evaluate``."""
+        """Evaluate the prompt on all or some of its cases; see ``evaluate``."""
         return evaluate(
             self.prompt,
             self.cases if cases is None else cases,
@@ -326,7 +330,7 @@ class Subject:
     def report(
         self, answered: Iterable[Answered], *, num_runs: int = 1, stopped: str = ""
     ) -> GateReport:
-        """Return the report on answers, ``num_runs`` for each case, run by run."""
+        """Return the report on answers: ``num_runs`` for each case, run by run."""
         return GateReport(
             prompt=f"{self.prompt.descriptor.ns}/{self.prompt.descriptor.key}",
             tried=self.tried,

@@ -1,6 +1,6 @@
-"""The kinds of judges: an answer beside its reference, and rubrics; in Python and in files.
+"""Judges that compare with a reference or apply rubrics, in Python and in metric files.
 
-The files of other tools say the same in their own form, the criterion ``llm_judge``.
+Files of other tools configure the same judges in the criterion ``llm_judge``.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ CATEGORY_SCORES: Mapping[Category, float] = {
     Category.PARTLY: 0.5,
     Category.WRONG: 0.0,
 }
-"""What each category scores."""
+"""The score of each category."""
 
 JudgeOf = Callable[[Json], ProviderAdapter]
-"""Makes the adapter of a judge of what a file says of its model, or raises ``ConfigError``."""
+"""Makes the adapter of a judge from its model in a file, or raises ``ConfigError``."""
 _VOTING: Mapping[str, Json] = {
     "all_pass": "all",
     "any_pass": "any",
@@ -69,7 +69,7 @@ _VOTING: Mapping[str, Json] = {
     "weighted_majority": "weighted majority",
 }
 _MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
-# How those tools call their judges, one after the other or not, changes no verdict.
+# `parallel` only says how those tools call their judges; it changes no verdict and is ignored.
 _JUDGE = (
     "judge_model",
     "judge_models",
@@ -82,9 +82,9 @@ _JUDGE = (
 
 @attrs.frozen(kw_only=True)
 class LlmFinalResponse(JudgeMetric):
-    """1 when judges find that the answer says what the reference says, 0.5 for a part of it.
+    """1 if judges find that the answer agrees with the reference, 0.5 if only in part.
 
-    Cases need ``expected``. With the default threshold of 1 only ``correct`` passes.
+    Cases need ``expected``. With the default threshold of 1, only ``correct`` passes.
     """
 
     kind: ClassVar[str] = "llm_final_response"
@@ -103,12 +103,12 @@ class LlmFinalResponse(JudgeMetric):
 
 @attrs.frozen(kw_only=True)
 class Rubric:
-    """Something that has to hold of an answer.
+    """A requirement on an answer.
 
     Attributes:
         id: unique among the rubrics of a metric, without white space.
-        text: what has to hold.
-        weight: how much it counts beside the others, above 0.
+        text: the requirement.
+        weight: its weight relative to the others, above 0.
     """
 
     id: str = attrs.field(validator=TEXT)
@@ -132,12 +132,12 @@ def _distinct(
 
 @attrs.frozen(kw_only=True)
 class LlmRubricResponse(JudgeMetric):
-    """The share, by weight, of the rubrics that judges find to be met by the answer.
+    """The weighted share of the rubrics that the answer meets, according to judges.
 
-    The reference is shown to the judges when the case has one.
+    Judges see the reference if the case has one.
 
     Attributes:
-        rubrics: what has to hold, each judged by itself.
+        rubrics: the requirements, each judged on its own.
     """
 
     kind: ClassVar[str] = "llm_rubric_response"
@@ -167,10 +167,10 @@ class LlmRubricResponse(JudgeMetric):
 
 @attrs.frozen(kw_only=True)
 class LlmRubricKnowledgeRecall(LlmRubricResponse):
-    """The share, by weight, of the rubrics that judges find to be met by what tools returned.
+    """The weighted share of the rubrics that the results of tools meet, according to judges.
 
     Attributes:
-        tools: the tools whose calls judges are shown, by name; all where none is named.
+        tools: names of the tools whose calls judges see; empty for all.
     """
 
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
@@ -186,7 +186,7 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
 
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
-    """Return the one reply to each rubric; anything else is void."""
+    """Return the replies in the order of the rubrics; a reply that is not one for each is void."""
     given = [(reply.id.strip().strip("`"), reply) for reply in replies]
     counts = Counter(name for name, _ in given)
     known = [rubric.id for rubric in rubrics]
@@ -218,8 +218,8 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
-    ``judge_of`` makes the adapter of a judge from what a file says of its model. A critic is asked
-    as any other judge of rubrics.
+    ``judge_of`` makes the adapter of a judge from its model in a file. ``llm_rubric_critic`` is
+    the same as ``llm_rubric_response``.
     """
     return tuple(
         MetricKind(
@@ -277,7 +277,7 @@ _THEIR_RUBRIC = record(
 
 
 def _rubric(node: Node) -> Rubric | None:
-    """Return a rubric of our own form, or one whose text stands in ``content.text``."""
+    """Return a rubric in our own form, or in that of other tools, with ``content.text``."""
     own = isinstance(node.value, dict) and "text" in node.value
     return (_OWN_RUBRIC if own else _THEIR_RUBRIC).read(node)
 
@@ -286,7 +286,7 @@ _RUBRICS = listed(Kind(_rubric), "a list of rubrics")
 
 
 def _translated(node: Node) -> dict[str, Node]:
-    """Return the options in our own form, each with its place."""
+    """Return the options by our own names, each with its place in the file."""
     own = node.members()
     criterion = own.pop("criterion", None)
     if criterion is None:
@@ -323,7 +323,7 @@ def _panel(judge: Criterion) -> Options:
 
 
 def _split(model: Json) -> tuple[Json, Options]:
-    """Return what a file says of a model, and of its part in the panel."""
+    """Split the entry of a model into the model itself and its role in the panel."""
     if not isinstance(model, dict):
         return model, {}
     own = {

@@ -1,4 +1,4 @@
-"""Several judges, asked several times, and the one verdict that comes of it."""
+"""Panels of judges: several models, each asked once or several times, and their vote."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from promptgraft.text import clip, fenced
 
 ReplyT = TypeVar("ReplyT")
 ATTEMPTS = 2
-"""How often a judge is asked until its reply is a judgement, at most."""
+"""The maximum number of calls until a judge gives a usable reply."""
 LONGEST_JUDGE_REASON = 2_000
-"""Characters of one reason of a judge (for one rubric) that arrive whole."""
+"""The maximum length of a judge's reason (for one rubric), in characters."""
 LONGEST_VERDICT_REASON = 40_000
-"""Characters of the reason of a verdict, all judges and rubrics together."""
+"""The maximum length of a verdict's reason, in characters: all judges and rubrics together."""
 
 
 class Voting(StrEnum):
-    """How the scores of several judges become one.
+    """How the scores of several judges are combined.
 
-    A judge votes for an answer that reaches the threshold, and the answer passes when the one
-    score reaches it.
+    A judge votes for an answer if its score reaches the threshold; the answer passes if the
+    combined score does.
 
     Attributes:
-        ALL: the lowest score, so every judge has to vote for the answer.
-        ANY: the highest score, so one judge is enough.
+        ALL: the lowest score, so every judge must vote for the answer.
+        ANY: the highest score, so one vote is enough.
         MAJORITY: the highest score that more than half of the judges reach, so more than half
-            have to vote for the answer; a tie fails.
+            must vote for the answer; a tie fails.
         MEAN: the mean.
-        WEIGHTED: the mean by weight.
-        WEIGHTED_MAJORITY: as MAJORITY, with more than half of the weight in the place of more than
+        WEIGHTED: the weighted mean.
+        WEIGHTED_MAJORITY: like MAJORITY, with more than half of the weight instead of more than
             half of the judges.
     """
 
@@ -79,11 +79,11 @@ def score_of_votes(
     threshold: float,
     weights: Sequence[float] = (),
 ) -> float | None:
-    """Return the score that judges give together; None when they give none.
+    """Return the combined score of the judges; None if they reach none.
 
-    A judge without a judgement (None) casts no vote. Means need every judge. The other schemes need
-    at least one, and stand when no missing vote could change whether the answer passes; then the
-    score is that of the votes that were cast.
+    A judge without a judgement (None) casts no vote. Means need the votes of all judges. The other
+    schemes need at least one vote, and that no missing vote could change whether the answer
+    passes; the score is then that of the votes cast.
     """
     by_weight = weights or [1.0] * len(scores)
     votes = zip(scores, by_weight, strict=True)
@@ -103,7 +103,7 @@ def score_of_votes(
 def most_agreed(scores: Sequence[float], weights: Sequence[float] = ()) -> int:
     """Return the first position of the highest score that more than half of ``scores`` reach.
 
-    With ``weights``, one that scores with more than half of the weight reach.
+    With ``weights``, the scores that reach it need more than half of the weight.
     """
     by_weight = [Fraction(str(weight)) for weight in weights or [1] * len(scores)]
     half, reached = sum(by_weight) / 2, Fraction(0)
@@ -116,7 +116,7 @@ def most_agreed(scores: Sequence[float], weights: Sequence[float] = ()) -> int:
 
 
 def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the mean of ``parts`` by weight, without errors of rounding on the way."""
+    """Return the weighted mean of ``parts``, computed exactly and rounded once."""
     exact = [Fraction(str(weight)) for weight in weights]
     total = sum(Fraction(str(part)) * weight for part, weight in zip(parts, exact, strict=True))
     return float(total / sum(exact))
@@ -134,7 +134,7 @@ def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float]) ->
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """What a judge says: a score from 0 to 1 and why, or None and what went wrong."""
+    """A judge's score from 0 to 1 with its reason, or None with what went wrong."""
 
     score: float | None
     reason: str
@@ -156,13 +156,13 @@ class JudgeMetric(BaseMetric):
     """A metric that asks models.
 
     Attributes:
-        judges: the models, each with its own adapter; their order is that of the weights.
-        voting: how their scores become one.
-        weights: one for each judge, above 0; for voting by weight only.
-        samples: how often each judge is asked; the highest score that more than half of its
-            judgements reach is its own.
-        overrides_store: where overrides of the judges' prompts are looked up.
-        overrides_tag: the tag they are looked up under.
+        judges: the adapters of the models, in the order of the weights.
+        voting: how their scores are combined.
+        weights: one for each judge, above 0; for weighted voting only.
+        samples: how often each judge is asked; its score is the highest that more than half of
+            its judgements reach.
+        overrides_store: the store with overrides of the judges' prompts.
+        overrides_tag: the tag of those overrides.
     """
 
     asks_models: ClassVar[bool] = True
@@ -217,16 +217,20 @@ class JudgeMetric(BaseMetric):
 
     @abstractmethod
     def question(self, case: Case, answer: Answer) -> Prompt[Any]:
-        """Return the question to each judge."""
+        """Return the prompt for each judge."""
 
     @abstractmethod
     def judgement(self, reply: Any) -> Judgement:
-        """Return what a reply says, or raise ``VoidReplyError``."""
+        """Return the judgement in a reply.
+
+        Raises:
+            VoidReplyError: it holds none.
+        """
 
     def _ask(
         self, judge: ProviderAdapter, question: Prompt[Any], session: SessionProtocol | None
     ) -> Judgement:
-        """Return what a judge says; a void reply is asked for once more."""
+        """Ask a judge; after a void reply, ask it once more and say what was wrong."""
         refused = Refused()
         for _ in range(ATTEMPTS):
             aside = AsideSession(session, tags={"scope": "judge"})
@@ -251,13 +255,13 @@ class JudgeMetric(BaseMetric):
         return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
 
     def prompt_of(self, template: PromptTemplate[ReplyT]) -> Prompt[ReplyT]:
-        """Return the question as the user's store has it."""
+        """Return a prompt with the overrides of the user's store."""
         return Prompt(
             template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
         )
 
     def _reason(self, judgements: Sequence[Judgement]) -> str:
-        """Return what every judge said, those against the answer first."""
+        """Return the reasons of all judges, those against the answer first."""
         if len(judgements) == 1:
             return judgements[0].reason
         against: list[str] = []
@@ -277,7 +281,7 @@ class JudgeMetric(BaseMetric):
 
 
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:
-    """Return the one judgement of a judge that was asked several times."""
+    """Return the judgement of one judge from its samples."""
     cast = [(one.score, one) for one in judgements if one.score is not None]
     if 2 * len(cast) > len(judgements):
         return cast[most_agreed([score for score, _ in cast])][1]

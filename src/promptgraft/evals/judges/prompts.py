@@ -1,8 +1,8 @@
-"""The questions that judges are asked, what they are shown, and what they reply.
+"""The prompts of judges, their parameters, and the replies that they ask for.
 
-The questions are ordinary prompts of the namespace ``promptgraft/judges``, so that users can read
-them, and override them through a store like any other prompt. Everything that comes from cases and
-models is bound as a value between fences; nothing is ever formatted into a template.
+These are ordinary prompts in the namespace ``promptgraft/judges``: users can read and override
+them like any other prompt. Text from cases and models is bound as a fenced value and never
+formatted into a template.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from promptgraft.text import clip, fenced
 
 JUDGES_NS = "promptgraft/judges"
 LONGEST_SHOWN = 50_000
-"""Characters of a text that is shown whole; of a longer one the middle is left out, with a note."""
+"""The maximum length of a shown text, in characters; the middle of a longer text is left out."""
 
 
 class VoidReplyError(ValueError):
-    """A reply that is no judgement."""
+    """A reply does not hold a judgement."""
 
 
 class Category(StrEnum):
@@ -83,7 +83,7 @@ class RubricsReply:
 
 
 def checked_reason(reason: str, what: str) -> str:
-    """Return the reason of a judge; one without words is void."""
+    """Return the stripped reason of a judge; an empty one makes its reply void."""
     if reason.strip():
         return reason.strip()
     raise VoidReplyError(f"{what} has no reason; say what you found")
@@ -91,9 +91,11 @@ def checked_reason(reason: str, what: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class Material:
-    """What a judge is shown, every text fenced; a text that is not shown is empty.
+    """What a judge is shown, each text fenced; a text that is not shown is empty.
 
-    ``earlier`` was said before the question. ``tools`` are calls with what they returned.
+    Attributes:
+        earlier: the conversation before the question.
+        tools: tool calls with their results.
     """
 
     question: str
@@ -106,7 +108,7 @@ class Material:
 
 @attrs.frozen(kw_only=True)
 class Refused:
-    """Why a reply, shown fenced, could not be used; empty at the first attempt."""
+    """The previous reply, fenced, and why it could not be used; empty at the first attempt."""
 
     problem: str = ""
     previous: str = ""
@@ -158,7 +160,7 @@ FINAL_RESPONSE = PromptTemplate(
     sections=_sections(_COMPARE, _ANSWER),
     output_type=CategoryReply,
 )
-"""Asks for the category of an answer."""
+"""Asks a judge for the category of an answer."""
 
 RUBRIC_RESPONSE = PromptTemplate(
     ns=JUDGES_NS,
@@ -167,7 +169,7 @@ RUBRIC_RESPONSE = PromptTemplate(
     sections=_sections(_CHECK.replace("$subject", "the answer"), _ANSWER, _RUBRICS),
     output_type=RubricsReply,
 )
-"""Asks which rubrics an answer meets."""
+"""Asks a judge which rubrics an answer meets."""
 
 KNOWLEDGE_RECALL = PromptTemplate(
     ns=JUDGES_NS,
@@ -178,11 +180,11 @@ KNOWLEDGE_RECALL = PromptTemplate(
     ),
     output_type=RubricsReply,
 )
-"""Asks which rubrics the results of tools meet."""
+"""Asks a judge which rubrics the results of tools meet."""
 
 
 def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str = "") -> Material:
-    """Return what a judge is shown; ``rubrics`` are fenced already."""
+    """Return what a judge is shown; ``rubrics`` are already fenced."""
     return Material(
         question=_shown(case.input),
         earlier="\n\n".join(f"{said.speaker}:\n\n{_shown(said.text)}" for said in _earlier(case)),

@@ -1,4 +1,4 @@
-"""Metrics: what is asked of an answer, with a score, a pass or fail, and a reason."""
+"""Metrics: each judges an answer with a score, pass or fail, and a reason."""
 
 from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
@@ -56,7 +56,7 @@ __all__ = [
     "record_of",
 ]
 
-# By the names that metric files use, for `metrics.exact(ignore_case=True)`.
+# The names that metric files use, so that Python reads the same: `metrics.exact(ignore_case=True)`.
 all_of = AllOf
 assertion = Assertion
 by_case = ByCase

@@ -1,6 +1,6 @@
 """Metric files of other tools: ``metric_name`` or ``metricName``, ``threshold``, ``criterion``.
 
-Both spellings of every key are read, and mean one of our metrics with its options.
+Keys may be in snake_case or camelCase. Each criterion is translated to one of our metrics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
-# What those tools take for equal numbers when a file does not say.
+# The default tolerance of those tools.
 _NUMBER_TOLERANCE = 1e-6
 _COMMON = ("name", "threshold", "required")
 _MATCHES: Mapping[str, type[BaseMetric]] = {"exact": Exact, "contains": Contains, "regex": Regex}
@@ -46,7 +46,7 @@ _TOOL = ("name", "arguments", "result")
 
 @attrs.frozen
 class Criterion:
-    """An object of a criterion: its members by our names of their keys."""
+    """An object of a criterion, with its members by the snake_case names of their keys."""
 
     node: Node
     members: Mapping[str, Node]
@@ -56,7 +56,7 @@ class Criterion:
         return cls(node, known_members(node, known, aliases=_ALIASES))
 
     def read(self, key: str, kind: Kind[T]) -> T | None:
-        """Return a member; None when it is absent or of a wrong kind, which is noted."""
+        """Return a member; None if it is absent or of the wrong kind, which is noted."""
         return kind.read(self.members[key]) if key in self.members else None
 
     def flag(self, key: str) -> bool:
@@ -67,7 +67,7 @@ class Criterion:
 
 
 def made(kind: type[T], options: Options, node: Node) -> T | None:
-    """Return a metric of options that are said at ``node``; faults are noted."""
+    """Make a metric from options; faults are noted at ``node``."""
     return record_of(kind).read(Node(options, node.path, node.source))
 
 
@@ -100,7 +100,7 @@ def _final_response(node: Node) -> Metric | None:
         return made(kind, {**common, **found}, node)
     metrics = [made(kind, {"name": kind.kind, **found}, at) for kind, found, at in parts]
     usable = tuple(metric for metric in metrics if metric is not None)
-    # The shared options are read by the first kind that has them all.
+    # `Exact` has all shared options, so it checks and defaults them.
     shell = made(Exact, common, node)
     if shell is None or len(usable) < max(len(metrics), 1):
         return None
@@ -190,7 +190,7 @@ def _tool_trajectory(node: Node) -> Metric | None:
 
 
 def _tool_rule(own: Criterion | None, default: Criterion | None) -> Options:
-    """Return the options of a ToolRule; what a tool does not say, the default says."""
+    """Return the options of a ToolRule; ``default`` fills in what the tool leaves out."""
     name, arguments, result = (
         next((part for c in (own, default) if c and (part := c.part(key, known))), None)
         for key, known in (("name", _TEXT), ("arguments", _JSON), ("result", _JSON))

@@ -1,8 +1,8 @@
 """Metrics that users write: Jinja2 expressions (``assert``, ``check``) and Python functions.
 
-An expression sees ``this`` (the answer: its output, or its text, read as JSON when it holds an
-object or a list), ``input``, ``expected`` and ``usage``. It is written by a user, never by a
-model; what a model writes is only ever a value.
+An expression sees ``this`` (the output of the answer, or its text, parsed if it is a JSON object
+or list), ``input``, ``expected`` and ``usage``. Expressions are written by users, never by models;
+text of a model is only ever a value.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 
 LONGEST_EXPRESSION = 10_000
-"""Characters of an expression."""
+"""The maximum length of an expression, in characters."""
 
 NAMES = ("this", "input", "expected", "usage")
-"""What an expression sees."""
+"""The variables of an expression."""
 
-# What evaluating an expression over an answer of another shape raises.
+# Raised by an expression whose answer does not have the shape that it expects.
 _UNFIT = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 
 class _UnknownAmountError(Exception):
-    """The expression asks for an amount that is not known."""
+    """The expression uses an amount that is unknown."""
 
 
 class _Amounts(UserDict[str, float | int | None]):
-    """Tokens, cost and seconds by name; an unknown one is refused."""
+    """Tokens, cost and seconds by name; an unknown amount raises an error."""
 
     def __getitem__(self, key: str) -> float | int | None:
         if (known := self.data[key]) is None:
@@ -53,7 +53,7 @@ class _Amounts(UserDict[str, float | int | None]):
 
 
 def usage_of(answer: Answer) -> dict[str, float | int | None]:
-    """Return the amounts of an answer by name; None for those that are not known."""
+    """Return the amounts of an answer by name; None for unknown ones."""
     usage = answer.usage
     known = usage.input_tokens + usage.output_tokens > 0
     return {
@@ -80,7 +80,7 @@ def _bare(expression: str) -> str:
 
 
 def _hold(value: str) -> None:
-    """Hold an expression that compiles and uses known names only."""
+    """Raise a ``ConfigError`` unless an expression compiles and uses known names only."""
     from jinja2 import TemplateSyntaxError, meta
 
     from promptgraft.prompt.sandbox import UNCOMPILED, sandbox, why_uncompiled
@@ -111,7 +111,7 @@ def _hold(value: str) -> None:
 
 
 def this_of(answer: Answer) -> Json:
-    """Return what expressions see as the answer."""
+    """Return the answer as expressions see it."""
     if answer.output is not None or not answer.text.lstrip().startswith(("{", "[")):
         return answer.text if answer.output is None else answer.output
     try:
@@ -123,7 +123,7 @@ def this_of(answer: Answer) -> Json:
 @attrs.frozen(kw_only=True)
 class _ExpressionMetric(BaseMetric):
     def _value(self, expression: str, case: Case, answer: Answer) -> object:
-        """Return what an expression comes to; a verdict when it cannot be evaluated."""
+        """Return the value of an expression, or a verdict if it cannot be evaluated."""
         from jinja2 import UndefinedError
         from jinja2.exceptions import SecurityError
 
@@ -150,10 +150,10 @@ def _this(answer: Answer) -> str:
 
 @attrs.frozen(kw_only=True)
 class Assertion(_ExpressionMetric):
-    """1 when every expression is true; the first that is not ends the case with a score of 0.
+    """1 if all expressions are true; the first that is false ends the case with a score of 0.
 
     Attributes:
-        expressions: what has to be true, in this order; ``{{ }}`` around them is allowed.
+        expressions: evaluated in this order; may be enclosed in ``{{ }}``.
     """
 
     kind: ClassVar[str] = "assert"
@@ -174,10 +174,10 @@ class Assertion(_ExpressionMetric):
 
 @attrs.frozen(kw_only=True)
 class Check(_ExpressionMetric):
-    """What an expression comes to: 1 for true, 0 for false, or a number from 0 to 1.
+    """The value of an expression: 1 for true, 0 for false, or a number from 0 to 1.
 
     Attributes:
-        expression: what is evaluated; ``{{ }}`` around it is allowed.
+        expression: the expression; may be enclosed in ``{{ }}``.
     """
 
     kind: ClassVar[str] = "check"
@@ -200,7 +200,7 @@ class Check(_ExpressionMetric):
 
 
 Outcome: TypeAlias = bool | float | tuple[bool | float, str] | Verdict
-"""A score from 0 to 1 (or true, or false), perhaps with a reason; or a whole verdict."""
+"""A score from 0 to 1 or a boolean, optionally with a reason; or a whole verdict."""
 Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
@@ -226,11 +226,11 @@ def _name_of_function(metric: Python) -> str:
 
 @attrs.frozen(kw_only=True)
 class Python(BaseMetric):
-    """What a Python function of a case and an answer returns.
+    """The score that a Python function returns for a case and an answer.
 
     Attributes:
-        function: the function, or where to import it from: ``package.module:function``.
-        name: the name of the function unless it is given.
+        function: the function, or its import path ``package.module:function``.
+        name: by default the name of the function.
     """
 
     kind: ClassVar[str] = "python"

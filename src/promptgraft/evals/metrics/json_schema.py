@@ -1,4 +1,4 @@
-"""The metric that holds answers against a JSON Schema, whose patterns have a time limit."""
+"""The metric that validates answers by a JSON Schema, with a time limit for its patterns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _Object: TypeAlias = "dict[str, Json]"
 Keyword: TypeAlias = "Callable[[Validator, Json, Json, _Object], Iterator[ValidationError]]"
-"""What a keyword of a schema is: from its value, what was found, and the schema, to faults."""
+"""A keyword of a schema: maps its value, the instance and the whole schema to faults."""
 
 
 def _schema(
@@ -60,7 +60,7 @@ def _schema(
 
 
 def _patterns(schema: Json) -> Iterator[str]:
-    """Yield the patterns in a schema; those in data are none."""
+    """Yield the patterns in a schema, without those in data such as ``enum``."""
     if isinstance(schema, list):
         for item in schema:
             yield from _patterns(item)
@@ -76,13 +76,13 @@ def _patterns(schema: Json) -> Iterator[str]:
 
 @attrs.frozen(kw_only=True)
 class JsonSchema(BaseMetric):
-    """1 when the answer is JSON that fits a JSON Schema, else 0.
+    """1 if the answer is JSON that fits a JSON Schema, else 0.
 
     The draft is that of ``$schema``, or the newest. References to other documents are refused.
 
     Attributes:
         schema: the schema.
-        fenced: the JSON of an answer may stand in a block between back-ticks.
+        fenced: the JSON of the answer may be in a Markdown code fence.
     """
 
     kind: ClassVar[str] = "json_schema"
@@ -112,7 +112,7 @@ class JsonSchema(BaseMetric):
 
 
 def _read_schema(node: Node) -> dict[str, Json] | None:
-    """Return the schema that an object is, or that the named file holds."""
+    """Return a schema that is given as an object or as the path of a file."""
     if not isinstance(node.value, str):
         return OBJECT.read(node)
     if (path := node.file()) is None:
@@ -130,7 +130,7 @@ def _read_schema(node: Node) -> dict[str, Json] | None:
 JSON_SCHEMA = MetricKind(
     name="json_schema", build=record_of(JsonSchema, special={"schema": Kind(_read_schema)}).read
 )
-"""The metric in plain data, where the schema may be the path of a file."""
+"""The metric in files, where the schema may be the path of another file."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -151,7 +151,10 @@ def _parsed(schema: str) -> _Object:
 
 
 def _keywords(base: type[Validator]) -> dict[str, Keyword]:
-    """Return the keywords with patterns, which jsonschema matches without a time limit."""
+    """Return replacements for the keywords with patterns.
+
+    jsonschema matches patterns with ``re``, without a time limit.
+    """
     from jsonschema import ValidationError
 
     inside: Keyword = base.VALIDATORS["properties"]

@@ -1,4 +1,4 @@
-"""JSON compared place by place, and the metrics that do so: of expected values, of tool calls."""
+"""Comparison of JSON place by place, and the metrics of JSON answers and of tool calls."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ _SHOWN_CALLS = 6
 
 
 def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
-    """Return a largest possible assignment: for an index of ``expected`` the one of ``found``."""
+    """Return a largest matching of indices of ``expected`` to indices of ``found``."""
     edges = [[j for j, b in enumerate(found) if fits(a, b)] for a in expected]
     partner: dict[int, int] = {}
     for start in range(len(edges)):
         owner = {b: a for a, b in partner.items()}
         reached: dict[int, int] = {}
         waiting = [start]
-        # Breadth first, by way of those that may take another partner, to the nearest free one.
+        # Breadth first, along those that could take another partner, to the nearest free one
+        # (an augmenting path).
         for a in waiting:
             new = [b for b in edges[a] if b not in reached]
             reached |= dict.fromkeys(new, a)
@@ -58,7 +59,7 @@ def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[in
 
 
 def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
-    """Return a longest assignment that keeps the order of both sides."""
+    """Return a largest matching that keeps the order of both sides."""
     rows, columns = len(expected), len(found)
     fit = [[fits(a, b) for b in found] for a in expected]
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
@@ -82,12 +83,12 @@ def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[i
 # Without slots, so that metrics can inherit it beside their own base.
 @attrs.frozen(kw_only=True, slots=False)
 class JsonRules(Tolerance, Folding):
-    """When two JSON values are the same; options of the metrics that compare JSON.
+    """The rules by which two JSON values are equal; options of the metrics that compare JSON.
 
-    Numbers are compared by value: ``5`` is ``5.0``. Truth values are not numbers.
+    Numbers are compared by value: ``5`` equals ``5.0``. Booleans are not numbers.
 
     Attributes:
-        ignore_order: the items of a list may stand in any order.
+        ignore_order: the items of a list may be in any order.
         extra_keys: objects of the answer may have keys that were not expected.
     """
 
@@ -97,14 +98,14 @@ class JsonRules(Tolerance, Folding):
 
 @attrs.frozen
 class Found:
-    """The number of values at one place, and how they differ; empty when they are the same."""
+    """The number of values at one place, and how they differ; empty if they do not."""
 
     weight: int
     fault: str = ""
 
 
 def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> Iterator[Found]:
-    """Yield what each place of two values comes to."""
+    """Yield the result of the comparison at each place of two values."""
     wanted, there = _members(expected, path), _members(found, path)
     if type(expected) is not type(found) or not (wanted or there):
         fault = "" if _same(expected, found, rules) else _differing(expected, found, path)
@@ -184,12 +185,12 @@ paths_only = each_held("paths", parse_path)
 class JsonMatch(ReferenceMetric, JsonRules):
     """The share of the values that are the same in the answer and in ``expected``.
 
-    A text in ``expected`` is read as JSON. An answer that is not JSON scores 0.
+    A text in ``expected`` is parsed as JSON. An answer that is not JSON scores 0.
 
     Attributes:
         paths: the places that are compared; empty for all.
-        ignore: places that are not compared.
-        fenced: the JSON of an answer may stand in a block between back-ticks.
+        ignore: the places that are not compared.
+        fenced: the JSON of the answer may be in a Markdown code fence.
     """
 
     kind: ClassVar[str] = "json_match"
@@ -249,24 +250,24 @@ def _texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def pruned(value: Json, ignore: tuple[str, ...]) -> Json:
-    """Return ``value`` without the places that do not count."""
+    """Return ``value`` without the ignored places."""
     return functools.reduce(without, (parse_path(text) for text in ignore), value)
 
 
 def some(faults: list[str]) -> str:
-    """Return the first faults, and how many more there are."""
+    """Return the first faults, and the number of the others."""
     more = len(faults) - _SHOWN_FAULTS
     return "; ".join(faults[:_SHOWN_FAULTS]) + (f"; and {more} more" if more > 0 else "")
 
 
 @attrs.frozen(kw_only=True)
 class ToolRule(JsonRules):
-    """When a call is the expected one; the name of the tool always counts.
+    """The rules by which a call matches an expected one; the name of the tool always counts.
 
     Attributes:
-        arguments: ``exact``, ``subset`` (others may stand beside the expected ones) or ``ignore``.
-        results: the result counts too, where one is expected.
-        ignore: places in arguments and results that do not count.
+        arguments: ``exact``, ``subset`` (additional arguments are allowed) or ``ignore``.
+        results: the result is compared too, if one is expected.
+        ignore: places in arguments and results that are not compared.
     """
 
     arguments: Literal["exact", "subset", "ignore"] = attrs.field(
@@ -276,7 +277,7 @@ class ToolRule(JsonRules):
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
 
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:
-        """Return how a call with the right name differs from the expected one."""
+        """Return how a call of the right tool differs from the expected one."""
         faults: list[str] = []
         if self.arguments != "ignore":
             rules = attrs.evolve(self, extra_keys=self.extra_keys or self.arguments == "subset")
@@ -293,15 +294,15 @@ class ToolRule(JsonRules):
 
 @attrs.frozen(kw_only=True)
 class ToolTrajectory(BaseMetric):
-    """The share of tool calls that are the expected ones, under the best assignment.
+    """The share of tool calls that match the expected ones, under the best assignment.
 
-    A call can stand for one expected call only, and of all assignments the one with the most
-    pairs counts. An empty list of expected tools means that none should be called.
+    Each call matches one expected call at most, and the assignment with the most pairs counts. An
+    empty list of expected tools means that no tool should be called.
 
     Attributes:
-        ordered: the calls have to be made in the expected order.
-        subset: calls that were not expected do not count against the answer.
-        rule: when a call is the expected one.
+        ordered: the calls must be in the expected order.
+        subset: additional calls do not lower the score.
+        rule: the rule by which calls match.
         tools: other rules for single tools, by name.
     """
 

@@ -1,4 +1,4 @@
-"""Regular expressions of users: checked by Python's ``re``, matched by regex in limited time."""
+"""Regular expressions of users: the syntax of ``re``, matched by ``regex`` with a time limit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import regex
 
 MATCH_SECONDS = 1.0
-"""Seconds after which a match is given up."""
+"""Seconds after which a match is aborted."""
 
 MOST_ITEMS = 100_000
-"""Characters, sets and groups of a pattern whose repetitions are written out."""
+"""The maximum size of a pattern: characters, sets and groups, with repetitions written out."""
 
 _SET = r"(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
 _COUNT = r"\{(?:(?P<least>\d+)(?P<range>,\d*)?|,\d*)\}"
@@ -27,11 +27,11 @@ _BRACKET = re.compile(r"(\\.)|\[", re.DOTALL)
 
 
 class StuckPatternError(Exception):
-    """A match was given up after ``MATCH_SECONDS``."""
+    """A match was aborted after ``MATCH_SECONDS``."""
 
 
 def hold_pattern(source: object) -> None:
-    """Raise a ``ConfigError`` for what is no regular expression, or repeats too much."""
+    """Raise a ``ConfigError`` unless ``source`` is a regular expression of acceptable size."""
     said = f"expected a regular expression, found {shown(source)}"
     if not isinstance(source, str):
         raise ConfigError(said)
@@ -46,9 +46,12 @@ def hold_pattern(source: object) -> None:
 def search(
     source: str, text: str, *, flags: int = 0, whole: bool = False
 ) -> tuple[int, str] | None:
-    """Return the position and the text of the first match, or of a ``whole`` text; None without.
+    """Return the position and the text of the first match, if there is one.
 
-    Raises ``StuckPatternError`` when the match was given up.
+    With ``whole``, the pattern must match all of the text.
+
+    Raises:
+        StuckPatternError: the match took too long.
     """
     pattern = _compiled(source, flags)
     try:
@@ -74,10 +77,13 @@ def _compiled(source: str, flags: int) -> regex.Pattern[str]:
 
 
 def _spelled(source: str, *, is_verbose: bool) -> str:
-    """Return a pattern so that regex reads what ``re`` reads.
+    """Return a pattern that means to ``regex`` what ``source`` means to ``re``.
 
-    To regex, ``{e}`` allows for an error, and ``[[:alpha:]]`` is a class of its own; it writes
-    repetitions out, and would need too much memory for many (``OverflowError``).
+    To ``regex``, ``{e}`` allows an error and ``[[:alpha:]]`` is a character class. It also writes
+    repetitions out, and needs too much memory for many of them.
+
+    Raises:
+        OverflowError: the pattern repeats too much.
     """
     spelled: list[str] = []
     sizes, last = [0], 0  # of each open group, and of the item that a repetition would repeat

@@ -1,4 +1,4 @@
-"""The kinds of metrics by name, and metrics described by plain data or files."""
+"""The registry of metrics by name, and the loading of metrics from data and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
 
 ENTRY_POINTS = "promptgraft.metrics"
-"""The group in which other packages offer metrics."""
+"""The entry point group in which other packages offer metrics."""
 
 _CLASSES: Mapping[str, type[BaseMetric]] = {
     one.kind: one
@@ -38,14 +38,14 @@ _CLASSES: Mapping[str, type[BaseMetric]] = {
 _KINDS = {one.name: one for one in (JSON_SCHEMA, *DIALECTS)}
 
 _NAMES = ("name", "metric_name", "metricName")
-# Sections of other tools' files that say nothing about metrics.
+# Sections of other tools' files that are not about metrics.
 _ELSEWHERE = ("optimize", "user_simulator_config")
 _TOP = ("metrics", "criteria", "num_runs", "evaluate", *_ELSEWHERE)
 
 
 @attrs.frozen
 class Registry:
-    """Finds kinds of metrics by name; ``added`` ones go before ours and those of other packages."""
+    """Finds kinds of metrics by name: first ``added`` ones, then built-in, then entry points."""
 
     added: Mapping[str, MetricKind] = attrs.field(
         factory=dict, converter=FrozenMap[str, MetricKind]
@@ -57,12 +57,12 @@ class Registry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that is known, in order."""
+        """All known names, sorted."""
         own = (*self.added, *_KINDS, *_CLASSES, ByCase.kind)
         return tuple(sorted({*own, *entry_points(group=ENTRY_POINTS).names}))
 
     def find(self, name: str) -> MetricKind:
-        """Return the kind of this name; that of another package is imported only now.
+        """Return the kind with this name; one of another package is imported only now.
 
         Raises:
             ConfigError: there is none, or the package that offers it cannot be imported.
@@ -78,7 +78,7 @@ class Registry:
             return _of_class(name, _CLASSES[name])
         for point in entry_points(group=ENTRY_POINTS, name=name):
             return _loaded(point)
-        if name.startswith("llm_"):  # it needs a model, which no file can bring along
+        if name.startswith("llm_"):  # needs an adapter, which no file can provide
             raise ConfigError(
                 f"metric `{name}` asks a judge; load it with "
                 "`registry=METRICS.plus(*judge_kinds(...))`"
@@ -88,7 +88,7 @@ class Registry:
 
 
 METRICS = Registry()
-"""Our metrics and those of other packages."""
+"""The built-in metrics and those of other packages."""
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def _loaded(point: EntryPoint) -> MetricKind:
 
 @attrs.frozen(kw_only=True)
 class MetricConfig:
-    """What a metric file says.
+    """The contents of a metric file.
 
     Attributes:
         metrics: at least one, in the order of the file.
@@ -126,16 +126,16 @@ class MetricConfig:
 
 
 def load_metrics(source: Json | Path | Node, *, registry: Registry = METRICS) -> tuple[Metric, ...]:
-    """Return the metrics that plain data or a JSON or YAML file describes.
+    """Load metrics from plain data or from a JSON or YAML file.
 
     Raises:
-        DataFormatError: with the first 20 faults, one line each, and how many more there are.
+        DataFormatError: lists the first 20 faults, one line each, and counts the others.
     """
     return load_metric_config(source, registry=registry).metrics
 
 
 def load_metric_config(source: Json | Path | Node, *, registry: Registry = METRICS) -> MetricConfig:
-    """Return everything that plain data or a file says of metrics; see :func:`load_metrics`."""
+    """Load metrics and the number of runs; see :func:`load_metrics`."""
     if isinstance(source, (str, Path)):
         root = read_source(Path(source)).root
     else:
@@ -178,7 +178,7 @@ def _config(node: Node, registry: Registry) -> MetricConfig:
 
 
 def _entries(node: Node, members: dict[str, Node]) -> Iterator[Node]:
-    """Yield an object for each metric, with its options and its name as ``name``."""
+    """Yield one object per metric, with its options and its name as ``name``."""
     metrics, shorthand = members.get("metrics"), members.get("criteria")
     if metrics and metrics.value and shorthand and shorthand.value:
         node.fault("both `metrics` and `criteria` are given; keep `metrics`")

@@ -1,4 +1,4 @@
-"""Metrics of texts: the same, part of it, a pattern, a length, and likeness."""
+"""Metrics of texts: equality, containment, patterns, length and similarity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from promptgraft.text import words_in
 
 @attrs.frozen(kw_only=True)
 class Exact(ReferenceMetric, Folding):
-    """1 when the answer is the expected text (or one of several), else 0."""
+    """1 if the answer is the expected text (or one of several), else 0."""
 
     kind: ClassVar[str] = "exact"
 
@@ -54,8 +54,8 @@ class Contains(ReferenceMetric, Folding):
     """The share of the expected texts that occur in the answer.
 
     Attributes:
-        texts: what has to occur; empty for the ``expected`` of each case.
-        any_of: one of them is enough for a score of 1; without it the score is 0.
+        texts: the texts that must occur; empty for the ``expected`` of each case.
+        any_of: the score is 1 if any of them occurs, else 0.
     """
 
     kind: ClassVar[str] = "contains"
@@ -91,14 +91,14 @@ def _listed(texts: list[str]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Regex(ReferenceMetric):
-    """1 when a regular expression (Python's) matches, else 0.
+    """1 if a regular expression (Python's) matches, else 0.
 
     Attributes:
         pattern: the expression; empty for the ``expected`` of each case.
         ignore_case: upper and lower case are the same; the pattern itself is never changed.
         multiline: ``^`` and ``$`` match at every line.
-        dot_all: ``.`` matches line ends too.
-        whole: the whole answer has to match, not a part of it.
+        dot_all: ``.`` also matches line breaks.
+        whole: the whole answer must match, not a part of it.
     """
 
     kind: ClassVar[str] = "regex"
@@ -143,12 +143,12 @@ class Regex(ReferenceMetric):
 
 @attrs.frozen(kw_only=True)
 class Length(BaseMetric):
-    """1 when the answer is neither too short nor too long; outside it falls with the distance.
+    """1 if the length of the answer is within limits; outside, less the farther it is from them.
 
     Attributes:
-        min: the least length.
-        max: the greatest length; None for no limit.
-        unit: what is counted: characters, words (between white space) or lines.
+        min: the minimum length.
+        max: the maximum length; None for no limit.
+        unit: the unit of length: characters, words (separated by white space) or lines.
     """
 
     kind: ClassVar[str] = "length"
@@ -189,9 +189,9 @@ def words(text: str) -> list[str]:
 
 @attrs.frozen(kw_only=True)
 class Rouge(ReferenceMetric):
-    """How many words, pairs of words, or words in sequence the answer shares with ``expected``.
+    """The words, pairs of words, or words in sequence that the answer shares with ``expected``.
 
-    Several expected texts: the best of them counts.
+    With several expected texts, the best score counts.
 
     Attributes:
         variant: ``rouge1`` counts words, ``rouge2`` pairs, ``rougeL`` the longest common sequence.
@@ -251,9 +251,9 @@ class Rouge(ReferenceMetric):
 
 @attrs.frozen(kw_only=True)
 class EditSimilarity(ReferenceMetric, Folding):
-    """1 less the edit distance (Levenshtein) as a share of the longer text.
+    """1 minus the edit distance (Levenshtein) as a share of the longer text.
 
-    Several expected texts: the best of them counts.
+    With several expected texts, the best score counts.
     """
 
     kind: ClassVar[str] = "edit_similarity"

@@ -1,4 +1,4 @@
-"""Metrics of single values: a label or a number in the answer, and what the answer took."""
+"""Metrics of single values: a number or a label in the answer, and the cost of the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import number, one_of
 
-# An exponent of more than three digits is no number: arithmetic with it would not end.
+# Exponents of more than three digits are not numbers: arithmetic with them would not end.
 _NUMBER = re.compile(
     r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d{1,3})?(?![\d])"
@@ -35,7 +35,7 @@ _COMPARED = re.compile(
 # Without slots, so that metrics can inherit it beside their own base.
 @attrs.frozen(kw_only=True, slots=False)
 class Tolerance:
-    """How far apart two equal numbers may be: as far as the wider of both limits.
+    """The tolerance within which two numbers are equal: the wider of two limits.
 
     Attributes:
         tolerance: absolute.
@@ -46,7 +46,7 @@ class Tolerance:
     relative_tolerance: float = attrs.field(default=0.0, validator=number(0))
 
     def close(self, one: Decimal, other: Decimal) -> bool:
-        """Tell whether two finite numbers are the same, whichever comes first."""
+        """Return whether two finite numbers are equal; symmetric."""
         if not (one.is_finite() and other.is_finite()):
             return False
         relative = Decimal(repr(self.relative_tolerance)) * max(abs(one), abs(other))
@@ -54,7 +54,7 @@ class Tolerance:
 
 
 def decimal(number: float) -> Decimal:
-    """Return a finite number as it is written: 0.1 is a tenth."""
+    """Return a finite number as the decimal that it is written as: 0.1 is a tenth."""
     return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
 
 
@@ -67,10 +67,10 @@ def numbers_in(text: str) -> list[Decimal]:
 
 @attrs.frozen(kw_only=True)
 class Number(ReferenceMetric, Tolerance):
-    """1 when the number in the answer is the expected one, within a tolerance; else 0.
+    """1 if the number in the answer is the expected one, within a tolerance; else 0.
 
     Attributes:
-        which: which number of the answer is judged; with ``only`` it must have just one.
+        which: the number of the answer that is judged; with ``only`` it must be the only one.
     """
 
     kind: ClassVar[str] = "number"
@@ -118,10 +118,10 @@ class Number(ReferenceMetric, Tolerance):
 
 @attrs.frozen(kw_only=True)
 class _AmountMetric(BaseMetric):
-    """1 up to the limit, then limit / amount; unscored when the amount is not known.
+    """1 up to the limit, then limit / amount; unscored if the amount is unknown.
 
     Attributes:
-        limit: what an answer may take.
+        limit: the highest amount with a score of 1.
     """
 
     unit: ClassVar[str]
@@ -144,7 +144,7 @@ class _AmountMetric(BaseMetric):
 
 @attrs.frozen(kw_only=True)
 class Cost(_AmountMetric):
-    """What an answer cost, against a limit in US dollars."""
+    """The cost of an answer, against a limit in US dollars."""
 
     kind: ClassVar[str] = "cost"
     unit: ClassVar[str] = "US dollars"
@@ -155,7 +155,7 @@ class Tokens(_AmountMetric):
     """The tokens of an answer, against a limit.
 
     Attributes:
-        count: which tokens.
+        count: the tokens that count.
     """
 
     kind: ClassVar[str] = "tokens"
@@ -197,15 +197,15 @@ def _fold(label: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class Classification(ReferenceMetric):
-    """How much the labels of the answer are the expected ones: the shared by all of both.
+    """The overlap of the answer's labels with the expected ones: shared labels over all labels.
 
-    Case and white space do not count. A label that is not known scores 0.
+    Letter case and white space do not count. An unknown label scores 0.
 
     Attributes:
-        labels: every label that there is.
-        several: a case may have several labels; in texts they stand between commas, semicolons or
-            line ends. Without it exactly one is expected.
-        within_text: the label is looked for as a word in a longer answer.
+        labels: all possible labels.
+        several: a case may have several labels; in texts they are separated by commas, semicolons
+            or line breaks. Without it, exactly one label is expected.
+        within_text: the label is searched for as a word in a longer answer.
     """
 
     kind: ClassVar[str] = "classification"
@@ -267,7 +267,7 @@ class Classification(ReferenceMetric):
         folded = _fold(text)
         words = {label: rf"(?<!\w){re.escape(_fold(label))}(?!\w)" for label in self.labels}
         found = [label for label, word in words.items() if re.search(word, folded)]
-        # `not urgent` holds `urgent`: the longer label is the one that was meant.
+        # `not urgent` contains `urgent`: the longer label is the one that was meant.
         inner = {a for a in found for b in found if a != b and _fold(a) in _fold(b)}
         meant = frozenset(found) - inner
         if not meant or (len(meant) > 1 and not self.several):
@@ -285,8 +285,8 @@ class Classification(ReferenceMetric):
 def labels_in(feedback: str, metric: str) -> tuple[str, str] | None:
     """Return the labels that ``metric``, a :class:`Classification`, expected and found.
 
-    ``feedback`` is the text of all metrics on an answer. None when that metric compares no labels
-    there, or found none that it knows.
+    ``feedback`` is the text of :func:`feedback_text`. None if that metric compared no labels, or
+    found none that it knows.
     """
     for name, expected, found in _COMPARED.findall(feedback):
         if name == metric:
