@@ -1,1 +1,1 @@
-"""Where promptgraft is plugged into other tools."""
+"""Integrations with other tools."""

@@ -1,7 +1,7 @@
-"""``AgentOptimizer`` and ``TargetPrompt`` of another optimizer, on promptgraft.
+"""Drop-in replacements for ``AgentOptimizer`` and ``TargetPrompt`` of another optimizer.
 
-A program for that one runs with its import changed. What it keeps, and the whole run as promptgraft
-keeps it, is in the output folder.
+A program for that optimizer runs unchanged but for its import. The output folder holds the files
+that it expects, and a run directory of promptgraft.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ _HANDLERS: Mapping[type[object], str] = {
 
 
 class TargetPrompt:
-    """Names the texts of an agent that are to be improved, and where they are kept."""
+    """The texts of an agent that are to be improved, and where they are stored."""
 
     def __init__(self) -> None:
         self._sources: dict[str, Source] = {}
 
     def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
-        """Add a text that a file holds.
+        """Add a text that is stored in a file.
 
         Raises:
-            ConfigError: there is a text of that name.
+            ConfigError: there already is a text with this name.
         """
         return self._add(name, FileSource(Path(path).absolute()))
 
@@ -86,7 +86,7 @@ class TargetPrompt:
         """Add a text that functions read and write, plain or ``async``.
 
         Raises:
-            ConfigError: there is a text of that name, or one of them is no function.
+            ConfigError: there already is a text with this name, or an argument is not a function.
         """
         return self._add(name, CallbackSource(read, write))
 
@@ -97,7 +97,7 @@ class TargetPrompt:
         return self
 
     def names(self) -> list[str]:
-        """Return the names of the texts, in the order in which they were added."""
+        """Return the names of the texts in the order of their addition."""
         return list(self._sources)
 
     def describe_source(self, name: str) -> str:
@@ -114,15 +114,15 @@ class TargetPrompt:
         return (await self.read_all())[name]
 
     async def read_all(self) -> dict[str, str]:
-        """Return every text."""
+        """Return all texts by name."""
         found = await beside(self.sources, stop=Cancellation())
         return {name: found.texts[name] for name in self._sources}
 
     async def write_all(self, prompts: Mapping[str, str]) -> None:
-        """Write every text or none: files first; what was written is taken back at a fault.
+        """Write all texts or none: files first, and after a failure everything is restored.
 
         Raises:
-            ConfigError: ``prompts`` are not the texts, or one cannot be written.
+            ConfigError: ``prompts`` has other names than the texts, or a text cannot be written.
         """
         if set(prompts) != set(self._sources):
             raise ConfigError(
@@ -131,7 +131,7 @@ class TargetPrompt:
         await beside(lambda: self.sources().write(prompts, by="TargetPrompt"), stop=Cancellation())
 
     def sources(self) -> Sources:
-        """Return the texts as they are now, with where they are kept."""
+        """Read the current texts."""
         files = [one.path for one in self._sources.values() if isinstance(one, FileSource)]
         here = Path.cwd()
         if any(not path.resolve().is_relative_to(here.resolve()) for path in files):
@@ -140,7 +140,7 @@ class TargetPrompt:
 
 
 class AgentOptimizer:
-    """Improves the texts of an agent that can only be called."""
+    """Improves the texts of a black-box agent."""
 
     @staticmethod
     async def optimize(
@@ -157,26 +157,26 @@ class AgentOptimizer:
         extra_stop_callbacks: Sequence[Callable[..., bool]] | None = None,
         extra_gepa_callbacks: Sequence[object] | None = None,
     ) -> OptimizeResult:
-        """Improve the texts of an agent; while it runs, their sources hold candidates.
+        """Improve the texts of an agent. During the run, their sources hold candidates.
 
         Args:
             config_path: the ``optimizer.json``.
-            call_agent: answers a query with a text, plain or ``async``; reads its texts anew for
-                each.
+            call_agent: answers a query with a text, plain or ``async``; must read its texts anew
+                for each query.
             target_prompt: the texts.
-            train_dataset_path: cases that are learned from.
-            validation_dataset_path: cases that candidates are compared on.
-            output_dir: where the result is kept, with the whole run in a folder below.
-            callbacks: None; ``extra_gepa_callbacks`` are told of the run.
-            update_source: whether the best texts are written to their sources.
-            verbose: 0 prints nothing, 1 a line for each candidate, 2 each question that is asked
-                besides.
+            train_dataset_path: the training set.
+            validation_dataset_path: the validation set.
+            output_dir: the folder of the result, which also holds the run directory.
+            callbacks: must be None; use ``extra_gepa_callbacks``.
+            update_source: whether to write the best texts to their sources.
+            verbose: 0 prints nothing, 1 one line per candidate, 2 also the questions to the
+                reflection model.
             extra_stop_callbacks: functions that end the run by returning true.
             extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``.
 
         Raises:
             ConfigError, DataFormatError: an argument, the configuration, the data or a source is
-                unusable; found before the first call.
+                unusable; raised before the first call.
         """
         if callbacks is not None:
             raise ConfigError("callbacks: expected None; `extra_gepa_callbacks` are told of a run")
@@ -204,7 +204,7 @@ class AgentOptimizer:
 
 @attrs.frozen(kw_only=True)
 class _Given:
-    """What a run is made of."""
+    """The arguments of :meth:`AgentOptimizer.optimize`, which it passes to a worker thread."""
 
     path: Path
     agent: Callable[..., Any]
@@ -280,7 +280,7 @@ class _Given:
 
     @contextlib.contextmanager
     def _told(self, bus: EventBus) -> Iterator[None]:
-        """Tell listeners, and people at the terminal, what happens."""
+        """Subscribe the user's listeners, and the messages of ``verbose``, to the run."""
         with contextlib.ExitStack() as held:
             for kind, name in _HANDLERS.items():
                 for listener in self.listeners:
@@ -294,7 +294,7 @@ class _Given:
             yield
 
     def _conclude(self, folder: RunFolder, result: OptimizeResult, sources: Sources) -> None:
-        """Write what the output folder keeps, and the sources if that is asked for."""
+        """Write the files of the output folder and, if requested, the sources."""
         output, succeeded = self.output, result.status == "SUCCEEDED"
         if self.writes and succeeded:
             sources.write(result.best_prompts, by=f"run {folder.id}")

@@ -1,4 +1,4 @@
-"""What a project's gate tries: which text of which prompt, on which cases."""
+"""The subject of a project's gate: a version of a prompt and the cases of a split."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SHOWN_PARTS = 5
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """Which text of which prompt is tried, on which cases.
+    """The version of a prompt to evaluate, and the cases.
 
     Attributes:
         prompt: its name in the project; None for the only one.
         split: ``test``, ``validation``, ``train``, or ``all`` of them.
-        tag: the tag of the store whose overrides are tried; None for the project's.
-        source: whether the text of the source is tried, without overrides.
-        run: the run whose candidate is tried: its id, the beginning of one, or ``latest``.
-        candidate: its number, 0 for the baseline of the run; None for the winner.
+        tag: the tag whose overrides are evaluated; None for that of the project.
+        source: whether to evaluate the source, without overrides.
+        run: the run whose candidate is evaluated: its id, the beginning of one, or ``latest``.
+        candidate: the number of the candidate, 0 for the baseline; None for the winner.
     """
 
     prompt: str | None = None
@@ -56,7 +56,11 @@ class Choice:
 
 
 def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
-    """Return the cases of a split, which the project must have."""
+    """Return the cases of a split.
+
+    Raises:
+        ConfigError: the project has no such cases.
+    """
     parts = splits.parts()
     if split == ALL:
         return tuple(case for name in NAMES for case in parts.get(name, ()))
@@ -70,7 +74,7 @@ def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
 
 @attrs.frozen(kw_only=True)
 class Tried:
-    """A text of a prompt: with a store that holds it, what it is called, and notes on it."""
+    """A version of a prompt: the prompt with its overrides, its name, and notes on it."""
 
     prompt: Prompt[object]
     name: str
@@ -78,12 +82,12 @@ class Tried:
 
 
 def tried_prompt(project: Project, choice: Choice) -> Tried:
-    """Return the text that is chosen; what a tag holds is read once, moving it changes nothing.
+    """Return the chosen version of a prompt; a tag is read only once, here.
 
     Raises:
-        ConfigError: there is no such prompt, run or candidate, the tag that was chosen holds
-            nothing, or the source has changed since the run.
-        DataFormatError, StoreError, JournalError: what the project names cannot be read.
+        ConfigError: there is no such prompt, run or candidate, the chosen tag is empty, or the
+            source has changed since the run.
+        DataFormatError, StoreError, JournalError: a file of the project cannot be read.
     """
     if choice.run is not None:
         return _of_run(project, choice.prompt, choice.run, choice.candidate)
@@ -96,11 +100,11 @@ def tried_prompt(project: Project, choice: Choice) -> Tried:
 
 
 def subject_of(project: Project, choice: Choice) -> Subject:
-    """Return what a choice tries; the task adapter of the project is made, nothing is called.
+    """Return the subject of a choice. The project's task adapter is created but not called.
 
     Raises:
-        ConfigError, DataFormatError, StoreError, JournalError: as :func:`tried_prompt`; also when
-            there is no such split, or a secret is not set.
+        ConfigError, DataFormatError, StoreError, JournalError: as for :func:`tried_prompt`; also
+            if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
     return Subject(
@@ -117,7 +121,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
 
 
 def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Tried:
-    """Return the prompt as a tag has it, with a note on what of the tag is not applied."""
+    """Return the prompt with the overrides of a tag, and a note on those that do not apply."""
     store, tag = project.store(), chosen or project.tag
     found = [(one.descriptor, store.resolve(one.descriptor, tag)) for one in prompt.prompts]
     held = [(of, override) for of, override in found if override and override.entries()]

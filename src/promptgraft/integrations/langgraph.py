@@ -1,4 +1,4 @@
-"""Graphs of LangGraph: improved as they are, with edges from their drawing and steps from tasks."""
+"""LangGraph graphs as graphs of promptgraft: edges from the drawing, steps from the tasks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ENDS = ("__start__", "__end__")
 
 
 class Compiled(Protocol):
-    """What is used of a compiled graph of LangGraph."""
+    """The methods of a compiled LangGraph graph that are used here."""
 
     def get_graph(self) -> Any:
         """Return its drawing."""
 
     def stream(self, given: Any, *, stream_mode: list[str]) -> Iterable[Any]:
-        """Yield what happens while it answers."""
+        """Yield the events of an answer."""
 
 
 def graph_of(
@@ -35,22 +35,22 @@ def graph_of(
     placeholders: Placeholders = (),
     **options: Any,
 ) -> Graph:
-    """Return a compiled graph of LangGraph as a graph, whose nodes read their texts with ``text``.
+    """Return a compiled LangGraph graph as a graph whose nodes read their texts with ``text``.
 
-    Its nodes run as LangGraph runs them, side by side where it does. A node that has a text of its
-    name counts as made with that text.
+    LangGraph runs the nodes, concurrently where it would. A node is assumed to use the text of
+    its name, if there is one.
 
     Args:
-        compiled: the graph, as ``StateGraph.compile()`` returns it. Its nodes are plain functions.
-        texts: the texts by the names of the nodes that read them. Every character is literal.
-        name: name of the graph, in the form of a namespace.
-        state: makes the first state of the ``params`` of an example.
-        answer: takes the answer out of the last state: a text, an object or a ``PromptResponse``.
-        placeholders: strings that the texts which hold them must keep.
+        compiled: the graph that ``StateGraph.compile()`` returns; its nodes are plain functions.
+        texts: the texts, by the names of the nodes that read them. Every character is literal.
+        name: the name of the graph, in the form of a namespace.
+        state: makes the initial state from the ``params`` of an example.
+        answer: gets the answer from the final state: a text, an object or a ``PromptResponse``.
+        placeholders: strings that must be kept in the texts that contain them.
         options: ``candidate_errors``, ``max_steps`` and ``max_step_chars`` of :class:`Graph`.
 
     Raises:
-        InvalidIdentifierError: a node has a name that is no identifier.
+        InvalidIdentifierError: the name of a node is not an identifier.
     """
     drawing = compiled.get_graph()
     nodes = [node for node in drawing.nodes if node not in _ENDS]
@@ -72,12 +72,12 @@ def graph_of(
 
 @attrs.frozen(kw_only=True)
 class LangGraphFlow:
-    """A compiled graph of LangGraph as a flow.
+    """A compiled LangGraph graph as a flow.
 
     Attributes:
         compiled: the graph.
-        state: makes its first state.
-        answer: takes the answer out of its last state.
+        state: makes the initial state.
+        answer: gets the answer from the final state.
         edges: the edges of its drawing, between nodes.
     """
 
@@ -98,16 +98,16 @@ class LangGraphFlow:
         return self.answer(state)
 
     def _record(self, run: Run, tasks: list[_Task], waiting: dict[tuple[str, str], str]) -> None:
-        """Record tasks that ran side by side.
+        """Record tasks that ran concurrently.
 
-        Each follows those that lead to it and that nothing of its node has followed yet, so that a
-        loop follows what came last.
+        Each follows the latest steps of its predecessors in the drawing that its node has not
+        followed yet, so that a loop follows its last round.
         """
         branches = [run] if len(tasks) == 1 else run.fork(len(tasks))
         ended = {}
         for task, branch in zip(tasks, branches, strict=True):
             before = [edge for edge in self.edges if edge[1] == task.node and edge in waiting]
-            # What is sent to a node has no edge in the drawing.
+            # Without such an edge, as for a task that was sent, it follows the last step.
             branch.ends = tuple((waiting.pop(edge), edge[0]) for edge in before) or branch.ends
             with branch.step(task.node, given=(task.input,)) as (step, _):
                 bound = run.setting.nodes.get(task.node)
@@ -127,7 +127,7 @@ class _Task:
 
 
 def _together(told: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield states, and the tasks of each step of LangGraph once all of them have ended."""
+    """Yield states, and the tasks of each LangGraph step once all of them have ended."""
     tasks: dict[str, _Task] = {}
     ended = 0
     try:

@@ -1,4 +1,4 @@
-"""Runs in MLflow: parameters, metrics by step, artifacts, and the winner as a version of a prompt.
+"""Tracking in MLflow: parameters, metrics by step, artifacts, and winners as prompt versions.
 
 Needs ``pip install "promptgraft[mlflow]"``.
 """
@@ -27,7 +27,7 @@ from promptgraft.serde import digest_text, shown
 _logger = logging.getLogger("promptgraft")
 
 RUN_TAG = "promptgraft.run"
-"""The tag of a run of MLflow that names the run of promptgraft."""
+"""The tag of an MLflow run that identifies the run of promptgraft."""
 
 _KEY = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -45,17 +45,17 @@ def tracked(
     key: str | None = None,
     folder: Path | None = None,
 ) -> Iterator[None]:
-    """Keep the runs that publish to ``bus`` in MLflow, each as a run of an experiment.
+    """Record the runs that publish to ``bus`` in MLflow, each as a run of an experiment.
 
-    A run that is resumed continues in the same run of MLflow: what it repeats is not logged again.
+    A resumed run continues its MLflow run; what it repeats is not logged again.
 
     Args:
         bus: the event bus of the runs.
-        experiment: the experiment; made when there is none.
-        tracking_uri: the server or database; by default as MLflow finds it.
-        key: tells runs apart, such as the id of a run directory; by default the identity of a run,
-            which is the same for equal settings and data.
-        folder: a folder that is logged as artifacts at the end, such as a run directory.
+        experiment: the name of the experiment, which is created if it does not exist.
+        tracking_uri: the server or database; by default the one that MLflow finds.
+        key: identifies the run, such as the id of a run directory; by default the identity of the
+            run, which is the same for equal settings and data.
+        folder: a folder to log as artifacts at the end, such as a run directory.
 
     Raises:
         ConfigError: MLflow is missing or too old, the key is unusable, or the experiment cannot be
@@ -85,7 +85,7 @@ def tracked(
 
 @attrs.define(eq=False, kw_only=True)
 class _TrackedRun:
-    """The run of MLflow; its types are not known where MLflow is not installed."""
+    """An MLflow run; untyped, because MLflow need not be installed."""
 
     mlflow: Any
     client: Any
@@ -115,7 +115,7 @@ class _TrackedRun:
                 self.client.log_artifacts(self.run_id, str(folder))
             if not self.ended:
                 self.client.set_terminated(self.run_id, "KILLED")
-        except (self.mlflow.MlflowException, OSError) as error:  # the run itself is whole
+        except (self.mlflow.MlflowException, OSError) as error:  # the run itself is complete
             _logger.warning("MLflow: %s", " ".join(str(error).split()))
 
     def _begin(self, event: RunStarted) -> None:
@@ -135,7 +135,7 @@ class _TrackedRun:
             self.mlflow.entities.Param(_NO_PARAM.sub("_", name), str(value)[:_LONGEST_PARAM])
             for name, value in params.items()
         ]
-        for start in range(0, len(entities), 100):  # what one request may hold
+        for start in range(0, len(entities), 100):  # the limit of one request
             self.client.log_batch(self.run_id, params=entities[start : start + 100])
 
     def _add(self, event: CandidateAdded) -> None:
@@ -157,7 +157,7 @@ class _TrackedRun:
         self.ended = True
 
     def _register(self, name: str, text: str, event: RunEnded) -> None:
-        """Make a version of a prompt, once for the same text; the tag of the run is its alias."""
+        """Register a prompt version, once for the same text, with the run's tag as its alias."""
         prompt = _NO_NAME.sub("-", name)
         tag, digest = f"promptgraft.prompt.{prompt}", digest_text(text)[:12]
         version, _, known = self.tags.get(tag, "").partition(" ")
@@ -167,7 +167,7 @@ class _TrackedRun:
             )
             version = str(made.version)
             self.client.set_tag(self.run_id, tag, f"{version} {digest}")
-        if event.improved and event.tag != DEFAULT_TAG:  # MLflow has `latest` by itself
+        if event.improved and event.tag != DEFAULT_TAG:  # MLflow reserves `latest`
             self.client.set_prompt_alias(prompt, event.tag, int(version))
 
     def _log(self, figures: Mapping[str, float], step: int) -> None:

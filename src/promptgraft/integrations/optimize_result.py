@@ -1,4 +1,4 @@
-"""What ``AgentOptimizer.optimize`` returns: a run in the words of another optimizer."""
+"""The result of ``AgentOptimizer.optimize``: a run in the format of another optimizer."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ _Told = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | M
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What stands in a JSON file with keys in camelCase; keys that users chose stay as they are."""
+    """A record in a JSON file with keys in camelCase; keys that users chose are not changed."""
 
     def dump_to(self, path: str | Path) -> None:
-        """Write it as JSON, in one step."""
+        """Write the record as JSON, atomically."""
         data = msgspec.json.format(msgspec.json.encode(self), indent=2)
         write_atomically(Path(path), data + b"\n")
 
 
 class RoundRecord(Kept, frozen=True, kw_only=True):
-    """One round: a reflection and what came of it, or a merge.
+    """One round: a reflection with its result, or a merge.
 
     Attributes:
-        round: counts from 1.
+        round: number of the round, from 1.
         started_at: ISO 8601.
-        duration_seconds: seconds of wall time.
-        optimized_field_names: the texts that were changed.
-        candidate_prompts: the texts of the candidate by name; empty without one.
-        acceptance_reason: why it was accepted or not, for people.
+        duration_seconds: wall time.
+        optimized_field_names: names of the changed texts.
+        candidate_prompts: texts of the candidate by name; empty without a candidate.
+        acceptance_reason: why it was accepted or rejected, for people.
         per_field_diagnosis: why a text was refused, by name.
-        validation_pass_rate: share of the validation cases that pass; 0 where none was tried.
-        metric_breakdown: mean of each metric there; empty where none was tried.
-        failed_case_ids: validation cases that do not pass, all of them.
-        failed_cases_truncated: always 0, as none is left out.
-        train_minibatch_size: cases that the round learned from; 0 where none was tried.
-        train_subsample_parent_score: mean of the parent on them.
-        train_subsample_candidate_score: mean of the candidate on them.
-        skip_reason: why nothing was tried.
-        round_token_usage: of the reflection model: prompt, completion, total.
+        validation_pass_rate: share of the validation cases that pass; 0 if none was evaluated.
+        metric_breakdown: mean of each metric on them; empty if none was evaluated.
+        failed_case_ids: all validation cases that do not pass.
+        failed_cases_truncated: always 0, because none is left out.
+        train_minibatch_size: size of the minibatch; 0 if it was not evaluated.
+        train_subsample_parent_score: mean score of the parent on the minibatch.
+        train_subsample_candidate_score: mean score of the candidate on the minibatch.
+        skip_reason: why no candidate was evaluated.
+        round_token_usage: tokens of the reflection model: prompt, completion, total.
         budget_used: rollouts used by the end of the round.
     """
 
@@ -90,12 +90,12 @@ class RoundRecord(Kept, frozen=True, kw_only=True):
 
 
 def named(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by their own names: without ``section`` before them."""
+    """Return texts by name, without the prefix ``section``."""
     return {name.removeprefix("section "): text for name, text in texts.items()}
 
 
 def rounds_of(record: RunRecord) -> Iterator[RoundRecord]:
-    """Yield a round for each step, and one more for each merge behind it."""
+    """Yield a round for each step, and another if the step ended with a merge."""
     by_step: dict[int, list[_Told]] = defaultdict(list)
     for _, event in read_lines(record.folder.events):
         if isinstance(event, _Told) and event.step:
@@ -115,7 +115,7 @@ def _is_merge(event: _Told) -> bool:
 
 
 class _Rounds:
-    """Makes the rounds of a run one after the other."""
+    """Makes the rounds of a run in order."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -212,7 +212,7 @@ def _time(event: _Told) -> datetime:
 
 
 def question_tokens(folder: RunFolder) -> dict[int, list[tuple[int, int]]]:
-    """Return the tokens that each question took, sent and received, by step."""
+    """Return the tokens that each question of a step sent and received, by step."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for line in folder.journal.read_bytes().splitlines(keepends=True):
         try:
@@ -228,7 +228,7 @@ def question_tokens(folder: RunFolder) -> dict[int, list[tuple[int, int]]]:
 
 
 def tokens_of(pairs: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Return tokens sent, received and both of several questions."""
+    """Return the total tokens of several questions: sent, received and both."""
     sent, received = sum(one for one, _ in pairs), sum(other for _, other in pairs)
     return {"prompt": sent, "completion": received, "total": sent + received}
 
@@ -254,16 +254,16 @@ class OptimizeResult(Kept, frozen=True, kw_only=True):
     """The outcome of a run; in JSON its keys are in camelCase.
 
     Attributes:
-        stop_reason: what ended the search; None for a run that failed.
-        baseline_pass_rate: share of the validation cases that pass before.
-        best_pass_rate: the same of the best candidate.
-        baseline_metric_breakdown: mean of each metric before.
-        metric_thresholds: the least score that passes, by metric.
-        per_metric_best_candidates: positions of the candidates with the highest mean, by metric.
-        best_prompts: the texts of the best candidate; the baseline's for a run that failed.
-        total_token_usage: of the reflection model: prompt, completion, total.
-        duration_seconds: seconds of wall time.
-        started_at: ISO 8601, as ``finished_at``.
+        stop_reason: why the search ended; None for a failed run.
+        baseline_pass_rate: share of the validation cases that the baseline passes.
+        best_pass_rate: share of the validation cases that the best candidate passes.
+        baseline_metric_breakdown: mean of each metric for the baseline.
+        metric_thresholds: the lowest score that passes, by metric.
+        per_metric_best_candidates: numbers of the candidates with the highest mean, by metric.
+        best_prompts: the texts of the best candidate; those of the baseline for a failed run.
+        total_token_usage: tokens of the reflection model: prompt, completion, total.
+        duration_seconds: wall time.
+        started_at: ISO 8601, like ``finished_at``.
     """
 
     status: Status
@@ -292,11 +292,11 @@ class OptimizeResult(Kept, frozen=True, kw_only=True):
 
     @classmethod
     def from_file(cls, path: str | Path) -> OptimizeResult:
-        """Return what :meth:`dump_to` has written.
+        """Read a file that :meth:`dump_to` has written.
 
         Raises:
             DataFormatError: the file holds something else.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
@@ -304,7 +304,7 @@ class OptimizeResult(Kept, frozen=True, kw_only=True):
             raise DataFormatError(f"{path}: {error}") from None
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
-        """Return the run on one page of plain text."""
+        """Return a summary of the run as plain text."""
         accepted = sum(one.accepted for one in self.rounds)
         gained = "improved" if self.pass_rate_improvement > 0 else "not improved"
         rates = change(self.baseline_pass_rate, self.best_pass_rate)
@@ -328,12 +328,12 @@ class OptimizeResult(Kept, frozen=True, kw_only=True):
 
 
 def result_of(record: RunRecord, *, requires: bool, error: str = "") -> OptimizeResult:
-    """Return what a run that has ended, or failed, came to.
+    """Return the result of a run that has ended or failed.
 
     Args:
         record: the run.
-        requires: whether it ends when metrics reach their thresholds.
-        error: what ended it; empty when nothing did.
+        requires: whether the run stops when metrics reach their thresholds.
+        error: the error that ended it; empty without one.
     """
     ended, baseline = record.ended, record.candidates[0]
     reason = StopReason(ended.stop_reason) if ended is not None else StopReason.FAILED
@@ -372,7 +372,7 @@ def result_of(record: RunRecord, *, requires: bool, error: str = "") -> Optimize
 
 
 def _stopped(reason: StopReason, *, requires: bool) -> str:
-    # What is perfect has all that is required.
+    # A perfect candidate meets all required thresholds.
     reason = StopReason.OBJECTIVES if requires and reason is StopReason.PERFECT else reason
     return _STOPPED.get(reason, "completed")
 

@@ -1,7 +1,7 @@
 """The pytest plugin: cases of a project as tests, and the gate as an assertion.
 
-Installed with promptgraft; ``-p no:promptgraft`` leaves it out. Nothing but pytest is imported
-before a test uses it.
+Installed with promptgraft; ``-p no:promptgraft`` disables it. Imports nothing but pytest until a
+test uses it, so that other test suites do not become slower.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RUN = pytest.StashKey["TestRun"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the command line options."""
     group = parser.getgroup("promptgraft")
     group.addoption(
         "--promptgraft-project",
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "promptgraft(split='test', prompt=None, project=None, tag=None, source=False, check=True, "
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Turn a marked test into one test for each case; no model is called."""
+    """Turn a marked test into one test per case, without calling a model."""
     names = metafunc.fixturenames
     wants_case = {"promptgraft_case", "promptgraft_verdict"} & set(names)
     if not _is_marked(metafunc.definition) or ("promptgraft_report" in names and not wants_case):
@@ -76,7 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Answer the case of an item before its test; one without a score is an error."""
+    """Answer the case of an item before its test; an unscored case is an error."""
     if not _is_marked(item) or item.config.getoption("setupplan", default=False):
         return
     found = _param(item)
@@ -94,7 +94,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Fail the test of a case that does not pass, with the reasons of the metrics."""
+    """Fail the test of a case that does not pass with the reasons of the metrics."""
     found = _param(item)
     if found is not None and found[0].check:
         verdict = _verdict(item, found)
@@ -104,7 +104,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def promptgraft_project(pytestconfig: pytest.Config) -> Project:
-    """Return the project of ``--promptgraft-project``, or the nearest of the current folder."""
+    """Return the project of ``--promptgraft-project``, or that of the current folder."""
     with _failing():
         return _run_of(pytestconfig).project_of(_started_in(pytestconfig))
 
@@ -146,7 +146,7 @@ def promptgraft_report(request: pytest.FixtureRequest) -> ReportOfTests:
 def _scored(found: ReportOfTests) -> ReportOfTests:
     from promptgraft.evals.gate import GateRules, decide
 
-    # What is not known may not look like a score.
+    # Unscored answers must not look like a score.
     ruling = decide(found.report, GateRules(max_unscored=found.max_unscored)).rulings[0]
     if ruling.held:
         return found
@@ -168,7 +168,7 @@ def _run_of(config: pytest.Config) -> TestRun:
 
 
 def _shared_folder(config: pytest.Config) -> Path | None:
-    """Return a folder that the workers of pytest-xdist share; None without it."""
+    """Return a folder that the workers of pytest-xdist share; None without pytest-xdist."""
     own = config.getoption("basetemp") if hasattr(config, "workerinput") else None
     return None if own is None else Path(own).parent / "promptgraft"
 
@@ -220,7 +220,7 @@ def _verdict(item: pytest.Item, found: tuple[Selection, Case]) -> CaseVerdict:
 
 
 def _safe_id(case_id: str) -> str:
-    """Return an id that every shell, report and ``-k`` takes."""
+    """Return an id that shells, reports and ``-k`` accept."""
     safe = _UNSAFE.sub("_", case_id)[:_ID_CHARS]
     if safe == case_id:
         return safe
@@ -230,7 +230,7 @@ def _safe_id(case_id: str) -> str:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Let errors of promptgraft fail a test, or a collection, with their one line."""
+    """Turn errors of promptgraft into one-line failures of a test or of the collection."""
     from promptgraft.errors import DataFormatError, PromptgraftError
     from promptgraft.text import visible
 

@@ -1,4 +1,4 @@
-"""What tests are given, verdicts and reports, and what a test run keeps: projects and answers."""
+"""The verdicts and reports of the pytest plugin, and the projects and answers of a test run."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _ARGUMENTS: Mapping[str, type] = {
 
 @attrs.frozen(kw_only=True, repr=False)
 class CaseVerdict:
-    """One case, the answer to it, and what the metrics of the project say.
+    """One case with its answer and the verdicts of the project's metrics.
 
     Attributes:
-        answer: None when it could not be used.
-        verdicts: of every metric in their order; empty when there was no answer.
+        answer: None if it could not be used.
+        verdicts: one of each metric, in their order; empty if there was no answer.
         score: 0 to 1.
-        reason: why it does not pass: a line for each metric; empty when it passes.
+        reason: why the case does not pass, one line per metric; empty if it passes.
     """
 
     case: Case
@@ -66,10 +66,7 @@ class CaseVerdict:
         return f"<case {self.case.id!r} fails, score {self.score:.4g}: {self.reason}>"
 
     def told(self, folder: Path) -> str:
-        """Return the reasons and the answer as a failing test shows them.
-
-        Files below ``folder`` are named without it.
-        """
+        """Return the message of a failing test; paths are relative to ``folder``."""
         origin = self.case.origin.removeprefix(f"{folder}{os.sep}")
         place = f" ({origin})" if origin else ""
         said = "no answer" if self.answer is None else f"answer: {self.answer.text}"
@@ -80,13 +77,13 @@ class CaseVerdict:
 
 @attrs.frozen(kw_only=True, repr=False)
 class ReportOfTests:
-    """What a selection came to.
+    """The report on the cases of a marker.
 
     Attributes:
-        report: every case with its verdicts.
-        folder: what the paths of baselines begin at: the folder of the project file.
-        ask: evaluates the cases with these ids again, for the n-th time.
-        max_unscored: how many answers may be without a score.
+        report: all cases with their verdicts.
+        folder: the folder of the project file, to which paths of baselines are relative.
+        ask: evaluates the cases with the given ids again, for the n-th time.
+        max_unscored: the number of answers that may be unscored.
     """
 
     report: gate.GateReport
@@ -96,17 +93,17 @@ class ReportOfTests:
 
     @property
     def mean_score(self) -> float | None:
-        """The mean of the cases with a score."""
+        """The mean over the scored cases."""
         return self.report.mean_score
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of passing answers among those with a score."""
+        """The share of scored answers that pass."""
         return self.report.pass_rate
 
     @property
     def cases(self) -> tuple[gate.TriedCase, ...]:
-        """Every case, in the order of the data set."""
+        """All cases, in the order of the data set."""
         return self.report.cases
 
     @property
@@ -115,13 +112,13 @@ class ReportOfTests:
         return self.report.failing
 
     def compared_with(self, baseline: str | Path, *, tolerance: float = 0.0) -> gate.Comparison:
-        """Return what changed since a baseline that ``promptgraft eval --save-baseline`` wrote.
+        """Compare with a baseline that ``promptgraft eval --save-baseline`` wrote.
 
-        Critical cases that score lower are asked again.
+        Critical cases that score lower are repeated first.
 
         Raises:
-            ConfigError: it cannot be read, or is of other data.
-            DataFormatError: it is damaged.
+            ConfigError: the baseline cannot be read, or is of other data.
+            DataFormatError: the baseline is damaged.
         """
         path = self.folder / baseline
         kept, where = gate.read_baseline(path), f"baseline {path}"
@@ -138,9 +135,9 @@ class ReportOfTests:
         tolerance: float = 0.0,
         refuse_unclear: bool = False,
     ) -> None:
-        """Fail the test, with the rules that do not hold and the failing cases.
+        """Fail the test if a rule is broken, with the broken rules and the failing cases.
 
-        The rules are those of ``promptgraft eval``: the least mean score, the least pass rate,
+        The rules are those of ``promptgraft eval``: the lowest mean score, the lowest pass rate,
         and a baseline that neither the mean nor a critical case may be worse than.
         """
         rules = gate.GateRules(
@@ -172,11 +169,11 @@ class ReportOfTests:
 
 
 class Answers:
-    """Answers each case at its first use and remembers what came of it.
+    """Answers each case on first use, and remembers the answers.
 
     Args:
-        folder: shared by the workers of pytest-xdist, with a file and a lock for each case; made
-            when it is missing. None for a test run of one process.
+        folder: shared by the workers of pytest-xdist, with a file and a lock for each case;
+            created if it is missing. None for a test run in one process.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -186,12 +183,12 @@ class Answers:
     def of(
         self, subject: gate.Subject, cases: Sequence[Case], *, identity: object, workers: int = 1
     ) -> Mapping[str, gate.Answered]:
-        """Return the answers to some cases of ``subject``, by their ids.
+        """Return the answers to some cases of ``subject``, by case id.
 
-        Answers to one case are shared where ``identity``, plain data, is the same.
+        Answers are shared between calls with the same ``identity``, which is plain data.
 
         Raises:
-            PromptgraftError: the evaluation cannot be carried out.
+            PromptgraftError: the evaluation failed.
         """
         keys = {case.id: digest([identity, case.id]) for case in cases}
         missing = [case for case in cases if keys[case.id] not in self._known]
@@ -221,7 +218,7 @@ class Answers:
 
     @contextlib.contextmanager
     def _locked(self, keys: Iterable[str]) -> Iterator[None]:
-        """Keep other processes from answering these while the block runs."""
+        """Lock cases, so that no other process answers them at the same time."""
         from filelock import FileLock
 
         with contextlib.ExitStack() as locks:
@@ -232,7 +229,7 @@ class Answers:
             yield
 
     def _find(self, key: str) -> gate.Answered | None:
-        """Return the answer of another process."""
+        """Return the answer that another process has stored."""
         if self._folder is None:
             return None
         try:
@@ -252,10 +249,12 @@ class Answers:
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """What a marker, or a call of ``promptgraft_evaluate``, asks for.
+    """The arguments of a marker, or of a call of ``promptgraft_evaluate``.
 
-    ``project`` is the absolute path of its file; ``check``: a case that does not pass fails its
-    test; ``max_unscored``: how many answers of a report may be without a score.
+    Attributes:
+        project: the absolute path of the project file.
+        check: whether a case that does not pass fails its test.
+        max_unscored: the number of answers of a report that may be unscored.
     """
 
     project: Path
@@ -271,7 +270,7 @@ _SELECTION: Callable[..., Selection] = Selection
 
 @attrs.frozen(kw_only=True, eq=False)
 class TestRun:
-    """One test run: the project file and the tag of its command line, and the answers so far."""
+    """A test run: the options of its command line, the projects and the answers so far."""
 
     __test__ = False
 
@@ -285,7 +284,7 @@ class TestRun:
     _reports: dict[Selection, ReportOfTests] = attrs.field(factory=dict, init=False)
 
     def selection(self, given: Mapping[str, object], folder: Path) -> Selection:
-        """Return what the arguments of a marker ask for; paths in them begin at ``folder``.
+        """Check the arguments of a marker; paths in them are relative to ``folder``.
 
         Raises:
             ConfigError: an argument is unknown or unusable, or there is no project.
@@ -304,21 +303,21 @@ class TestRun:
         return _SELECTION(project=path, choice=_CHOICE(**chosen), **rest)
 
     def project(self, path: Path) -> Project:
-        """Return a project, read at its first use."""
+        """Return a project; it is read on first use."""
         if path not in self._projects:
             self._projects[path] = load_project(path)
         return self._projects[path]
 
     def project_of(self, folder: Path) -> Project:
-        """Return the project of the command line, or that of a folder."""
+        """Return the project of the command line, or else that of a folder."""
         return self.project(self._path(None, folder))
 
     def cases(self, selection: Selection) -> tuple[Case, ...]:
-        """Return what a selection asks for; nothing is called."""
+        """Return the cases of a selection, without calling a model."""
         return chosen_cases(self.project(selection.project).splits, selection.choice.split)
 
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
-        """Return what came of a case; why there is no score when there is none."""
+        """Return the verdict on a case, or the reason why it is unscored."""
         subject, found = self._answered(selection, (case,), workers=1)
         tried = gate.tried_cases((case,), found.values(), subject.metrics)[0]
         outcome = found[case.id].outcome
@@ -334,7 +333,7 @@ class TestRun:
         )
 
     def report(self, selection: Selection) -> ReportOfTests:
-        """Return the report on every case of a selection."""
+        """Return the report on all cases of a selection."""
         if selection not in self._reports:
             project = self.project(selection.project)
             cases = self.cases(selection)
@@ -365,7 +364,7 @@ class TestRun:
             with beside(project.folder):
                 return subject, self._answers.of(subject, cases, identity=identity, workers=workers)
         except PermanentProviderError as error:
-            self._subjects[key] = error  # who refuses for good refuses the next case too
+            self._subjects[key] = error  # a permanent refusal applies to all other cases too
             raise
 
     def _subject(self, key: tuple[Path, Choice]) -> gate.Subject:
@@ -388,5 +387,5 @@ class TestRun:
 
 
 def file_of(path: Path) -> Path:
-    """Return the project file that a path means: the file, or that of the folder; absolute."""
+    """Return the absolute path of a project file, given the file or its folder."""
     return (path / FILE_NAME if path.is_dir() else path).resolve()

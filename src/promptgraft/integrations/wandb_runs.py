@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases: settings, metrics by step, and the folder of a run as an artifact.
+"""Tracking in Weights & Biases: settings, metrics by step, and the run folder as an artifact.
 
 Needs ``pip install "promptgraft[wandb]"``.
 """
@@ -31,16 +31,16 @@ def tracked(
     key: str | None = None,
     folder: Path | None = None,
 ) -> Iterator[None]:
-    """Keep the run that publishes to ``bus`` in Weights & Biases.
+    """Record the run that publishes to ``bus`` in Weights & Biases.
 
-    The environment says where: ``WANDB_API_KEY``, ``WANDB_BASE_URL``, ``WANDB_MODE=offline``.
+    The environment names the server: ``WANDB_API_KEY``, ``WANDB_BASE_URL``,
+    ``WANDB_MODE=offline``.
 
     Args:
         bus: the event bus of the run.
-        project: the project; made when there is none.
-        key: the id of the run, by which a run that is resumed continues in the same one; by
-            default a new one.
-        folder: a folder that is logged as an artifact at the end, such as a run directory.
+        project: the project, which is created if it does not exist.
+        key: the id of the tracked run, which a resumed run continues; by default a new one.
+        folder: a folder to log as an artifact at the end, such as a run directory.
 
     Raises:
         ConfigError: the package is missing or too old, or the run cannot be opened.
@@ -65,13 +65,13 @@ def tracked(
                 artifact.add_dir(str(folder))
                 opened.log_artifact(artifact)
             opened.finish(exit_code=0 if run.ended else 1)
-        except (wandb.errors.Error, OSError) as error:  # the run itself is whole
+        except (wandb.errors.Error, OSError) as error:  # the run itself is complete
             _logger.warning("Weights & Biases: %s", " ".join(str(error).split()))
 
 
 @attrs.define(eq=False)
 class _TrackedRun:
-    """The run of Weights & Biases; its types are not known where that is not installed."""
+    """A run of Weights & Biases; untyped, because its package need not be installed."""
 
     run: Any
     ended: bool = False
