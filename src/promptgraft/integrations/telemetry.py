@@ -1,6 +1,6 @@
-"""Runs as spans of OpenTelemetry: the run, its steps, their rollouts, and calls of models.
+"""OpenTelemetry spans of runs, their steps, rollouts and questions, and model calls.
 
-Needs ``pip install "promptgraft[otel]"``. Without a tracer provider, nothing is told to anybody.
+Needs ``pip install "promptgraft[otel]"``. Has no effect without a tracer provider.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""Asks instrumentations of models for the texts that are sent and received."""
+"""The environment variable by which users request prompts and answers in spans."""
 
 _AT_LEAST = "1.30"
 _NANOSECONDS = 1_000_000_000
@@ -53,14 +53,14 @@ def traced(
     content: bool | None = None,
     tracer_provider: TracerProvider | None = None,
 ) -> Iterator[None]:
-    """Make spans of the runs that publish to ``bus``, one after the other.
+    """Make spans of the runs that publish to ``bus``, one run at a time.
 
-    A span of the caller that is open when a run begins is the parent of the span of the run.
+    The span that is current when a run starts is the parent of the run's span.
 
     Args:
         bus: the event bus of the runs.
-        content: whether spans of calls hold what was sent and received; when it is None, the
-            environment variable of :data:`CONTENT_VARIABLE` says so with ``true``.
+        content: whether spans of calls contain prompts and answers; by default whether the
+            environment variable named by :data:`CONTENT_VARIABLE` is ``true``.
         tracer_provider: makes the spans; by default that of the process.
 
     Raises:
@@ -85,14 +85,14 @@ def traced(
 def exported(
     bus: EventBus, *, endpoint: str | None = None, content: bool | None = None
 ) -> Iterator[None]:
-    """Send spans of the runs that publish to ``bus`` over OTLP, until the block is left.
+    """Send spans of the runs that publish to ``bus`` over OTLP while the context is open.
 
-    A process that has a tracer provider sends them as that does.
+    If the process has a tracer provider, that one is used instead.
 
     Args:
         bus: the event bus of the runs.
-        endpoint: the address of the collector; by default as the environment says.
-        content: as for :func:`traced`.
+        endpoint: the address of the collector; by default that of the environment.
+        content: as in :func:`traced`.
 
     Raises:
         ConfigError: a package is missing or too old.
@@ -121,20 +121,20 @@ def exported(
 
 @attrs.define(eq=False)
 class _Open:
-    """A span that is open, and when the latest call below it ended, in nanoseconds."""
+    """An open span, and the end of the latest call inside it, in nanoseconds."""
 
     span: Span
     ended: int = 0
-    told: set[int] = attrs.field(factory=set)  # identities of calls of models
+    told: set[int] = attrs.field(factory=set)  # the `id` of model calls that have a span
     token: Token[Context] | None = None
 
 
-# The call of this thread or task: threads of a rollout have a copy of its context.
+# The call of this thread or task; threads that a rollout starts have a copy of its context.
 _under_way: ContextVar[_Open | None] = ContextVar("promptgraft_span", default=None)
 
 
 class _Spans:
-    """The open spans of a run. Called in the threads that publish."""
+    """The open spans of a run. Its methods run in the threads that publish events."""
 
     def __init__(self, tracer: Tracer, content: bool) -> None:
         self._tracer = tracer
@@ -158,7 +158,7 @@ class _Spans:
             self._end_run(event)
 
     def close(self) -> None:
-        """End what a run has left open that was broken off."""
+        """End the open spans of an interrupted run."""
         with self._lock:
             self._end_steps()
             if self._run is not None:
@@ -203,7 +203,7 @@ class _Spans:
         run.end()
 
     def _begin_call(self, position: str) -> None:
-        """Open the span of a rollout or a question, in the thread that makes the call."""
+        """Open the span of a rollout or a question. Runs in the thread that makes the call."""
         from opentelemetry import context, trace
 
         place = Place.of_rollout(position)
@@ -252,7 +252,7 @@ class _Spans:
                 self._steps[place.step].ended = now
 
     def _decided(self, event: CandidateAdded | MutationRejected | RoundEnded) -> None:
-        """Note how a step has ended; the steps before it are over."""
+        """Record the outcome of a step, and end all steps before it."""
         with self._lock:
             if (step := self._steps.get(event.step)) is not None:
                 _set(step.span, _decision(event))
@@ -265,10 +265,10 @@ class _Spans:
                 step.span.end(end_time=step.ended or None)
 
     def _asked(self, asked: PromptAsked) -> None:
-        """Add a span for every call of a model, laid end to end up to now."""
+        """Add a span for each model call; the calls are laid end to end up to now."""
         calls = [event for event in asked.events if isinstance(event, ModelCalled)]
         if (above := _under_way.get()) is not None:
-            # An adapter of several parts tells of what they have told already.
+            # An adapter that wraps others reports calls that these have already reported.
             calls = [call for call in calls if id(call) not in above.told]
             above.told |= {id(call) for call in calls}
         ended = time.time_ns() - round(sum(call.seconds for call in calls) * _NANOSECONDS)
@@ -306,7 +306,7 @@ class _Spans:
 
 
 def _question(position: str) -> Place | None:
-    """Return the place of a question; None for another one."""
+    """Return the place of a question; None for other positions."""
     try:
         place = Place.parse(position)
     except DataFormatError:
@@ -327,7 +327,7 @@ def _decision(event: CandidateAdded | MutationRejected | RoundEnded) -> dict[str
 
 
 def _content(events: Sequence[object]) -> dict[str, _Plain | None]:
-    """Return what was sent and received, in the form of the GenAI conventions."""
+    """Return prompts and answers in the form of the GenAI semantic conventions."""
     told: dict[str, _Plain | None] = {}
     for event in events:
         if isinstance(event, PromptRendered):

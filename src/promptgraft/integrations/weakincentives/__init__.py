@@ -1,4 +1,4 @@
-"""Prompts of weakincentives, improved as they are: its adapters, sessions and overrides store.
+"""Optimization of weakincentives prompts with its own adapters, sessions and overrides store.
 
 Needs ``pip install "promptgraft[weakincentives]"`` and Python 3.12.2 or newer.
 """

@@ -1,4 +1,4 @@
-"""The parts of a prompt of weakincentives, and their texts in its overrides."""
+"""The parts of a weakincentives prompt, and their texts in overrides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from promptgraft.targets.types import Module
 from promptgraft.text import listed
 
 MAX_TOOL_CHARS = 200
-"""How long the description of a tool may be in weakincentives."""
+"""The maximum length of a tool description in weakincentives."""
 
 _EXAMPLES = re.compile(r"\b(tool|task)[ _-]*examples?\b", re.IGNORECASE)
 _ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "..."})
@@ -60,7 +60,7 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
         parts: names of the parts that may change; None for all that accept overrides.
 
     Raises:
-        ConfigError: a name is that of no such part, or there is none.
+        ConfigError: a name is unknown, or no part accepts overrides.
     """
     found = dict(_overridable(prompt))
     by_name = {part.name: part for part in found}
@@ -91,12 +91,12 @@ def _overridable(prompt: Any) -> Iterator[tuple[Part, str]]:
 
 
 def _plain(body: str) -> str:
-    """Return the body of a section as weakincentives renders it: without common indentation."""
+    """Return the body of a section without common indentation, as weakincentives renders it."""
     return textwrap.dedent(body).strip()
 
 
 def text_in(override: Any, part: Part) -> str | None:
-    """Return the text of a part in an override of weakincentives; None where it has none."""
+    """Return the text of a part in a weakincentives override; None if it has none."""
     if isinstance(part, ToolDescription):
         tool = override.tool_overrides.get(part.tool)
         return None if tool is None else tool.description
@@ -105,12 +105,12 @@ def text_in(override: Any, part: Part) -> str | None:
 
 
 def override_with(base: Any, texts: Mapping[Part, str | None], *, descriptor: Any, tag: str) -> Any:
-    """Return an override of weakincentives with other texts.
+    """Return a weakincentives override with new texts.
 
     Args:
-        base: the override to begin with, whose other entries stay; None for an empty one.
-        texts: by part; None for that of the source.
-        descriptor: that of the prompt.
+        base: the override to start from, whose other entries are kept; None for an empty one.
+        texts: the text of each part; None for that of the source.
+        descriptor: the descriptor of the prompt.
         tag: the tag of the new override.
     """
     from weakincentives.prompt.overrides import PromptOverride
@@ -167,20 +167,20 @@ def _put_tool(
 
 
 def placeholders_in(template: str) -> tuple[str, ...]:
-    """Return the placeholders of a template as it writes them, each once."""
+    """Return the placeholders of a template as written, each once."""
     found = {_named(match): match[0] for match in Template.pattern.finditer(template)}
     return tuple(marker for name, marker in found.items() if name)
 
 
 def fitting(part: Part, source: str, proposal: str) -> str:
-    """Return a proposal as weakincentives takes it.
+    """Return a proposal in a form that weakincentives accepts.
 
-    In a section every ``$`` that begins no placeholder of the source becomes literal; the
-    description of a tool becomes ASCII where that loses nothing.
+    In a section, every ``$`` that does not begin a placeholder of the source becomes literal. In
+    the description of a tool, characters with an ASCII equivalent are replaced.
 
     Raises:
-        InvalidProposalError: it is empty, too long, has other characters, or has lost a
-            placeholder.
+        InvalidProposalError: it is empty or too long, has characters that are not allowed, or
+            lost a placeholder.
     """
     text = proposal.strip()
     if not text:

@@ -1,4 +1,4 @@
-"""A prompt of weakincentives as a target: tried through its adapter, kept in its store."""
+"""A weakincentives prompt as a target: it runs through its own adapter and store."""
 
 from __future__ import annotations
 
@@ -49,39 +49,40 @@ from promptgraft.targets.types import (
 )
 
 OLDEST = "0.27"
-"""The first version of weakincentives that this works with."""
+"""The oldest supported version of weakincentives."""
 
 SHORTEST = 1.1
-"""Seconds until a deadline of weakincentives, which wants at least one."""
+"""Minimum of seconds to a deadline; weakincentives refuses less than one."""
 
 Feedback = Callable[[GepaExample, Any, Any], RolloutFeedback | Awaitable[RolloutFeedback]]
 """Scores a ``PromptResponse`` of weakincentives, and sees its ``Session``; may be ``async``."""
 
 
 class WeakIncentivesTarget(TextTarget):
-    """A prompt of weakincentives and the adapter that answers it; ``optimize`` takes it.
+    """A weakincentives prompt and the adapter that answers it; pass it to ``optimize``.
 
-    Parts are the bodies of its sections and the descriptions of its tools, where these accept
-    overrides. Each rollout has a session and a copy of the prompt of its own. A winner goes to an
-    overrides store of weakincentives, which renders it without promptgraft.
+    Its parts are the bodies of sections and the descriptions of tools that accept overrides. Each
+    rollout has its own session and its own copy of the prompt. The winner is written to a
+    weakincentives overrides store, and rendered from there without promptgraft.
 
     Args:
-        prompt: the ``Prompt``, with what is bound for every example; it is never changed.
-        adapter: the ``ProviderAdapter`` that answers it. Called from several threads when the
+        prompt: the ``Prompt``, with the parameters that all examples share; it is never changed.
+        adapter: the ``ProviderAdapter`` that answers it. Called from several threads if the
             context has an executor.
-        feedback_fn: scores an answer and says why.
-        store: a ``PromptOverridesStore`` of weakincentives: what it holds is improved further,
-            and winners go there. That of the prompt by default; without one no winner is kept.
-        tag: the tag in that store; that of the prompt by default.
+        feedback_fn: scores an answer, with a reason.
+        store: a weakincentives ``PromptOverridesStore``: its overrides are the starting point, and
+            the winner is written to it. By default that of the prompt; without a store, the winner
+            is in the result only.
+        tag: the tag in that store; by default that of the prompt.
         parts: the parts that may change, such as ``section rules`` or ``tool search``; None for
             all.
 
     Attributes:
-        texts: the text of each part when the run began, by name.
+        texts: the text of each part at the start of the run, by name.
 
     Raises:
-        ConfigError: weakincentives is missing or too old, ``parts`` names what does not exist, or
-            nothing of the prompt may change.
+        ConfigError: weakincentives is missing or too old, ``parts`` has an unknown name, or no
+            part of the prompt accepts overrides.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class WeakIncentivesTarget(TextTarget):
         except (DeadlineExceededError, PromptEvaluationError) as error:
             if deadline is not None:
                 deadline.check()
-            # Until a model has answered, a fault says nothing of the candidate.
+            # Before a model has answered, a fault says nothing about the candidate.
             answered = getattr(error, "phase", "request") != "request"
             feedback = _unusable(error) if answered else None
             return self._record(own, None, session, feedback, fault=_line(error))
@@ -190,7 +191,7 @@ class WeakIncentivesTarget(TextTarget):
                 lambda: self._feedback_fn(own, response, session), own, deadline=deadline
             )
         except (TransientProviderError, RejectedRequestError) as error:
-            # A judge that fails says nothing of the answer.
+            # A failure of a judge says nothing about the answer.
             return self._record(own, response, session, None, fault=_line(error))
         except PromptgraftError as error:
             spent = _spent(session, self._adapter.adapter_name)
@@ -240,13 +241,13 @@ class WeakIncentivesTarget(TextTarget):
         return found
 
     def _kept(self) -> Any:
-        """Return the override that the store holds; None for none."""
+        """Return the override in the store, if there is one."""
         if self._store is None:
             return None
         return self._store.resolve(self._prompt.descriptor, self._tag)
 
     def _texts_with(self, override: Any) -> dict[str, str]:
-        """Return the text of each part as ``override`` has it, by name."""
+        """Return the text of each part under an override, by name."""
         return {
             part.name: (override and text_in(override, part)) or source
             for part, source in self._sources.items()
@@ -271,7 +272,7 @@ class WeakIncentivesTarget(TextTarget):
 
 @attrs.frozen
 class _Holding:
-    """An overrides store of weakincentives that holds the override of one candidate."""
+    """A weakincentives overrides store with the override of one candidate."""
 
     override: Any
 
@@ -281,10 +282,10 @@ class _Holding:
 
 
 def check_installed() -> None:
-    """Refuse a Python or a weakincentives that this does not work with.
+    """Check the versions of Python and weakincentives.
 
     Raises:
-        ConfigError: with the version that was found and the one that is needed.
+        ConfigError: one is missing or too old; names the installed and the required version.
     """
     if sys.version_info < (3, 12, 2):
         found = ".".join(map(str, sys.version_info[:3]))
@@ -293,7 +294,7 @@ def check_installed() -> None:
 
 
 def _hashes(descriptor: Any) -> Json:
-    """Return what overrides are bound to, by part."""
+    """Return the hashes to which overrides are bound, by part."""
     sections = {"/".join(one.path): str(one.content_hash) for one in descriptor.sections}
     return {**sections, **{one.name: str(one.contract_hash) for one in descriptor.tools}}
 
