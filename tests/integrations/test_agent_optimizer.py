@@ -278,5 +278,5 @@ def test_a_wrong_argument_is_refused_before_the_first_call(
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(ConfigError, match="text `a` is there already"):
+    with pytest.raises(ConfigError, match="two texts have the name `a`"):
         TargetPrompt().add_path("a", "x.md").add_path("a", "y.md")

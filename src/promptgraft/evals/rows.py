@@ -292,7 +292,7 @@ def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) ->
         if len(cells) != len(columns):
             faults.add(line, f"expected {len(columns)} cells as in the header, found {len(cells)}")
         elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
-            faults.add(line, f"a cell stands in a column without a name, beside {named} with one")
+            faults.add(line, f"a cell is in a column without a name, beside {named} with one")
         else:
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 

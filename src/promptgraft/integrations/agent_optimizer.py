@@ -92,7 +92,7 @@ class TargetPrompt:
 
     def _add(self, name: str, source: Source) -> Self:
         if name in self._sources:
-            raise ConfigError(f"text `{name}` is there already; give one of them another name")
+            raise ConfigError(f"two texts have the name `{name}`; rename one")
         self._sources[name] = source
         return self
 
@@ -179,7 +179,9 @@ class AgentOptimizer:
                 unusable; raised before the first call.
         """
         if callbacks is not None:
-            raise ConfigError("callbacks: expected None; `extra_gepa_callbacks` are told of a run")
+            raise ConfigError(
+                "callbacks: expected None; `extra_gepa_callbacks` receive the events of a run"
+            )
         if not output_dir:
             raise ConfigError("output_dir: expected a folder, found an empty text")
         if not target_prompt.names():

@@ -162,7 +162,7 @@ class _Spans:
         with self._lock:
             self._end_steps()
             if self._run is not None:
-                _fail(self._run, "the run was broken off")
+                _fail(self._run, "the run was interrupted")
                 self._run.end()
                 self._run = None
 

@@ -154,7 +154,7 @@ def test_weights_are_decimal_numbers_as_they_are_written() -> None:
     ("options", "message"),
     [
         ({"samples": 0}, "samples: expected an integer of at least 1, found 0"),
-        ({"weights": (1, 2)}, "weights: majority voting knows none; set voting to `weighted`"),
+        ({"weights": (1, 2)}, "weights: majority voting takes none; set voting to `weighted`"),
         ({"voting": "weighted"}, "weights: expected a number above 0 for each of 2 judges"),
         ({"voting": "weighted", "weights": (1, 0)}, "found [1, 0]"),
         ({"voting": "weighted", "weights": (1, math.nan)}, "found [1, nan]"),

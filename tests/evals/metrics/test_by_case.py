@@ -45,7 +45,7 @@ def test_only_what_a_case_names_is_asked_of_it_beforehand() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"inverted": ["polit"]}, "there is none of the name 'polit' (did you mean `polite`?)"),
+        ({"inverted": ["polit"]}, "no metric has the name 'polit' (did you mean `polite`?)"),
         ({"weights": {"label": 0}}, "expected a number above 0, found 0"),
         ({"metrics": [{"name": "exct"}]}, "unknown metric `exct` (did you mean `exact`?)"),
         ({"metrics": []}, "expected at least one metric, found none"),

@@ -49,7 +49,7 @@ WHOLE = {"team": "queu", "others": ["desk"], "near": "x", "note": "y"}
         (metrics.number(), "seven", "needs one number as `expected`, found 'seven'"),
         (metrics.number(), True, "needs one number as `expected`, found True"),
         (metrics.json_match(), "not JSON", "needs JSON as `expected`"),
-        (metrics.json_match(paths=("b",)), {"a": 1}, "compares `b`, which `expected` has not"),
+        (metrics.json_match(paths=("b",)), {"a": 1}, "compares `b`, which `expected` lacks"),
         (metrics.rouge(), "?!", "needs words for rougeL"),
         (metrics.rouge(variant="rouge2"), "one", "needs words for rouge2"),
         (metrics.edit_similarity(), None, "needs `expected`, found none"),

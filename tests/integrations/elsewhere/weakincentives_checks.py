@@ -152,7 +152,7 @@ def test_what_somebody_else_stored_meanwhile_is_not_overwritten(
                 )
             return super().evaluate(prompt, **options)
 
-    with pytest.raises(WinnerNotStoredError, match="`better` was changed by somebody else"):
+    with pytest.raises(WinnerNotStoredError, match="`better` was changed by another process"):
         run(target(store, Rival()))
     assert store.resolve(TEMPLATE.descriptor, "better").sections[("rules",)].body == "Mine."
 

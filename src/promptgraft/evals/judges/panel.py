@@ -179,7 +179,7 @@ class JudgeMetric(BaseMetric):
             raise ConfigError("judges: expected at least one adapter, found none")
         if self.voting not in _BY_WEIGHT and self.weights:
             raise ConfigError(
-                f"weights: {self.voting} voting knows none; set voting to `weighted` or "
+                f"weights: {self.voting} voting takes none; set voting to `weighted` or "
                 "`weighted majority`, or leave weights out"
             )
         usable = all(0 < weight < float("inf") for weight in self.weights)

@@ -348,7 +348,7 @@ class ByCase(AllOf):
         for name in (*self.weights, *self.inverted):
             if name not in known:
                 near = did_you_mean(name, known)
-                raise ConfigError(f"metrics: there is none of the name {shown(name)}{near}")
+                raise ConfigError(f"metrics: no metric has the name {shown(name)}{near}")
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
         for metric in self.asked_of(case):
@@ -363,7 +363,7 @@ class ByCase(AllOf):
                 shares.append(1.0)
                 continue
             shares.append(0.0 if inverted else verdict.score or 0.0)
-            what = "must not hold, and does: " if inverted else ""
+            what = "must not hold, but does: " if inverted else ""
             said.append(f"`{verdict.metric}`: {what}{verdict.reason}")
         weights = [self.weights.get(verdict.metric, 1.0) for verdict in verdicts]
         share = statistics.fmean(shares, weights)

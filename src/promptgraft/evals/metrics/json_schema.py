@@ -104,7 +104,7 @@ class JsonSchema(BaseMetric):
         except RecursionError:
             raise ConfigError(f"metric `{self.name}`: the schema refers to itself") from None
         except (ArithmeticError, ValueError) as error:  # numbers that no float can hold
-            return self.verdict(0.0, f"the answer cannot be held against the schema: {error}")
+            return self.verdict(0.0, f"the answer cannot be validated by the schema: {error}")
         if not errors:
             return self.verdict(1.0, "the answer fits the schema")
         said = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]

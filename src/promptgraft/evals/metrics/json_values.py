@@ -209,7 +209,7 @@ class JsonMatch(ReferenceMetric, JsonRules):
         for text in self.paths:
             if not any(places(value, parse_path(text))):
                 raise self.lacking(
-                    case, f"compares `{text}`, which `expected` has not: {shown(value)}"
+                    case, f"compares `{text}`, which `expected` lacks: {shown(value)}"
                 )
         return value
 

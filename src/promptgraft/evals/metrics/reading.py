@@ -116,7 +116,7 @@ def parse_path(text: str) -> Path:
         found = _STEP.match(text, position)
         if found is None:
             raise ConfigError(
-                f"expected a path such as `items[0].price`, found {shown(text)}, which breaks off "
+                f"expected a path such as `items[0].price`, found {shown(text)}, which is invalid "
                 f"at character {position + 1}"
             )
         key, index, in_quotes = found.groups()

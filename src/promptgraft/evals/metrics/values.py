@@ -135,7 +135,7 @@ class _AmountMetric(BaseMetric):
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
         amount = usage_of(answer)[self.measure]
         if amount is None:
-            return self.unscored(f"how many {self.unit} the answer took is not known")
+            return self.unscored(f"the number of {self.unit} that the answer took is unknown")
         score = 1.0 if amount <= self.limit else self.limit / amount
         over = "" if amount <= self.limit else f": {amount - self.limit:.6g} over the limit"
         said = f"expected at most {self.limit:.6g} {self.unit}, found {amount:.6g}{over}"

@@ -68,8 +68,9 @@ def sources_of(prompt: Any, parts: Sequence[str] | None) -> Mapping[Part, str]:
         if name not in by_name:
             if _EXAMPLES.search(name):
                 raise ConfigError(
-                    f"parts: `{name}` is no part: weakincentives {version('weakincentives')} keeps "
-                    "overrides of tool and task examples and does not render them; leave it out"
+                    f"parts: `{name}` is not a part: weakincentives {version('weakincentives')} "
+                    "keeps overrides of tool and task examples and does not render them; leave it "
+                    "out"
                 )
             near = did_you_mean(name, list(by_name))
             raise ConfigError(f"parts: no part `{name}`{near}; there are {listed(by_name)}")

@@ -208,8 +208,8 @@ class WeakIncentivesTarget(TextTarget):
         texts = self._texts_with(kept)
         if texts != self.texts and not any(texts == dict(one.changes) for one in pool):
             raise StoreError(
-                f"{self.identity.name}: tag `{self._tag}` was changed by somebody else during the "
-                "run; the winner is in the result"
+                f"{self.identity.name}: tag `{self._tag}` was changed by another process during "
+                "the run; the winner is in the result"
             )
         self._store.upsert(self._prompt.descriptor, self._override(candidate, kept))
         return True
