@@ -21,8 +21,8 @@ from promptgraft.notebook import Card, Shown, Table, cell, first_rows
 from promptgraft.serde import Json, did_you_mean, digest_text, shown, unstructure
 from promptgraft.text import counted, listed, score
 
-_STEP = 0.001
-_DIGITS = 16
+_STEP = 0.001  # the weight of a metric in a lexicographic order, relative to the one before
+_DIGITS = 16  # of the digest in an identity
 
 
 class Aggregation(Protocol):
@@ -71,7 +71,7 @@ class WeightedMean:
     def score(self, scores: Mapping[str, float]) -> float:
         total = math.fsum(self.weights.values())
         parts = (self.weights[name] / total * scores[name] for name in self.names)
-        return min(1.0, math.fsum(parts))
+        return min(1.0, math.fsum(parts))  # rounding may exceed 1
 
 
 def _order(_: object, __: object, value: tuple[str, ...]) -> None:

@@ -102,7 +102,7 @@ class Evaluation(Shown):
         fields = list(card.fields)
         if len(self.runs) > 1:
             mean, deviation = score(self.score.mean), score(self.score.deviation)
-            fields.append(("runs", f"{len(self.runs)}, of which the first is shown"))
+            fields.append(("runs", f"{len(self.runs)}; the first is shown"))
             fields.append(("mean of all", f"{mean}, standard deviation {deviation}"))
         if self.stopped:
             fields.append(("stopped", self.stopped))
@@ -163,6 +163,7 @@ def evaluate(
         deadline=deadline,
     )
     prompts = [(case, prompt.bind(*bound[case.id])) for case in chosen]
+    # Run by run, so that an evaluation that is stopped has whole runs first.
     plan = [(*_isolated(*planned), run) for run in range(num_runs) for planned in prompts]
     with opened(adapter):
         if executor is None:
@@ -225,6 +226,7 @@ def _at_once(
     attempt: Callable[..., Attempt], plan: Plan, executor: Executor, ends: Deadline | None
 ) -> dict[int, Attempt]:
     """Make attempts concurrently; raise the error of the first in the plan that failed."""
+    # Held, so that no batch is sent before all attempts have been submitted.
     with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
         futures = {executor.submit(attempt, *planned): at for at, planned in enumerate(plan)}
     found: dict[int, Attempt] = {}
@@ -242,7 +244,7 @@ def _at_once(
             if error or future.result().stopped:
                 _cancel(futures)
     finally:
-        _cancel(futures)
+        _cancel(futures)  # after an interrupt too, so that no further case is paid for
     if failures:
         raise failures[min(failures)]
     return found

@@ -251,7 +251,7 @@ def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the rows of a Parquet file, counted from 1."""
     check_package("pyarrow", "15.0", extra="parquet", what=f"{path}: reading Parquet")
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # here, so that a missing file is the same error as elsewhere
         try:
             table = parquet.read_table(file)
         except (arrow.ArrowException, OSError) as error:
@@ -272,6 +272,7 @@ def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) ->
     """
     numbered = read_lines(path, faults)
     first = _next_filled(numbered)
+    # `sep=;`, which Excel reads and writes.
     if first[1].lower().startswith("sep=") and len(first[1].strip()) == 5:
         delimiter = delimiter or first[1].strip()[4]
         first = _next_filled(numbered)

@@ -62,7 +62,7 @@ class Splits(Shown):
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults("splits")
         _check_sources({name: part.source for name, part in self.parts().items()}, faults)
-        if not faults:
+        if not faults:  # all cases of the same file overlap, and one fault says so
             _check_cases(self.parts(), faults)
         faults.raise_all()
 
@@ -204,7 +204,7 @@ class Splits(Shown):
         )
         return Card(
             title="splits",
-            lead=f"{counted(whole, 'case')} that stand in one set each",
+            lead=f"{counted(whole, 'case')}, each in one set",
             blocks=(Table(head=("set", "cases", "share", "from"), rows=rows),),
         )
 

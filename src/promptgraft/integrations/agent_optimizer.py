@@ -134,6 +134,7 @@ class TargetPrompt:
         """Read the current texts."""
         files = [one.path for one in self._sources.values() if isinstance(one, FileSource)]
         here = Path.cwd()
+        # Sources are named relative to one folder that contains all of them.
         if any(not path.resolve().is_relative_to(here.resolve()) for path in files):
             here = Path(os.path.commonpath([path.resolve().parent for path in files]))
         return read_sources(self._sources, folder=here)
@@ -257,8 +258,8 @@ class _Given:
         settings = {
             **optimizer.settings,
             **data_settings(subject.prompt, judging),
-            "data": Data(held_out=()),
-            "persist": False,
+            "data": Data(held_out=()),  # that optimizer holds nothing out
+            "persist": False,  # winners go to the sources of the texts, not to a store
         }
         limits = settings["limits"]
         assert isinstance(limits, Limits)  # noqa: S101 - every import has some

@@ -145,6 +145,6 @@ def _together(told: Iterable[Any]) -> Iterator[tuple[str, Any]]:
                 yield "tasks", list(tasks.values())
                 tasks, ended = {}, 0
     except Exception:
-        if tasks:
+        if tasks:  # the steps before a failure are part of the trace
             yield "tasks", list(tasks.values())
         raise

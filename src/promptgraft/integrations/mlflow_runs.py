@@ -124,6 +124,7 @@ class _TrackedRun:
         found = self.client.search_runs([self.experiment], wanted, max_results=1)
         if found:
             self.run_id, self.tags = found[0].info.run_id, found[0].data.tags
+            # A resumed run repeats its events; those that are logged already are skipped.
             self.logged = int(found[0].data.metrics.get("candidates", 0))
             self.client.update_run(self.run_id, status="RUNNING")
             return

@@ -380,6 +380,6 @@ def _stopped(reason: StopReason, *, requires: bool) -> str:
 def _leaders(candidates: Sequence[CandidateAdded]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for name in candidates[0].figures.means:
-        means = [one.figures.means.get(name, -1.0) for one in candidates]
+        means = [one.figures.means.get(name, -1.0) for one in candidates]  # -1 never leads
         found[name] = [at for at, mean in enumerate(means) if mean == max(means)]
     return found

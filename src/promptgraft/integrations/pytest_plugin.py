@@ -92,7 +92,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         )
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True)  # before the body of the test
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail the test of a case that does not pass with the reasons of the metrics."""
     found = _param(item)

@@ -262,6 +262,7 @@ class _Spans:
         for number in sorted(self._steps):
             if before is None or number < before:
                 step = self._steps.pop(number)
+                # Its last call, which is before the event that closes the step.
                 step.span.end(end_time=step.ended or None)
 
     def _asked(self, asked: PromptAsked) -> None:

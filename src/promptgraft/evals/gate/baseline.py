@@ -30,7 +30,7 @@ VERSION = 1
 """The version of the file format."""
 
 _SHORT = 12
-_FUZZ = 1e-9
+_FUZZ = 1e-9  # means that are equal on paper may differ by rounding
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +97,8 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
     """
     plain = parse_json(text, where=where)
     version = plain.get("version") if isinstance(plain, dict) else None
+    # First, because a file of another version may have other keys. A version that is no integer is
+    # left to `structure`, which reports it with all other faults.
     if type(version) is int and version != VERSION:
         raise DataFormatError(
             f"{where}: version: expected {VERSION}, found {shown(version)}; save a new one with "
@@ -292,6 +294,7 @@ def compare(
         change
         for change in changes
         if change.critical
+        # The baseline keeps only the mean of its answers, so their number is passed beside it.
         and is_lost((change.before,), scores[change.case_id], runs=baseline.num_runs)
     )
     return Comparison(changes=changes, gain=found, lost=lost, tolerance=tolerance)

@@ -15,7 +15,7 @@ from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import FLAG, SHARE, integer
 from promptgraft.text import spelled, visible_line
 
-_FUZZ = 1e-9
+_FUZZ = 1e-9  # means that are equal on paper may differ by rounding
 _SHOWN = 5
 
 # Characters that XML 1.0 does not allow, and the carriage return, which parsers turn into a line
@@ -101,6 +101,7 @@ def decide(
         rulings.append(_least("pass rate", report.pass_rate, rules.min_pass_rate))
     if comparison is not None:
         rulings += [_critical(comparison), _mean(comparison, rules.refuse_unclear)]
+    # The last that applies wins: what is unknown comes before what failed.
     outcome = GateOutcome.PASSED if all(one.held for one in rulings) else GateOutcome.FAILED
     if not rulings[0].held:
         outcome = GateOutcome.UNSCORED

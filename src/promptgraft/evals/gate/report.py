@@ -46,6 +46,7 @@ class Answered:
         calls = (*attempt.task_calls, *attempt.judge_calls)
         return cls(
             outcome=attempt.outcome,
+            # Steps and turns may be large, and no report shows them.
             answer=attempt.answer and attrs.evolve(attempt.answer, steps=(), turns=()),
             seconds=math.fsum(call.seconds for call in calls),
         )

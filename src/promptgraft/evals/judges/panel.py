@@ -91,6 +91,7 @@ def score_of_votes(
     if cast and len(cast) < len(scores):
         if voting in _MEANS:
             return None
+        # The schemes are monotonic, so the extremes of the missing votes bound the result.
         worst, best = (
             _tally(voting, [other if one is None else one for one in scores], by_weight)
             for other in (0.0, 1.0)
@@ -117,7 +118,7 @@ def most_agreed(scores: Sequence[float], weights: Sequence[float] = ()) -> int:
 
 def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
     """Return the weighted mean of ``parts``, computed exactly and rounded once."""
-    exact = [Fraction(str(weight)) for weight in weights]
+    exact = [Fraction(str(weight)) for weight in weights]  # `str`, so that 0.1 is a tenth
     total = sum(Fraction(str(part)) * weight for part, weight in zip(parts, exact, strict=True))
     return float(total / sum(exact))
 

@@ -133,7 +133,7 @@ class _ExpressionMetric(BaseMetric):
         try:
             with bounded():
                 value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
-                bool(value)
+                bool(value)  # an undefined value raises here, where that is handled
         except SecurityError as error:
             raise ConfigError(f"metric `{self.name}`: `{_bare(expression)}`: {error}") from None
         except _UnknownAmountError as error:

@@ -95,6 +95,7 @@ class JsonSchema(BaseMetric):
 
         found = answer_data(answer, fenced=self.fenced)
         try:
+            # The validator is cached by the text of the schema, because a mapping has no hash.
             faults = _validator(canonical_json(self.schema)).iter_errors(found)
             errors = sorted(faults, key=lambda error: list(map(str, error.path)))
         except StuckPatternError as error:
@@ -141,6 +142,7 @@ def _validator(schema: str) -> Validator:
     plain = _parsed(schema)
     base = validators.validator_for(plain)
     extend: Callable[..., type[Validator]] = validators.extend
+    # The registry is empty, so references to other documents fail and nothing is fetched.
     return extend(base, _keywords(base))(plain, registry=Registry())
 
 

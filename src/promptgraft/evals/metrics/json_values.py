@@ -62,6 +62,7 @@ def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[i
     """Return a largest matching that keeps the order of both sides."""
     rows, columns = len(expected), len(found)
     fit = [[fits(a, b) for b in found] for a in expected]
+    # `best[a][b]` is the size of the largest matching of `expected[a:]` and `found[b:]`.
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for a in reversed(range(rows)):
         for b in reversed(range(columns)):
@@ -156,7 +157,7 @@ def _unordered(
 
 
 def _same(expected: Json, found: Json, rules: JsonRules) -> bool:
-    if isinstance(expected, bool) or isinstance(found, bool):
+    if isinstance(expected, bool) or isinstance(found, bool):  # to Python, True equals 1
         return expected is found
     if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
         return rules.close(decimal(expected), decimal(found))

@@ -172,6 +172,7 @@ def judge_case(
     """
     verdicts: dict[str, Verdict] = {}
     ended = ""
+    # The sort is stable, so the order of the metrics is kept otherwise.
     for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
         if ended:
             verdict = Verdict(metric=metric.name, score=0.0, passed=False, reason=ended)

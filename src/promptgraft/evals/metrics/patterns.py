@@ -56,6 +56,7 @@ def search(
     pattern = _compiled(source, flags)
     try:
         match = pattern.fullmatch if whole else pattern.search
+        # `concurrent` releases the GIL, so that a slow match does not stop other threads.
         found = match(text, timeout=MATCH_SECONDS, concurrent=True)
     except TimeoutError:
         raise StuckPatternError(
@@ -69,6 +70,7 @@ def search(
 def _compiled(source: str, flags: int) -> regex.Pattern[str]:
     import regex
 
+    # `re` decides what a valid pattern is, because `regex` accepts more.
     is_verbose = bool(re.compile(source, flags).flags & re.VERBOSE)
     try:
         return regex.compile(_spelled(source, is_verbose=is_verbose), flags | regex.VERSION0)

@@ -24,6 +24,7 @@ _NUMBER = re.compile(
 )
 
 _BETWEEN = re.compile(r"[,;\n]")
+# The reason that `Classification.assess` writes, for `labels_in`.
 _LISTED = r"`[^`\n]{1,80}`(?:, `[^`\n]{1,80}`){0,20}"
 _COMPARED = re.compile(
     rf"^\[(?:passed|failed)\] ([^\n]{{1,160}}) \S{{1,24}}: "
