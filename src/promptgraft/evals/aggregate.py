@@ -110,10 +110,10 @@ def metrics_identity(
     With ``code``, the digest also covers the code of their functions.
     """
     whole = (tuple(metrics), aggregation)
-    told = described(whole) if code else without_address(repr(whole))
+    description = described(whole) if code else without_address(repr(whole))
     named = [(metric.name, node_of(metric)) for metric in metrics]
     names = ",".join(f"{name}@{node}" if node else name for name, node in named)
-    return f"metrics {names} {digest_text(told)[:_DIGITS]}"
+    return f"metrics {names} {digest_text(description)[:_DIGITS]}"
 
 
 class CaseStatus(StrEnum):

@@ -10,7 +10,7 @@ from promptgraft.evals.types import Case
 
 MOST_SHOWN = 20
 _MOST_IN_ONE_LINE = 10
-_TOLD_EACH = 3
+_MOST_REPEATED = 3
 _LONGEST_ID = 60
 
 
@@ -45,25 +45,25 @@ class CaseFaults:
     def __bool__(self) -> bool:
         return bool(self._faults)
 
-    def _told(self) -> Iterator[tuple[str, int]]:
+    def _report(self) -> Iterator[tuple[str, int]]:
         """Yield lines with the number of faults that each reports."""
         for text, places in self._faults.items():
-            if len(places) <= _TOLD_EACH:
+            if len(places) <= _MOST_REPEATED:
                 yield from ((f"{where}{text}", 1) for where, _ in places)
             else:
-                (where, _), *others = places[:_TOLD_EACH]
+                (where, _), *others = places[:_MOST_REPEATED]
                 named = ", ".join(name for _, name in others)
                 more = f"the same in {len(places) - 1:,} more: {named}, …"
                 yield f"{where}{text}; {more}", len(places)
 
     @property
     def lines(self) -> list[str]:
-        return [line for line, _ in islice(self._told(), self._most)]
+        return [line for line, _ in islice(self._report(), self._most)]
 
     @property
     def more(self) -> int:
         """The number of faults that ``lines`` leaves out."""
-        return sum(count for _, count in islice(self._told(), self._most, None))
+        return sum(count for _, count in islice(self._report(), self._most, None))
 
     def refuse(self) -> None:
         """Raise a ``ConfigError`` with all faults on one line, if there are any."""

@@ -240,8 +240,8 @@ def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
             if twin := by_id[one].get(case.id):
                 faults.add(0, f"{one} and {other} share the id{_places(twin, case)}", case.id)
             elif twin := asked[one].get(digests[other][case.id]):
-                told = f"`{twin.id}` in {one} asks the same as `{case.id}` in {other}"
-                faults.add(0, f"{told}{_places(twin, case)}")
+                overlap = f"`{twin.id}` in {one} asks the same as `{case.id}` in {other}"
+                faults.add(0, f"{overlap}{_places(twin, case)}")
 
 
 def _places(one: Case, other: Case) -> str:

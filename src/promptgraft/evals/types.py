@@ -212,7 +212,7 @@ class Case:
         hints: the user's notes on what makes this case hard, by metric; under the empty name for
             all metrics. Shown to reflectors only.
         critical: whether a winner must not score lower than the baseline here.
-        fields: all other columns of the file, for splits and templates.
+        fields: other data of the case in the file, for splits and templates.
         origin: file and line, such as ``cases.jsonl:14``; for messages.
     """
 

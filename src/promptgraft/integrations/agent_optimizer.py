@@ -235,7 +235,7 @@ class _Given:
             folder = make_run(self.output, "agent", config, now=SystemClock().now())
             write_texts(self.output / "baseline_prompts", sources.texts)
             shutil.copyfile(self.path, self.output / "config.snapshot.json")
-            with recorded(folder, job) as (kept, _), self._told(bus):
+            with recorded(folder, job) as (kept, _), self._listening(bus):
                 try:
                     kept.run()
                 except PromptgraftError as found:
@@ -282,7 +282,7 @@ class _Given:
         return make_adapter(_read(MODEL, model), what=f"{self.path}: {what}", python=python)
 
     @contextlib.contextmanager
-    def _told(self, bus: EventBus) -> Iterator[None]:
+    def _listening(self, bus: EventBus) -> Iterator[None]:
         """Subscribe the user's listeners, and the messages of ``verbose``, to the run."""
         with contextlib.ExitStack() as held:
             for kind, name in _HANDLERS.items():

@@ -89,8 +89,8 @@ class LangGraphFlow:
     def __call__(self, run: Run, *params: object) -> Any:
         state = self.state(*params)
         waiting: dict[tuple[str, str], str] = {}
-        told = self.compiled.stream(state, stream_mode=["debug", "values"])
-        for mode, found in _together(told):
+        events = self.compiled.stream(state, stream_mode=["debug", "values"])
+        for mode, found in _together(events):
             if mode == "values":
                 state = found
             else:
@@ -126,12 +126,12 @@ class _Task:
     output: object = ""
 
 
-def _together(told: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def _together(events: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield states, and the tasks of each LangGraph step once all of them have ended."""
     tasks: dict[str, _Task] = {}
     ended = 0
     try:
-        for mode, said in told:
+        for mode, said in events:
             if mode == "values":
                 yield mode, said
                 continue

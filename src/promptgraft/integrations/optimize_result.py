@@ -29,7 +29,7 @@ from promptgraft.search.stopping import StopReason
 from promptgraft.text import change
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
-_Told = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
+_RoundEvent = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -96,19 +96,19 @@ def named(texts: Mapping[str, str]) -> dict[str, str]:
 
 def rounds_of(record: RunRecord) -> Iterator[RoundRecord]:
     """Yield a round for each step, and another if the step ended with a merge."""
-    by_step: dict[int, list[_Told]] = defaultdict(list)
+    by_step: dict[int, list[_RoundEvent]] = defaultdict(list)
     for _, event in read_lines(record.folder.events):
-        if isinstance(event, _Told) and event.step:
+        if isinstance(event, _RoundEvent) and event.step:
             by_step[event.step].append(event)
-    told = _Rounds(record)
+    rounds = _Rounds(record)
     for step in range(1, record.steps + 1):
         merges = [one for one in by_step[step] if _is_merge(one)]
-        yield told.reflection(step, [one for one in by_step[step] if one not in merges])
+        yield rounds.reflection(step, [one for one in by_step[step] if one not in merges])
         if merges:
-            yield told.merge(merges)
+            yield rounds.merge(merges)
 
 
-def _is_merge(event: _Told) -> bool:
+def _is_merge(event: _RoundEvent) -> bool:
     if isinstance(event, CandidateAdded):
         return len(event.parents) > 1
     return isinstance(event, MergeAccepted | MergeRejected)
@@ -132,7 +132,7 @@ class _Rounds:
             elif one.candidate is not None and one.phase in _ON_VALIDATION_SET and fails:
                 self._failed[one.candidate].append(one.case)
 
-    def reflection(self, step: int, events: Sequence[_Told]) -> RoundRecord:
+    def reflection(self, step: int, events: Sequence[_RoundEvent]) -> RoundRecord:
         usage = self._usage.get(step, [])
         made = replace(
             self._begun("reflective", events),
@@ -169,7 +169,7 @@ class _Rounds:
             error_message=final.detail if failed else None,
         )
 
-    def merge(self, events: Sequence[_Told]) -> RoundRecord:
+    def merge(self, events: Sequence[_RoundEvent]) -> RoundRecord:
         made, last = self._begun("merge", events), events[-1]
         if isinstance(last, MergeRejected):
             return replace(made, acceptance_reason=f"{last.reason}: {last.detail}")
@@ -177,7 +177,9 @@ class _Rounds:
         reason = "as good as the better parent"
         return replace(self._joined(made, joined), acceptance_reason=reason)
 
-    def _begun(self, kind: Literal["reflective", "merge"], events: Sequence[_Told]) -> RoundRecord:
+    def _begun(
+        self, kind: Literal["reflective", "merge"], events: Sequence[_RoundEvent]
+    ) -> RoundRecord:
         began = self._began
         self._began = _time(events[-1]) if events else began
         self._count += 1
@@ -206,7 +208,7 @@ def _names(modules: str) -> list[str]:
     return [name.removeprefix("section ") for name in modules.split(", ")]
 
 
-def _time(event: _Told) -> datetime:
+def _time(event: _RoundEvent) -> datetime:
     assert isinstance(event.time, datetime)  # noqa: S101 - every line has its time
     return event.time
 

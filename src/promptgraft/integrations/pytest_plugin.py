@@ -99,7 +99,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     if found is not None and found[0].check:
         verdict = _verdict(item, found)
         if not verdict.passed:
-            pytest.fail(verdict.told(_started_in(item.config)), pytrace=False)
+            pytest.fail(verdict.failure_message(_started_in(item.config)), pytrace=False)
 
 
 @pytest.fixture(scope="session")

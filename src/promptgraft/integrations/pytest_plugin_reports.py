@@ -65,7 +65,7 @@ class CaseVerdict:
             return f"<case {self.case.id!r} passes, score {self.score:.4g}>"
         return f"<case {self.case.id!r} fails, score {self.score:.4g}: {self.reason}>"
 
-    def told(self, folder: Path) -> str:
+    def failure_message(self, folder: Path) -> str:
         """Return the message of a failing test; paths are relative to ``folder``."""
         origin = self.case.origin.removeprefix(f"{folder}{os.sep}")
         place = f" ({origin})" if origin else ""
@@ -153,12 +153,12 @@ class ReportOfTests:
         decision = gate.decide(self.report, rules, found)
         if not decision.passed:
             broken = [f"{one.rule}: {one.said}" for one in decision.broken]
-            pytest.fail(visible("\n".join([*broken, *self._told()])), pytrace=False)
+            pytest.fail(visible("\n".join([*broken, *self._failure_lines()])), pytrace=False)
 
     def __repr__(self) -> str:
         return repr(self.report)
 
-    def _told(self) -> list[str]:
+    def _failure_lines(self) -> list[str]:
         failing = self.failing
         lines = [
             visible_line(f"{case.id}: {case.reason}")[:_REASON_CHARS]

@@ -125,7 +125,7 @@ class _Open:
 
     span: Span
     ended: int = 0
-    told: set[int] = attrs.field(factory=set)  # the `id` of model calls that have a span
+    reported: set[int] = attrs.field(factory=set)  # the `id` of model calls that have a span
     token: Token[Context] | None = None
 
 
@@ -169,12 +169,12 @@ class _Spans:
     def _begin_run(self, event: RunStarted) -> None:
         self.close()
         self._run = self._tracer.start_span(f"optimize {event.prompt}")
-        told: dict[str, _Plain | None] = {
+        attributes: dict[str, _Plain | None] = {
             "promptgraft.run.id": event.run_id,
             "promptgraft.prompt": event.prompt,
             "promptgraft.seed": event.seed,
         }
-        _set(self._run, told)
+        _set(self._run, attributes)
 
     def _end_run(self, event: RunEnded) -> None:
         with self._lock:
@@ -212,9 +212,9 @@ class _Spans:
         name = question.phase.value if question is not None else "rollout"
         with self._lock:
             above = self._step(step).span if step else self._run
-        told = {"promptgraft.position": position} if position else {}
+        attributes = {"promptgraft.position": position} if position else {}
         inside = None if above is None else trace.set_span_in_context(above)
-        opened = _Open(self._tracer.start_span(name, context=inside, attributes=told))
+        opened = _Open(self._tracer.start_span(name, context=inside, attributes=attributes))
         opened.token = context.attach(trace.set_span_in_context(opened.span))
         _under_way.set(opened)
 
@@ -223,8 +223,8 @@ class _Spans:
 
         if number not in self._steps:
             inside = None if self._run is None else trace.set_span_in_context(self._run)
-            told = {"promptgraft.step": number}
-            span = self._tracer.start_span(f"step {number}", context=inside, attributes=told)
+            attributes = {"promptgraft.step": number}
+            span = self._tracer.start_span(f"step {number}", context=inside, attributes=attributes)
             self._steps[number] = _Open(span)
         return self._steps[number]
 
@@ -238,8 +238,11 @@ class _Spans:
         context.detach(opened.token)
         outcome = event.outcome
         if isinstance(outcome, RolloutRecord):
-            told = {"promptgraft.example": outcome.example_id, "promptgraft.score": outcome.score}
-            _set(opened.span, told)
+            attributes = {
+                "promptgraft.example": outcome.example_id,
+                "promptgraft.score": outcome.score,
+            }
+            _set(opened.span, attributes)
             if outcome.fault:
                 _fail(opened.span, outcome.fault if self._content else "no answer could be used")
         elif outcome is None:
@@ -270,8 +273,8 @@ class _Spans:
         calls = [event for event in asked.events if isinstance(event, ModelCalled)]
         if (above := _under_way.get()) is not None:
             # An adapter that wraps others reports calls that these have already reported.
-            calls = [call for call in calls if id(call) not in above.told]
-            above.told |= {id(call) for call in calls}
+            calls = [call for call in calls if id(call) not in above.reported]
+            above.reported |= {id(call) for call in calls}
         ended = time.time_ns() - round(sum(call.seconds for call in calls) * _NANOSECONDS)
         for number, call in enumerate(calls, start=1):
             began, ended = ended, ended + round(call.seconds * _NANOSECONDS)
@@ -284,7 +287,7 @@ class _Spans:
         from opentelemetry.trace import SpanKind
 
         answers = [event for event in asked.events if isinstance(event, PromptExecuted)]
-        told: dict[str, _Plain | None] = {
+        attributes: dict[str, _Plain | None] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": adapter_identity(asked.adapter).partition("/")[0],
             "gen_ai.request.model": call.model,
@@ -295,11 +298,11 @@ class _Spans:
             "promptgraft.cost_usd": None if call.cost is None else float(call.cost),
         }
         if last and answers:
-            told["gen_ai.response.finish_reasons"] = [answers[-1].response.finish_reason]
+            attributes["gen_ai.response.finish_reasons"] = [answers[-1].response.finish_reason]
         if last and self._content:
-            told |= _content(asked.events)
+            attributes |= _content(asked.events)
         span = self._tracer.start_span(f"chat {call.model}", kind=SpanKind.CLIENT, start_time=began)
-        _set(span, told)
+        _set(span, attributes)
         if call.fault or not answers:
             _set(span, {"error.type": "no_answer"})
             _fail(span, call.fault or "no answer")
@@ -329,20 +332,20 @@ def _decision(event: CandidateAdded | MutationRejected | RoundEnded) -> dict[str
 
 def _content(events: Sequence[object]) -> dict[str, _Plain | None]:
     """Return prompts and answers in the form of the GenAI semantic conventions."""
-    told: dict[str, _Plain | None] = {}
+    attributes: dict[str, _Plain | None] = {}
     for event in events:
         if isinstance(event, PromptRendered):
             content = content_of(event.prompt, say_format=False)
-            told["gen_ai.input.messages"] = _messages("user", content.user)
+            attributes["gen_ai.input.messages"] = _messages("user", content.user)
             if content.system:
                 parts = [{"type": "text", "content": content.system}]
-                told["gen_ai.system_instructions"] = json.dumps(parts, ensure_ascii=False)
+                attributes["gen_ai.system_instructions"] = json.dumps(parts, ensure_ascii=False)
         elif isinstance(event, PromptExecuted):
             reason = event.response.finish_reason
-            told["gen_ai.output.messages"] = _messages(
+            attributes["gen_ai.output.messages"] = _messages(
                 "assistant", event.response.text, finish_reason=reason
             )
-    return told
+    return attributes
 
 
 def _messages(role: str, text: str, **further: str) -> str:
@@ -350,8 +353,8 @@ def _messages(role: str, text: str, **further: str) -> str:
     return json.dumps([message], ensure_ascii=False)
 
 
-def _set(span: Span, told: Mapping[str, _Plain | None]) -> None:
-    span.set_attributes({name: value for name, value in told.items() if value is not None})
+def _set(span: Span, attributes: Mapping[str, _Plain | None]) -> None:
+    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
 
 
 def _fail(span: Span, why: str) -> None:

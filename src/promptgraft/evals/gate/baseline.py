@@ -83,9 +83,11 @@ class Baseline(Tried):
         """Return the canonical text: JSON with sorted keys and one line per case."""
         fields = attrs.asdict(self, recurse=False)
         cases = ",\n  ".join(map(canonical_json, self.cases))
-        told = {name: canonical_json(value) for name, value in fields.items()}
-        told["cases"] = f"[\n  {cases}\n ]"
-        return "{\n " + ",\n ".join(f'"{name}": {told[name]}' for name in sorted(told)) + "\n}\n"
+        values = {name: canonical_json(value) for name, value in fields.items()}
+        values["cases"] = f"[\n  {cases}\n ]"
+        return (
+            "{\n " + ",\n ".join(f'"{name}": {values[name]}' for name in sorted(values)) + "\n}\n"
+        )
 
 
 def parse_baseline(text: str | bytes, *, where: str) -> Baseline:

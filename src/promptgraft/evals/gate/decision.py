@@ -184,7 +184,7 @@ def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None
     kind = "skipped" if allowed else kind
     failed = ", ".join(one.metric for one in outcome.verdicts if one.passed is False)
     type_ = failed if outcome.status is CaseStatus.FAILED else str(outcome.status)
-    _say(test, kind, type_, reason_of(outcome, case.required))
+    _add_result(test, kind, type_, reason_of(outcome, case.required))
 
 
 def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None:
@@ -192,10 +192,10 @@ def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None
     for one in decision.rulings:
         test = _test(suite, f"{report.prompt} gate", one.rule, 0.0)
         if not one.held:
-            _say(test, "error" if one.rule == "scored" else "failure", one.rule, one.said)
+            _add_result(test, "error" if one.rule == "scored" else "failure", one.rule, one.said)
     if decision.outcome is GateOutcome.STOPPED:
         test = _test(suite, f"{report.prompt} gate", "complete", 0.0)
-        _say(test, "error", str(decision.outcome), report.stopped)
+        _add_result(test, "error", str(decision.outcome), report.stopped)
     _count(suite)
 
 
@@ -203,13 +203,13 @@ def _test(suite: ET.Element, place: str, name: str, seconds: float) -> ET.Elemen
     return _add(suite, "testcase", classname=place, name=name, time=f"{seconds:.3f}")
 
 
-def _say(test: ET.Element, kind: str, type_: str, text: str) -> None:
+def _add_result(test: ET.Element, kind: str, type_: str, text: str) -> None:
     found = _add(test, kind, message=visible_line(text)[:_MESSAGE_CHARS], type=type_)
     found.text = valid(text)
 
 
-def _add(parent: ET.Element, tag: str, **told: str) -> ET.Element:
-    return ET.SubElement(parent, tag, {name: valid(value) for name, value in told.items()})
+def _add(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:
+    return ET.SubElement(parent, tag, {name: valid(value) for name, value in attributes.items()})
 
 
 def _count(element: ET.Element) -> None:
