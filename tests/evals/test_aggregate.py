@@ -1,4 +1,4 @@
-"""From verdicts to a pass rate and a mean score, with nothing left out and nothing made up."""
+"""Aggregation of verdicts into a pass rate and a mean score, with nothing left out."""
 
 from __future__ import annotations
 

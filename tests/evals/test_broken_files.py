@@ -1,4 +1,4 @@
-"""Every kept broken file gives exactly the lines that stand beside it."""
+"""Every broken file gives exactly the error lines in the file beside it."""
 
 from __future__ import annotations
 

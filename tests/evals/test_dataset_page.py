@@ -1,4 +1,4 @@
-"""The examples in the specification of data sets are read as it says."""
+"""The examples in the specification of data sets are read as the page says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that other tools wrote, and cases that go through every format unchanged."""
+"""Files of other tools, and cases that survive a round trip through every format."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_bad_last_case_is_found_before_the_first_call() -> None:
     assert adapter.calls == 0
 
 
-def test_a_fault_that_all_cases_share_is_told_once() -> None:
+def test_a_fault_that_all_cases_share_is_reported_once() -> None:
     many = [case("t", id=f"c{number}") for number in range(12)]
     with pytest.raises(ConfigError) as caught:
         evaluate(template("$a $b"), many, [Exact()], adapter=judge())

@@ -1,4 +1,4 @@
-"""What a reflector is told of an answer."""
+"""The feedback on an answer that reflectors see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gain is said with its interval, its cases, and what is not known."""
+"""A gain is reported with its interval, its cases and its unscored cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train, validation and test share nothing, whichever way they are made."""
+"""Train, validation and test never overlap, however they are made."""
 
 from __future__ import annotations
 

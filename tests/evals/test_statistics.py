@@ -1,4 +1,4 @@
-"""Paired tests hold their level, and intervals hold the gain as often as they say."""
+"""Paired tests keep their level, and intervals contain the gain as often as they claim."""
 
 from __future__ import annotations
 

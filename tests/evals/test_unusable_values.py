@@ -1,4 +1,4 @@
-"""Values of a wrong kind in data sets and cases: a typed error in one line, never another one."""
+"""Wrong values in data sets and cases raise one typed, one-line error and no other."""
 
 from __future__ import annotations
 

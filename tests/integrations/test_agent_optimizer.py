@@ -1,4 +1,4 @@
-"""A program for another optimizer runs with its import changed."""
+"""A program for another optimizer runs unchanged but for its import."""
 
 from __future__ import annotations
 

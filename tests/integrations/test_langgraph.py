@@ -1,4 +1,4 @@
-"""Graphs of LangGraph are improved as they are; with the real package, or not at all."""
+"""LangGraph graphs, with the real package; skipped if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in a real server of MLflow on SQLite; skipped where MLflow is not installed."""
+"""Tracking in a real MLflow server on SQLite; skipped if MLflow is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of a project as tests: what passes, what fails and how, what is asked once."""
+"""Cases of a project as tests: which pass, which fail and how, and which are answered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as spans: what a collector receives over OTLP/HTTP, and nothing without an SDK."""
+"""Spans of runs: what a collector receives over OTLP/HTTP, and no effect without an SDK."""
 
 from __future__ import annotations
 

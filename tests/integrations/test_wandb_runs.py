@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases, offline; skipped where its package is not installed."""
+"""Tracking in Weights & Biases, offline; skipped if its package is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines: one text, read back as it was, and never held against other data."""
+"""Baselines: canonical text, a round trip, and no comparison with other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit documents: read by any parser, whatever answers and ids hold."""
+"""JUnit documents are well-formed, whatever answers and ids contain."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_rules_of_the_gate_are_a_suite_of_their_own() -> None:
     assert stopped.findall("testsuite")[-1].get("errors") == "2"
 
 
-def test_no_failure_stands_in_the_document_of_a_passed_gate() -> None:
+def test_the_document_of_a_passed_gate_has_no_failure() -> None:
     found = report({"a": [1.0, 0.0], "b": [1.0, None]}, reason="not so")
     root = parsed(found, GateRules(fail_under=0.5, max_unscored=1))
 

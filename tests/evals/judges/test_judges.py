@@ -1,4 +1,4 @@
-"""Judges: what they are shown, what counts as a judgement, and what a failing one does."""
+"""Judges: what they see, what counts as a judgement, and how their failures are handled."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_void_reply_is_asked_for_once_more_with_the_reason() -> None:
     assert adapter.calls == 2
 
 
-def test_after_two_void_replies_nobody_is_asked_again() -> None:
+def test_after_two_void_replies_a_judge_is_not_asked_again() -> None:
     adapter = judge(category("fine"), category("splendid"))
     verdict = LlmFinalResponse(judges=[adapter]).judge(CASE, ANSWER)
     assert verdict.score is None

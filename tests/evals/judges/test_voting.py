@@ -1,4 +1,4 @@
-"""Votes of judges: what they come to, and when they come to nothing."""
+"""Voting of judges: combined scores, and votes that give none."""
 
 from __future__ import annotations
 

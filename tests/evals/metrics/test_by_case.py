@@ -1,4 +1,4 @@
-"""Metrics of one case only: which judge it, and what is refused."""
+"""Metrics that single cases name: which of them judge, and what is refused."""
 
 from __future__ import annotations
 

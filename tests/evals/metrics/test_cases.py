@@ -72,7 +72,7 @@ def test_a_case_without_a_usable_reference_is_refused_and_never_passes(
             attempt()
 
 
-def test_a_fault_of_many_cases_is_told_once_with_their_number() -> None:
+def test_a_fault_of_many_cases_is_reported_once_with_their_number() -> None:
     cases = [Case(id=str(number), input="") for number in range(1_025)]
     with pytest.raises(ConfigError) as caught:
         check_cases([metrics.exact()], cases)

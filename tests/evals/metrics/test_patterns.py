@@ -1,4 +1,4 @@
-"""Patterns of users: those of ``re``, given up after a while instead of never."""
+"""Patterns of users have the syntax of ``re`` and a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of metrics whatever the texts, numbers, values and calls are."""
+"""Properties of metrics that hold for all texts, numbers, values and calls."""
 
 from __future__ import annotations
 

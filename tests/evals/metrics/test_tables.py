@@ -1,4 +1,4 @@
-"""Every row of every table in `specs/metrics.md` is what the metric really says."""
+"""Every row of every table in `specs/metrics.md` is the actual result of the metric."""
 
 from __future__ import annotations
 
