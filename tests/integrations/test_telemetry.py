@@ -33,8 +33,8 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import ModelCalled, answered
 from promptgraft.cli.main import run
+from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError, FeedbackError, PermanentProviderError
-from promptgraft.extras import check_package
 from promptgraft.integrations.telemetry import CONTENT_VARIABLE, traced
 from promptgraft.runtime import Deadline
 from promptgraft.runtime.session import SessionProtocol

@@ -45,7 +45,7 @@ PRICED = """
 from decimal import Decimal
 from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.runtime.budget import Charge
+from promptgraft.runtime.session import Charge
 
 class Counting:
     identity = "counting"

@@ -10,7 +10,7 @@ import pytest
 
 from promptgraft.errors import RunCancelledError, StopFileFoundError
 from promptgraft.runtime import Cancellation, Deadline
-from promptgraft.runtime.cancellation import StopFileCancellation
+from promptgraft.runtime.deadline import StopFileCancellation
 
 
 def test_the_first_reason_counts() -> None:

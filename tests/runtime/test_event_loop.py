@@ -16,8 +16,7 @@ import pytest
 
 from promptgraft.errors import CallerError, DeadlineExceededError, RunCancelledError
 from promptgraft.runtime import event_loop
-from promptgraft.runtime.cancellation import Cancellation
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Cancellation, Deadline
 
 
 async def double(number: int) -> int:

@@ -12,8 +12,7 @@ import pytest
 
 from promptgraft.errors import ConfigError, RunCancelledError, StopFileFoundError
 from promptgraft.runtime import Cancellation, Deadline, event_loop
-from promptgraft.runtime.cancellation import StopFileCancellation, remove_left_over
-from promptgraft.runtime.deadline import as_ended
+from promptgraft.runtime.deadline import StopFileCancellation, as_ended, remove_left_over
 
 
 def test_a_file_sets_it_once_it_is_there(tmp_path: Path) -> None:

@@ -36,9 +36,8 @@ from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import texts_in
-from promptgraft.runtime.budget import NOTHING, Charge
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol, Watch
+from promptgraft.runtime.session import NOTHING, Charge, SessionProtocol, Watch
 from promptgraft.serde import canonical_json, digest_text, shown
 
 OutputT = TypeVar("OutputT")

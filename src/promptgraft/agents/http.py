@@ -19,9 +19,9 @@ from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN, refusal_of
 from promptgraft.agents.python import sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
+from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, TransientProviderError
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
-from promptgraft.secret import Secret
 from promptgraft.serde import Json, digest, is_unicode, shown
 from promptgraft.strict.checks import SECONDS, STRING
 from promptgraft.text import clip

@@ -13,11 +13,11 @@ import attrs
 from promptgraft.adapters.calling.access import blanked
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.agents.faults import LONGEST_SHOWN
+from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.plain import TOOL_USES
 from promptgraft.evals.types import ToolUse
-from promptgraft.secret import Secret
 from promptgraft.serde import (
     Json,
     canonical_json,

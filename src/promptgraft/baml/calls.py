@@ -33,7 +33,7 @@ from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.runtime.budget import NOTHING
+from promptgraft.runtime.session import NOTHING
 from promptgraft.serde import Json, digest, looks_like_a_key
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from promptgraft.baml.parts import Part, parts_of
 from promptgraft.baml.scanner import BamlFile, Declaration, words_of
 from promptgraft.baml.tests import BamlTest, tests_in
 from promptgraft.baml.tokens import Kind
+from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.extras import check_package
 from promptgraft.serde import did_you_mean
 from promptgraft.text import listed
 

@@ -8,9 +8,14 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, sel
 
 from promptgraft.database.engine import Database
 from promptgraft.errors import RevisionNotFoundError
-from promptgraft.overrides.base_store import Changes, RevisionedStore
+from promptgraft.overrides.base_store import (
+    Changes,
+    RevisionedStore,
+    check_revision,
+    one_id,
+    wanted_revision,
+)
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
-from promptgraft.overrides.rollback import check_revision, one_id, wanted_revision
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.descriptors import PromptDescriptor

@@ -32,7 +32,7 @@ from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_ca
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frames import frame_of
-from promptgraft.isolation import isolated
+from promptgraft.frozenmap import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import attrs
 
+from promptgraft.environment import check_package
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.extras import check_package
 from promptgraft.frames import rows_of_frame
 from promptgraft.serde import (
     STRICT_JSON,

@@ -11,8 +11,8 @@ from statistics import NormalDist, fmean, stdev
 
 import attrs
 
+from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError
-from promptgraft.extras import check_package
 from promptgraft.notebook import Card, Shown
 from promptgraft.serde import Json, digest
 from promptgraft.strict.checks import number

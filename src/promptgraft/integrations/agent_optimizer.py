@@ -42,7 +42,7 @@ from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.documents import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
-from promptgraft.runtime.cancellation import Cancellation
+from promptgraft.runtime.deadline import Cancellation
 from promptgraft.runtime.event_loop import awaited, beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events

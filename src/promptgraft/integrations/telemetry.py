@@ -24,8 +24,8 @@ from promptgraft.adapters.base import (
     adapter_identity,
 )
 from promptgraft.adapters.calling.turns import content_of
+from promptgraft.environment import check_package
 from promptgraft.errors import DataFormatError
-from promptgraft.extras import check_package
 from promptgraft.project.trackers import check_otlp
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,15 +11,27 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError, OverrideConflictError, UnknownPartError
+from promptgraft.errors import (
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    OverrideConflictError,
+    RevisionNotFoundError,
+    UnknownPartError,
+)
 from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
+from promptgraft.overrides.store import (
+    DEFAULT_TAG,
+    OverrideAddress,
+    PromptOverridesStore,
+    RevisionedPromptOverridesStore,
+)
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
 from promptgraft.parts import KINDS
 from promptgraft.parts.added_example import RemovedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.validation import check_path
+from promptgraft.parts.validation import check_path, shown_hash
+from promptgraft.serde import shown
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, may raise to refuse."""
@@ -28,11 +41,6 @@ Changes = Mapping[OverrideAddress, Change]
 
 class BasePromptOverridesStore(PromptOverridesStore):
     """Everything a store does, on three primitives: ``resolve``, ``mutate_all``, ``delete``."""
-
-    @abstractmethod
-    def resolve(
-        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
-    ) -> PromptOverride | None: ...
 
     @abstractmethod
     def mutate_all(
@@ -45,9 +53,6 @@ class BasePromptOverridesStore(PromptOverridesStore):
         nothing is written; an address whose change returns the state that it was given is
         not written. Returns what is kept afterwards, in the order of ``changes``.
         """
-
-    @abstractmethod
-    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None: ...
 
     def mutate(
         self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
@@ -174,39 +179,13 @@ def _one_for_each(
     return found
 
 
-class RevisionedStore(BasePromptOverridesStore):
-    """A store that remembers, in files or in a database: what a project and a command can name.
-
-    See :class:`~promptgraft.overrides.store.RevisionedPromptOverridesStore`.
-    """
+class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
+    """A store with history, in files or in a database, that projects and commands can name."""
 
     @property
     @abstractmethod
     def place(self) -> str:
         """Where it is, as ``--store`` takes it: a folder, or a URL without user and password."""
-
-    @abstractmethod
-    def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every tag that points at a revision, sorted."""
-
-    @abstractmethod
-    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
-        """Return the revision that the tag points at, or None."""
-
-    @abstractmethod
-    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that was written under the tag, the oldest first."""
-
-    @abstractmethod
-    def rollback(
-        self,
-        *,
-        ns: str,
-        prompt_key: str,
-        tag: str = DEFAULT_TAG,
-        revision: str | None = None,
-    ) -> Revision | None:
-        """Point the tag at another revision (default: the parent of the present one)."""
 
     def current_at(self, address: OverrideAddress) -> Revision | None:
         """Return the revision that an address points at, or None."""
@@ -216,6 +195,53 @@ class RevisionedStore(BasePromptOverridesStore):
         """Return the file that holds what a tag points at; None where there are no files."""
         del address
         return None
+
+
+_REVISION = re.compile(r"[0-9a-f]{4,64}")
+
+
+def check_revision(revision: str | None) -> None:
+    """Refuse what cannot be the beginning of an id.
+
+    Raises:
+        InvalidIdentifierError: it is not 4 to 64 hexadecimal digits.
+    """
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise InvalidIdentifierError(
+            f"revision: expected 4 to 64 hexadecimal digits of an id, found {shown(revision)}"
+        )
+
+
+def wanted_revision(present: Revision | None, named: str | None, where: str) -> str | None:
+    """Return the id, or the beginning of it, that a tag is to point at; None for nothing.
+
+    Raises:
+        RevisionNotFoundError: no revision is named and the tag, ``where``, points at none.
+    """
+    if named is not None:
+        return named
+    if present is None:
+        raise RevisionNotFoundError(
+            f"{where} holds nothing that could be rolled back; name one of its revisions"
+        )
+    return present.parent
+
+
+def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
+    """Return the one known id that begins with ``wanted``.
+
+    Raises:
+        RevisionNotFoundError: there is none, or several.
+    """
+    found = sorted(id_ for id_ in known if id_.startswith(wanted))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise RevisionNotFoundError(
+            f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
+        )
+    ids = ", ".join(map(shown_hash, found))
+    raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
 
 
 def _check_unchanged(

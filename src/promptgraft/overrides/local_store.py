@@ -13,16 +13,22 @@ import attrs
 
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import RevisionNotFoundError, StoreError
-from promptgraft.overrides.base_store import Changes, RevisionedStore
+from promptgraft.overrides.base_store import (
+    Changes,
+    RevisionedStore,
+    check_revision,
+    one_id,
+    wanted_revision,
+)
 from promptgraft.overrides.codec import (
     decode_revision,
     encode_revision,
     make_revision,
     marked,
 )
-from promptgraft.overrides.intent import Intent, IntentFile
 from promptgraft.overrides.revision_files import (
     FOLDER,
+    IntentFile,
     RevisionFiles,
     StoredRevision,
     addresses_in,
@@ -30,8 +36,8 @@ from promptgraft.overrides.revision_files import (
     locked,
     read_file,
     refuse_foreign_links,
+    seen_through,
 )
-from promptgraft.overrides.rollback import check_revision, one_id, wanted_revision
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.descriptors import PromptDescriptor
@@ -169,7 +175,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         present = files.read()
         found = [files.load(file) for file in files.archived()]
         found += [present] if present else []
-        if intent and (planned := intent.over(files.address, present)):
+        if planned := seen_through(intent, files.address, present):
             found.append(planned)
         by_id = {stored.revision.id: stored.revision for stored in found}
         return tuple(sorted(by_id.values(), key=lambda revision: (revision.number, revision.id)))
@@ -202,15 +208,14 @@ class LocalPromptOverridesStore(RevisionedStore):
     def addresses(self) -> tuple[OverrideAddress, ...]:
         intent = self._intent.read()
         found = addresses_in(self._root)
-        return tuple(sorted({*found, *intent.revisions})) if intent else found
+        return tuple(sorted({*found, *intent})) if intent else found
 
     def _files(self, ns: str, prompt_key: str, tag: str) -> RevisionFiles:
         return RevisionFiles(self._root, OverrideAddress(ns, prompt_key, tag))
 
     def _stored(self, files: RevisionFiles) -> StoredRevision | None:
         intent = self._intent.read()  # before the document, which takes its place
-        present = files.read()
-        return intent.over(files.address, present) if intent else present
+        return seen_through(intent, files.address, files.read())
 
     @contextlib.contextmanager
     def _locked(self, tags: Iterable[RevisionFiles]) -> Iterator[None]:
@@ -230,12 +235,12 @@ class LocalPromptOverridesStore(RevisionedStore):
                 for lock in sorted({one.lock for one in involved}):
                     locks.enter_context(locked(lock, self._lock_timeout_seconds))
                 intent = self._intent.read()
-                if intent is None or intent.revisions.keys() <= wanted.keys():
+                if intent is None or intent.keys() <= wanted.keys():
                     if intent:
                         self._intent.complete(intent)
                     yield
                     return
-            for address in intent.revisions:
+            for address in intent:
                 wanted[address] = RevisionFiles(self._root, address)
 
     def _write(self, planned: Sequence[_Planned], provenance: Provenance) -> None:
@@ -253,7 +258,7 @@ class LocalPromptOverridesStore(RevisionedStore):
             self._intent.write(written)
             # It is kept from here on: what the system refuses now, the next write finishes.
             with contextlib.suppress(StoreError):
-                self._intent.complete(Intent(written))
+                self._intent.complete(written)
             return
         for one in planned:
             one.files.put(written[one.files.address].data)

@@ -7,20 +7,28 @@ Everything here raises ``StoreError`` when the system refuses or a file is not w
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
-from promptgraft.errors import ConfigError, InvalidIdentifierError, StoreError
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    InvalidIdentifierError,
+    StoreError,
+)
 from promptgraft.files import make_folder, sync_folder, write_atomically
-from promptgraft.overrides.codec import decode_revision
+from promptgraft.overrides.codec import decode_revision, marked, one_line, parse_revision
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import Revision
-from promptgraft.serde import shown
+from promptgraft.serde import parse_json, shown
+from promptgraft.strict import structure
 
 FOLDER = Path(".promptgraft", "overrides")
 """Where a store keeps its files, below its root."""
@@ -270,3 +278,110 @@ def _archive_name(revision: Revision) -> str:
 
 def _refused(verb: str, path: str | os.PathLike[str], error: OSError, mend: str) -> StoreError:
     return StoreError(f"cannot {verb} override file {path}: {error.strerror or error}; {mend}")
+
+
+_INTENT_VERSION = 1
+_MEND_INTENT = "compare the tags it names with their history, then delete the file"
+
+
+@attrs.frozen(kw_only=True)
+class IntentDocument:
+    """One write of several tags as it stands in a file: the documents that they will have."""
+
+    version: int
+    documents: tuple[str, ...]
+
+
+Intent: TypeAlias = Mapping[OverrideAddress, StoredRevision]
+"""The revisions of one write of several tags: readers read through it until it is completed.
+
+The write is committed once its intent is on disk; the next writer completes what a killed one has
+left. Before that, nothing of the write is visible.
+"""
+
+
+def seen_through(
+    intent: Intent | None, address: OverrideAddress, present: StoredRevision | None
+) -> StoredRevision | None:
+    """Return what a tag points at, given what its document holds.
+
+    A document that already holds the intended revision, or a later one, wins over the intent.
+    """
+    planned = intent.get(address) if intent else None
+    return planned if planned and _follows(planned, present) else present
+
+
+class IntentFile:
+    """The one file of a store that may hold an intent; writers must hold :attr:`lock`.
+
+    Every method raises ``StoreError`` when the system refuses or a file is not what it
+    should be.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = root / FOLDER / ".intent.json"
+        self._name = str(self._path)
+        self.lock = root / FOLDER / LOCK
+        self.paths = (self.lock, self._path)
+
+    def exists(self) -> bool:
+        """Tell whether there is an intent; fast, since nearly always there is none."""
+        return os.access(self._name, os.F_OK)
+
+    def read(self) -> Intent | None:
+        """Return the intent, or None."""
+        found = read_file(self._path) if self.exists() else None
+        if found is None:
+            return None
+        try:
+            return _intent(found[0], self._path.name)
+        except ValueError as error:  # also an integer of more digits than Python reads
+            fault = one_line(str(error))
+            raise StoreError(f"override intent {self._path}: {fault}; {_MEND_INTENT}") from None
+
+    def write(self, revisions: Mapping[OverrideAddress, StoredRevision]) -> None:
+        """Put an intent where every reader finds it, durably."""
+        documents = [stored.data.decode() for stored in revisions.values()]
+        plain = {"version": _INTENT_VERSION, "documents": documents}
+        data = json.dumps(plain, indent=2, ensure_ascii=False).encode()
+        write_file(self._path, data, self._root)
+
+    def complete(self, intent: Intent) -> None:
+        """Write the documents that an intent holds, then remove it.
+
+        This may be interrupted and repeated at any point.
+        """
+        unwritten: list[tuple[RevisionFiles, StoredRevision]] = []
+        for address, planned in intent.items():
+            files = RevisionFiles(self._root, address)
+            present = files.read()
+            if _follows(planned, present):
+                unwritten.append((files, planned))
+            elif not present or present.revision != planned.revision:
+                raise StoreError(
+                    f"override intent {self._path} was not made for what override file "
+                    f"{files.document} holds; {_MEND_INTENT}"
+                )
+        for files, planned in unwritten:
+            files.put(planned.data)
+        remove_file(self._path)
+
+
+def _follows(planned: StoredRevision, present: StoredRevision | None) -> bool:
+    return planned.revision.parent == (present.revision.id if present else None)
+
+
+def _intent(data: bytes, where: str) -> Intent:
+    document = structure(parse_json(data, where=where), IntentDocument, where=where)
+    if document.version != _INTENT_VERSION:
+        raise DataFormatError(
+            f"{where}: version: expected {_INTENT_VERSION}, found {shown(document.version)}"
+        )
+    texts = [text.encode() for text in document.documents]
+    revisions = tuple(parse_revision(text, None, where=where) for text in texts)
+    found = [one.override for one in revisions]
+    addresses = [OverrideAddress(one.ns, one.prompt_key, one.tag) for one in found]
+    if len(set(addresses)) < max(len(revisions), 2) or marked(revisions) != revisions:
+        raise DataFormatError(f"{where}: expected every revision of one write of several tags")
+    return dict(zip(addresses, map(StoredRevision, revisions, texts), strict=True))

@@ -7,6 +7,7 @@ where it is, is returned, and is skipped and reported by the prompt that renders
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -60,6 +61,7 @@ class PromptOverridesStore(Protocol):
     writes. Methods that write one part raise as :meth:`upsert` does.
     """
 
+    @abstractmethod
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
@@ -69,7 +71,6 @@ class PromptOverridesStore(Protocol):
             InvalidIdentifierError: ``tag`` is no identifier.
             StoreError: the store cannot be read.
         """
-        ...
 
     def upsert(
         self,
@@ -91,6 +92,7 @@ class PromptOverridesStore(Protocol):
         (kept,) = self.upsert_all([(descriptor, override)], provenance=provenance)
         return kept
 
+    @abstractmethod
     def upsert_all(
         self,
         overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
@@ -119,11 +121,10 @@ class PromptOverridesStore(Protocol):
             UnknownPartError, HashMismatchError, InvalidIdentifierError, StoreError: as
                 :meth:`upsert`.
         """
-        ...
 
+    @abstractmethod
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         """Forget everything under ``tag``; nothing kept is no error."""
-        ...
 
     def set_section_override(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
@@ -237,11 +238,11 @@ class PromptOverridesStore(Protocol):
         )
         return _set(self, prompt, tag, entry)
 
+    @abstractmethod
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
         """Forget a task example that was added; hide one of the source or of a store below."""
-        ...
 
     def set_output_field_override(
         self,
@@ -275,6 +276,7 @@ class PromptOverridesStore(Protocol):
         part = section_part(check_path(path))
         return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
 
+    @abstractmethod
     def remove_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
     ) -> PromptOverride:
@@ -285,8 +287,8 @@ class PromptOverridesStore(Protocol):
         Raises:
             UnknownPartError: nothing is kept for that part.
         """
-        ...
 
+    @abstractmethod
     def seed(self, prompt: PromptLike, *, tag: str = DEFAULT_TAG) -> PromptOverride:
         """Write the source of every overridable part that has no fresh override yet.
 
@@ -295,7 +297,6 @@ class PromptOverridesStore(Protocol):
         Raises:
             InvalidOverrideError: a source is longer than a body may be, or not Unicode.
         """
-        ...
 
 
 def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
@@ -313,18 +314,19 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
     :class:`StoreError` for what cannot be read or is damaged.
     """
 
+    @abstractmethod
     def addresses(self) -> tuple[OverrideAddress, ...]:
         """Return the address of every tag that points at a revision, sorted."""
-        ...
 
+    @abstractmethod
     def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
         """Return the revision that the tag points at, or None."""
-        ...
 
+    @abstractmethod
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
         """Return every revision that was written under the tag, the oldest first."""
-        ...
 
+    @abstractmethod
     def rollback(
         self,
         *,
@@ -345,4 +347,3 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
                 roll back.
             InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
         """
-        ...

@@ -15,14 +15,14 @@ import attrs
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
 from promptgraft.algorithms import DEFAULT, algorithm
+from promptgraft.environment import REFERENCE as SECRET
+from promptgraft.environment import Secret
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig
 from promptgraft.search.settings import Limits, groups_of
 from promptgraft.search.stopping import BuiltIn
-from promptgraft.secret import REFERENCE as SECRET
-from promptgraft.secret import Secret
 from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (

@@ -11,6 +11,7 @@ from typing import Literal, NoReturn
 
 import attrs
 
+from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
@@ -21,7 +22,6 @@ from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
-from promptgraft.secret import REFERENCE as SECRET
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
 from promptgraft.strict.kinds import known_members, record_of, snake_case

@@ -24,6 +24,7 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
+from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.project.format_sections import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
 from promptgraft.project.python_source import (
@@ -37,7 +38,6 @@ from promptgraft.project.python_source import (
 )
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime import Deadline, SessionProtocol
-from promptgraft.secret import Secret
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft.environment import Secret
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.secret import Secret
 from promptgraft.strict.checks import Check, check
 
 if TYPE_CHECKING:

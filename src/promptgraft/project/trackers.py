@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.adapters.calling.access import is_address
-from promptgraft.extras import check_package
+from promptgraft.environment import check_package
 from promptgraft.strict.checks import TEXT, Kind, check
 from promptgraft.strict.kinds import record_of
 

@@ -44,6 +44,18 @@ AnyTool = Tool[Any, Any]
 Walked = Sequence[tuple[SectionPath, MarkdownSection]]
 
 
+def walk(
+    sections: tuple[MarkdownSection, ...], above: SectionPath = ()
+) -> list[tuple[SectionPath, MarkdownSection]]:
+    """Return every section with its path, parents before children, in reading order."""
+    found: list[tuple[SectionPath, MarkdownSection]] = []
+    for section in sections:
+        path = (*above, section.key)
+        found.append((path, section))
+        found.extend(walk(section.children, path))
+    return found
+
+
 def describe_template(
     ns: str, key: str, walked: Walked, output_type: Any, *, choice: Described
 ) -> PromptDescriptor:

@@ -15,7 +15,7 @@ from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_s
 from promptgraft.parts.validation import check_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_carried
-from promptgraft.prompt.syntax import Source, Values, compile_source
+from promptgraft.prompt.syntax import Source, Values, compile_source, given
 from promptgraft.serde import field_names, shown, unstructure
 from promptgraft.strict import structure
 
@@ -304,18 +304,6 @@ def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
         seen.add(section.key)
 
 
-def walk(
-    sections: tuple[MarkdownSection, ...], above: SectionPath = ()
-) -> list[tuple[SectionPath, MarkdownSection]]:
-    """Return every section with its path, parents before children, in reading order."""
-    found: list[tuple[SectionPath, MarkdownSection]] = []
-    for section in sections:
-        path = (*above, section.key)
-        found.append((path, section))
-        found.extend(walk(section.children, path))
-    return found
-
-
 def show_section(path: SectionPath) -> str:
     """Return a section as messages name it."""
     return f"section `{show_path(path)}`"
@@ -389,3 +377,20 @@ class TaskExamplesSection(MarkdownSection):
                     f"section `{self.key}`: two parts have the key `{example.key}`"
                 )
             seen.add(example.key)
+
+
+def if_given(title: str, key: str, *, before: str = "") -> MarkdownSection:
+    """Return a section that shows a value, left out where that is empty."""
+    lead = f"{before}\n\n" if before else ""
+    return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
+
+
+REFUSED = MarkdownSection(
+    title="Refused attempt",
+    key="problem",
+    template=(
+        "Your previous reply could not be used: $problem\n\n$previous\n\nMend that and reply again."
+    ),
+    enabled=given("problem"),
+)
+"""Why the previous reply could not be used, at every attempt but the first."""

@@ -15,7 +15,7 @@ from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns, check_tag
-from promptgraft.prompt.describing import Walked, describe_template
+from promptgraft.prompt.describing import Walked, describe_template, walk
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import (
     PromptRendered,
@@ -37,7 +37,6 @@ from promptgraft.prompt.sections import (
     as_sections,
     check_siblings,
     show_section,
-    walk,
 )
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown

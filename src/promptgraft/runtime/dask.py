@@ -26,6 +26,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
+from promptgraft.environment import check_package
 from promptgraft.errors import (
     CallerError,
     ConfigError,
@@ -34,7 +35,6 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
-from promptgraft.extras import check_package
 from promptgraft.functions import is_own
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import GRACE, Deadline

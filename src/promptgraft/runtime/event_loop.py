@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from promptgraft.errors import CallerError, PromptgraftError
-from promptgraft.runtime.cancellation import Cancellation
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Cancellation, Deadline
 
 if TYPE_CHECKING:
     import asyncio

@@ -22,8 +22,7 @@ from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime import event_loop
-from promptgraft.runtime.cancellation import Cancellation, StopFileCancellation
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Cancellation, Deadline, StopFileCancellation
 from promptgraft.runtime.session import EventBus, SessionProtocol
 from promptgraft.search.teacher import Teacher
 from promptgraft.serde import shown

@@ -12,7 +12,7 @@ from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.prices import MEND
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
-from promptgraft.runtime.budget import ZERO, Budget, Charge
+from promptgraft.runtime.session import ZERO, Budget, Charge
 from promptgraft.search.stopping import RunStoppedError, StopReason
 
 

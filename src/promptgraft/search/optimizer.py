@@ -22,9 +22,8 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import as_kept
-from promptgraft.runtime.budget import Budget
-from promptgraft.runtime.cancellation import remove_left_over
-from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
+from promptgraft.runtime.deadline import remove_left_over
+from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.batches import Books, Sources

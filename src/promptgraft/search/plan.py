@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.evals.spending import Role
 from promptgraft.notebook import Card, Shown, Table
-from promptgraft.runtime.budget import ZERO
+from promptgraft.runtime.session import ZERO
 from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
 from promptgraft.search.settings import Affordable

@@ -21,7 +21,7 @@ from promptgraft.errors import (
     StopFileFoundError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.runtime.cancellation import found_at
+from promptgraft.runtime.deadline import found_at
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, FINITE, integer
 from promptgraft.targets.types import named_numbers_fault

@@ -8,8 +8,7 @@ import attrs
 
 from promptgraft.clock import Clock
 from promptgraft.errors import StopperError
-from promptgraft.runtime.cancellation import Cancellation
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger

@@ -26,13 +26,13 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
-from promptgraft.isolation import isolated
+from promptgraft.frozenmap import isolated
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Deadline, doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
 from promptgraft.serde import shown
@@ -48,7 +48,6 @@ from promptgraft.targets.types import (
     TraceFormatter,
 )
 from promptgraft.text import raised_at
-from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
 

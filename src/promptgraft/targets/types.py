@@ -14,8 +14,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, DataFormatError, FeedbackError, InvalidIdentifierError
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Step, Verdict
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.isolation import isolated
+from promptgraft.frozenmap import FrozenMap, isolated
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride

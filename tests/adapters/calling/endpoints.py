@@ -23,9 +23,8 @@ from promptgraft.adapters.calling.turns import (
 )
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.runtime.budget import Charge
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import Session
+from promptgraft.runtime.session import Charge, Session
 
 SECRET = "sk-test/very+secret=1"
 USAGE = Usage(input_tokens=30, output_tokens=12, cached_tokens=8)

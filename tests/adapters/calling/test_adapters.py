@@ -29,7 +29,7 @@ from promptgraft.errors import (
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Tool
 from promptgraft.runtime import Session
-from promptgraft.runtime.budget import Budget, Charge
+from promptgraft.runtime.session import Budget, Charge
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always, says
 from servers.loopback import KEY, MODEL, LoopbackServer

@@ -40,10 +40,8 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.runtime.budget import NOTHING, Budget, Charge
-from promptgraft.runtime.cancellation import Cancellation
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import EventBus, Session
+from promptgraft.runtime.deadline import Cancellation, Deadline
+from promptgraft.runtime.session import NOTHING, Budget, Charge, EventBus, Session
 
 PAID = Charge(cost=PRICE, tokens=42)
 

@@ -25,9 +25,8 @@ from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.budget import NOTHING, ZERO, Charge
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol
 from promptgraft.serde import digest, looks_like_a_key, unstructure
 from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 

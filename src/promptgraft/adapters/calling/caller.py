@@ -31,9 +31,8 @@ from promptgraft.errors import (
 )
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
-from promptgraft.runtime.budget import NOTHING, ZERO, Budget, Charge
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import NOTHING, ZERO, Budget, Charge, SessionProtocol
 from promptgraft.strict.checks import COUNT, SECONDS
 
 GRACE = 0.5

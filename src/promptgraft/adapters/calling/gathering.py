@@ -19,8 +19,7 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.adapters.calling.batch_forms import Intended
 from promptgraft.errors import JournalCorruptError
 from promptgraft.journal.base import Journal
-from promptgraft.runtime.cancellation import Cancellation
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.session import EventBus
 from promptgraft.serde import Json, digest
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.prompt.questions import REFUSED, if_given
-from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.types import MetaPrompt
 

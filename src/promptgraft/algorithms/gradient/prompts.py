@@ -11,8 +11,7 @@ from enum import StrEnum
 import attrs
 
 from promptgraft.algorithms.gepa.prompts import CURRENT, GENERAL, REPLY_AS_JSON
-from promptgraft.prompt.questions import REFUSED, if_given
-from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
 
 GRADIENT_NS = "promptgraft/gradient"

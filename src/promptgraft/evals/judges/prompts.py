@@ -14,8 +14,7 @@ import attrs
 
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
 from promptgraft.prompt.fields import Described
-from promptgraft.prompt.questions import REFUSED, if_given
-from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, canonical_json
 from promptgraft.text import clip, fenced

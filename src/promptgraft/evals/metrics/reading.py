@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import attrs
 
+from promptgraft.environment import check_package
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer
-from promptgraft.extras import check_package
 from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
 from promptgraft.text import clip
 

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.environment import check_package
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -21,7 +22,6 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending
-from promptgraft.extras import check_package
 from promptgraft.functions import function_identity
 from promptgraft.integrations.weakincentives.parts import (
     MAX_TOOL_CHARS,
