@@ -1,7 +1,7 @@
 """Every error that promptgraft raises on purpose.
 
-The second level of the tree says whose fault an error is, because the optimizer
-treats each kind differently (``specs/errors.md``):
+The second level of the tree says whose fault an error is: the optimizer treats each kind
+differently (``specs/errors.md``).
 
 .. code-block:: text
 
@@ -15,7 +15,7 @@ treats each kind differently (``specs/errors.md``):
     │   ├── UnknownPartError             (LookupError) the prompt has no such part
     │   ├── InvalidOverrideError         (ValueError)  an override that must not be written
     │   ├── HashMismatchError            (ValueError)  an override made for another source text
-    │   ├── AdapterError                 the user's adapter failed in a way that no adapter may
+    │   ├── AdapterError                 the user's adapter broke the contract of adapters
     │   ├── FeedbackError                the user's feedback function failed
     │   ├── FlowError                    the user's flow of a graph failed
     │   └── StopperError                 the user's stopper failed
@@ -23,17 +23,17 @@ treats each kind differently (``specs/errors.md``):
     │   ├── CandidateError               the candidate's fault: the rollout scores 0
     │   │   ├── PromptRenderError        (ValueError)  the prompt does not render
     │   │   ├── PromptTooLongError       (ValueError)  the prompt does not fit the model
-    │   │   ├── AgentFaultError          an agent failed, or answered what is no answer
+    │   │   ├── AgentFaultError          an agent failed, or returned an invalid answer
     │   │   └── OutputError              (ValueError)  the answer does not fit the output type
     │   │       ├── TruncatedAnswerError the model ran into its length limit
     │   │       ├── RefusedAnswerError   the model refused, or a filter did
     │   │       ├── EmptyAnswerError     the model answered nothing
-    │   │       └── ToolRoundsError      the model went on calling tools
+    │   │       └── ToolRoundsError      the model kept calling tools
     │   └── ProviderError                the provider's fault: the rollout stays unscored
-    │       ├── TransientProviderError   may work when tried again
-    │       │   └── RateLimitedError     too many requests; may say when to come back
-    │       ├── RejectedRequestError     refuses this one request, whenever it is sent
-    │       └── PermanentProviderError   fails until its cause is mended
+    │       ├── TransientProviderError   a retry may succeed
+    │       │   └── RateLimitedError     too many requests; may say when to retry
+    │       ├── RejectedRequestError     refuses this one request, however often it is sent
+    │       └── PermanentProviderError   fails until its cause is fixed
     ├── LimitReachedError                the run stops cleanly with the best so far
     │   ├── DeadlineExceededError        (TimeoutError)
     │   ├── RunCancelledError            the run was asked to stop
@@ -60,7 +60,7 @@ from typing import Self
 from promptgraft.text import clip
 
 LONGEST_MESSAGE = 500
-"""Characters of the message of an error; of a longer one the middle is left out."""
+"""Characters of an error message; the middle of a longer one is left out."""
 
 
 def _bounded(message: str) -> str:
@@ -68,7 +68,7 @@ def _bounded(message: str) -> str:
 
 
 def joined_faults(lines: Sequence[str], more: int = 0) -> str:
-    """Return faults as one message, which counts those that it has no room for, and ``more``."""
+    """Join faults to one message; those that do not fit, and ``more``, are counted at its end."""
     told = len(lines)
     while told > 1 and len("; ".join(lines[:told])) > LONGEST_MESSAGE - len("; and 99,999 more"):
         told -= 1
@@ -76,13 +76,17 @@ def joined_faults(lines: Sequence[str], more: int = 0) -> str:
     return "; ".join(lines[:told]) + (f"; and {more:,} more" if more else "")
 
 
+def _blank(kind: type[PromptgraftError], *args: object) -> PromptgraftError:
+    return kind.__new__(kind, *args)
+
+
 class PromptgraftError(Exception):
     """Base of every error that promptgraft raises on purpose.
 
-    Its message is one line of at most ``LONGEST_MESSAGE`` characters; ``args`` hold it whole.
+    ``str`` is one line of at most ``LONGEST_MESSAGE`` characters; ``args`` hold the full message.
 
     Attributes:
-        result: what a run had found when the error ended it; None outside of a run's search.
+        result: the best so far of the run that the error ended; None outside of a search.
     """
 
     result: object = None
@@ -90,14 +94,18 @@ class PromptgraftError(Exception):
     def __str__(self) -> str:
         return _bounded(super().__str__())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Subclasses have constructors of their own; a copy is made without calling them.
+        return _blank, (type(self), *self.args), vars(self)
+
     def at(self, position: str) -> Self:
-        """Return this error; from now on it also says where in the run it was raised."""
+        """Add the position in the run to the message, and return the error."""
         self.args = (f"{super().__str__()}; at `{position}` of the run", *self.args[1:])
         return self
 
 
 class CallerError(PromptgraftError):
-    """The calling code or its data is wrong; nothing was paid for it."""
+    """The calling code or its data is wrong; no call was paid for."""
 
 
 class ConfigError(CallerError, ValueError):
@@ -108,7 +116,7 @@ class DataFormatError(CallerError, ValueError):
     """Data from outside does not have the expected shape.
 
     Attributes:
-        faults: one line for each fault, each with the path to it.
+        faults: one line per fault, with the path to it.
     """
 
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
@@ -117,12 +125,9 @@ class DataFormatError(CallerError, ValueError):
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> DataFormatError:
-        """Return the error that has these faults, a line each; its message has the first."""
+        """Return the error with these faults, a line each; the message shows the first ones."""
         lines = tuple(faults)
         return cls(joined_faults(lines), lines)
-
-    def __reduce__(self) -> tuple[type[DataFormatError], tuple[str], dict[str, object]]:
-        return type(self), (self.args[0],), vars(self)
 
 
 class PromptDefinitionError(CallerError, ValueError):
@@ -150,7 +155,7 @@ class HashMismatchError(CallerError, ValueError):
 
 
 class AdapterError(CallerError):
-    """The user's adapter raised what is no promptgraft error, or returned no response."""
+    """The user's adapter raised a foreign exception, or did not return a response."""
 
 
 class FeedbackError(CallerError):
@@ -158,11 +163,11 @@ class FeedbackError(CallerError):
 
 
 class FlowError(CallerError):
-    """The user's flow of a graph raised, or went where the graph does not.
+    """The user's flow of a graph raised, or left the edges of the graph.
 
     Attributes:
         graph: the graph.
-        case: the case that it answered; empty outside of runs and evaluations.
+        case: the case being answered; empty outside of runs and evaluations.
         step: the step at which it failed; empty before the first.
         node: the node of that step.
     """
@@ -176,16 +181,13 @@ class FlowError(CallerError):
         super().__init__(f"{', '.join(at)}: {message}")
         self.graph, self.case, self.step, self.node = graph, case, step, node
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return CallerError.__new__, (type(self), *self.args), {**vars(self), "args": self.args}
-
 
 class StopperError(CallerError):
-    """The user's stopper raised or returned something else than None or a reason."""
+    """The user's stopper raised, or returned neither None nor a reason."""
 
 
 class PromptEvaluationError(PromptgraftError):
-    """A prompt has no usable answer, by the fault of the prompt or of the model's provider."""
+    """A prompt got no usable answer, because of the prompt or of the model's provider."""
 
 
 class CandidateError(PromptEvaluationError):
@@ -201,18 +203,15 @@ class PromptTooLongError(CandidateError, ValueError):
 
 
 class AgentFaultError(CandidateError):
-    """An agent failed, or answered something that is no answer.
+    """An agent failed, or returned an invalid answer.
 
     Attributes:
-        place: where in the user's code, such as ``agent.py:12``; empty where that is not known.
+        place: where in the user's code, such as ``agent.py:12``; empty if unknown.
     """
 
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(message)
         self.place = place
-
-    def __reduce__(self) -> tuple[type[AgentFaultError], tuple[str, str], dict[str, object]]:
-        return type(self), (self.args[0], self.place), vars(self)
 
 
 class OutputError(CandidateError, ValueError):
@@ -228,11 +227,11 @@ class RefusedAnswerError(OutputError):
 
 
 class EmptyAnswerError(OutputError):
-    """The model answered without a text."""
+    """The model answered without text."""
 
 
 class ToolRoundsError(OutputError):
-    """The model went on calling tools until its rounds were used up."""
+    """The model kept calling tools until its rounds were used up."""
 
 
 class ProviderError(PromptEvaluationError):
@@ -244,7 +243,7 @@ class TransientProviderError(ProviderError):
 
 
 class RateLimitedError(TransientProviderError):
-    """The provider takes no more requests for now."""
+    """The provider accepts no more requests for now."""
 
 
 class RejectedRequestError(ProviderError):
@@ -252,7 +251,7 @@ class RejectedRequestError(ProviderError):
 
 
 class PermanentProviderError(ProviderError):
-    """The provider refuses until the cause (key, quota, model) is mended."""
+    """The provider refuses until the cause (key, quota, model) is fixed."""
 
 
 class LimitReachedError(PromptgraftError):
@@ -286,11 +285,6 @@ class BudgetExhaustedError(LimitReachedError):
         super().__init__(message)
         self.limit = limit
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[BudgetExhaustedError], tuple[str, str], dict[str, object]]:
-        return type(self), (self.args[0], self.limit), vars(self)
-
 
 class StoreError(PromptgraftError):
     """The override store cannot read or write."""
@@ -301,7 +295,7 @@ class RevisionNotFoundError(StoreError, LookupError):
 
 
 class OverrideConflictError(StoreError):
-    """A part that would be replaced holds something else than what the writer has read."""
+    """A part that would be replaced has changed since the writer read it."""
 
 
 class JournalError(PromptgraftError):
@@ -313,7 +307,7 @@ class JournalLockedError(JournalError):
 
 
 class JournalCorruptError(JournalError):
-    """The bytes of the journal are not those that were written."""
+    """The journal does not hold the bytes that were written."""
 
 
 class JournalMismatchError(JournalError):
@@ -338,8 +332,3 @@ class WinnerNotStoredError(StoreError):
     def __init__(self, message: str, result: object) -> None:
         super().__init__(message)
         self.result = result
-
-    def __reduce__(
-        self,
-    ) -> tuple[type[WinnerNotStoredError], tuple[str, object], dict[str, object]]:
-        return type(self), (self.args[0], self.result), vars(self)
