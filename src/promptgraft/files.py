@@ -17,7 +17,7 @@ from promptgraft.errors import JournalLockedError
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a file is there, also of a name that no file can have."""
+    """Return whether a file is there, also of a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # too long, a zero byte, a folder that is closed

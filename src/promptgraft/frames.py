@@ -25,7 +25,7 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 
 def is_frame(value: object) -> bool:
-    """Tell whether a value is a table, by the library of its class."""
+    """Return whether a value is a table, by the library of its class."""
     kind = type(value)
     return bool(_libraries(value)) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
 

@@ -110,7 +110,7 @@ def _home(value: object) -> str:
 
 @functools.lru_cache(maxsize=256)
 def is_own(file: str) -> bool:
-    """Tell whether a file belongs to the user, and not to Python, promptgraft or a library."""
+    """Return whether a file belongs to the user, and not to Python, promptgraft or a library."""
     path = Path(file)
     is_library = any(path.is_relative_to(library) for library in _LIBRARIES)
     return not (not file or file.startswith("<frozen ") or is_library or _PACKAGES & {*path.parts})

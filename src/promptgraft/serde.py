@@ -115,7 +115,7 @@ def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = False) 
 
 
 def is_deeper(value: Json, levels: int) -> bool:
-    """Tell whether lists and objects are nested in more than so many levels."""
+    """Return whether lists and objects are nested in more than so many levels."""
     if not isinstance(value, (list, dict)):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -123,7 +123,7 @@ def is_deeper(value: Json, levels: int) -> bool:
 
 
 def is_unicode(value: Json) -> bool:
-    """Tell whether every text of ``value`` can be stored: none holds half of a character."""
+    """Return whether every text of ``value`` can be stored: none holds half of a character."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ _KEY = re.compile(r"\b(?:sk|pk|rk)-[\w-]{16,}")
 
 
 def looks_like_a_key(text: str) -> bool:
-    """Tell whether ``text`` holds what only keys of providers look like."""
+    """Return whether ``text`` holds what only keys of providers look like."""
     return _KEY.search(text) is not None
 
 

@@ -215,7 +215,7 @@ def pieces_in(text: str) -> list[str]:
 
 
 def is_spaced(text: str) -> bool:
-    """Tell whether a text holds no character of a script without spaces."""
+    """Return whether a text holds no character of a script without spaces."""
     return text.isascii() or _CHARACTER.search(text) is None
 
 

@@ -1,4 +1,4 @@
-"""The rules that every journal keeps, wherever its lines are, and what tells runs apart."""
+"""The contract of all journals, the one in memory, and the comparison of fingerprints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _ABSENT = "absent"
 
 FUNCTIONS = "functions"
-"""Where a fingerprint has the identities of the functions that decide answers, by name."""
+"""The key of a fingerprint that holds the identities of users' functions, by name."""
 
 
 def differences(recorded: Mapping[str, Json], asked: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return one phrase for each key whose values differ; empty for the same run."""
+    """Return a phrase for each key whose values differ; empty for the same run."""
     if canonical_json(recorded) == canonical_json(asked):
         return ()
     ours, theirs = dict(_leaves(asked)), dict(_leaves(recorded))
@@ -61,7 +61,7 @@ def _text(leaf: tuple[Json] | None) -> str:
 def _phrase(name: str, there: tuple[Json] | None, here: tuple[Json] | None) -> str:
     shown_there, shown_here = _short(there), _short(here)
     if shown_there == shown_here:
-        # Both were cut to the same text: what differs lies beyond it.
+        # Both are cut to the same text, so show digests of the whole values.
         shown_there, shown_here = (short_digest(digest(leaf)) for leaf in (there, here))
     return f"`{name}` is {shown_there} in the journal, {shown_here} here"
 
@@ -87,9 +87,9 @@ class Journal(ABC):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
     Safe to share between threads; a context manager. Every method but ``close``, ``holds_any``,
-    ``len()`` and ``in`` raises ``JournalError`` once the journal is closed. Subclasses keep the
-    lines, of which ``header`` is the first, and are called under the lock. Messages call the
-    journal ``name``.
+    ``len()`` and ``in`` raises ``JournalError`` once the journal is closed. Subclasses store the
+    lines and are called under the lock. ``name`` is used in messages; ``header`` is the first line
+    of a journal that is not empty.
     """
 
     def __init__(self, name: str, header: bytes | None = None) -> None:
@@ -104,12 +104,11 @@ class Journal(ABC):
     ) -> Mapping[str, Json]:
         """Bind the journal to the run that ``fingerprint`` identifies.
 
-        An empty journal takes the fingerprint and has it on disk when this returns. Otherwise it
-        keeps its own, which may have other ``functions`` when scores are reused. The fingerprint
-        that the journal has is returned. Needed before ``find`` and ``append``; calling it again
-        changes nothing.
+        An empty journal stores the fingerprint durably. Otherwise the journal keeps its own, whose
+        ``functions`` may differ when scores are reused. Returns the fingerprint of the journal.
+        Must be called before ``find`` and ``append``; further calls change nothing.
 
-        Raises ``JournalMismatchError``, which names what differs, when the journal belongs to
+        Raises ``JournalMismatchError``, which names the differences, when the journal belongs to
         another run, ``JournalWriteError`` when the system refuses to write.
         """
         header = encode_header(fingerprint)
@@ -137,7 +136,7 @@ class Journal(ABC):
             return self._fingerprint
 
     def find(self, key: str, digest: HexDigest) -> Answer | None:
-        """Return what was recorded under ``key``, or None; fresh data that the caller may change.
+        """Return the answer recorded under ``key``, or None; the caller may modify it.
 
         Raises ``JournalMismatchError`` when another question was recorded under ``key``,
         ``JournalCorruptError`` when the record has changed since the journal was opened.
@@ -148,9 +147,9 @@ class Journal(ABC):
         return None if line is None else self._answer(key, digest, line)
 
     def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
-        """Return the JSON of what ``find`` returns for each key, which is many times as fast.
+        """Return for each key the JSON of the answer that ``find`` returns, many times faster.
 
-        It is as it was written: only the checksum was looked at. Raises as ``find`` does.
+        The JSON is not parsed; only its checksum is verified. Raises as ``find`` does.
         """
         with self._lock:
             self._check_begun()
@@ -163,7 +162,7 @@ class Journal(ABC):
         ]
 
     def _checked_text(self, key: str, digest: HexDigest, line: bytes) -> bytes:
-        """Look closely: damage, another question, a key with escapes."""
+        """Return the JSON of an answer the slow way, which tells damage from a key with escapes."""
         self._answer(key, digest, line)
         return record_text(line)
 
@@ -180,10 +179,10 @@ class Journal(ABC):
     def append_all(self, records: Sequence[Record]) -> None:
         """Record answers together; when this returns, they survive the death of the process.
 
-        When it raises, nothing was recorded: a record would not read back as it is
+        When it raises, nothing was recorded: a record would not read back equal
         (``DataFormatError``), the system refuses to write (``JournalWriteError``), something else
         wrote to the file (``JournalCorruptError``), or a key is recorded already
-        (``JournalError``). A crash on the way keeps the first few of them.
+        (``JournalError``). A crash on the way may keep the first few of them.
         """
         lines: dict[str, bytes] = {}
         with self._lock:
@@ -205,14 +204,14 @@ class Journal(ABC):
     def sync(self) -> None:
         """Make what was appended survive a power loss.
 
-        Raises ``JournalWriteError`` when the system refuses; no append is taken from then on.
+        Raises ``JournalWriteError`` when the system refuses; later appends are refused too.
         """
         with self._lock:
             self._check_open()
             self._sync()
 
     def close(self) -> None:
-        """Sync and let go of the journal, even if the sync fails; a second call does nothing."""
+        """Sync and release the journal, even if the sync fails; a second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -223,7 +222,7 @@ class Journal(ABC):
                 self._release()
 
     def records(self) -> Iterator[Record]:
-        """Return the answers recorded so far, in the order of their recording.
+        """Iterate over the answers recorded so far, in recording order.
 
         Raises ``JournalCorruptError`` when one has changed since the journal was opened.
         """
@@ -233,11 +232,11 @@ class Journal(ABC):
         return map(self._recorded, keys)
 
     def __contains__(self, key: str) -> bool:
-        """Tell whether an answer is recorded under ``key``."""
+        """Return whether an answer is recorded under ``key``."""
         return key in self._keys()
 
     def holds_any(self, keys: Iterable[str]) -> bool:
-        """Tell whether an answer is recorded under one of ``keys``."""
+        """Return whether an answer is recorded under one of ``keys``."""
         return not self._keys().keys().isdisjoint(keys)
 
     def __len__(self) -> int:
@@ -251,7 +250,7 @@ class Journal(ABC):
 
     @abstractmethod
     def _keys(self) -> Mapping[str, object]:
-        """Return the keys, in the order of their recording."""
+        """Return the keys, in recording order."""
 
     @abstractmethod
     def _line(self, key: str) -> bytes | None:
@@ -261,19 +260,19 @@ class Journal(ABC):
     def _store(self, lines: Mapping[str, bytes]) -> None:
         """Keep lines under their new keys, or raise and keep nothing."""
 
-    # Lines that are gone with the process need none of these.
+    # A journal in memory needs none of these.
 
     def _store_header(self, line: bytes) -> None:  # noqa: B027
         """Keep the first line."""
 
     def _settle(self) -> None:  # noqa: B027
-        """Make durable what an earlier process has left, and the name of the journal."""
+        """Make the lines of an earlier process and the name of the journal durable."""
 
     def _sync(self) -> None:  # noqa: B027
-        """Make durable what was stored since the last time."""
+        """Make the lines stored since the last sync durable."""
 
     def _release(self) -> None:  # noqa: B027
-        """Let go of what the journal holds of the system."""
+        """Release the resources of the system."""
 
     def _recorded(self, key: str) -> Record:
         with self._lock:
@@ -307,7 +306,7 @@ class Journal(ABC):
 
 
 class MemoryJournal(Journal):
-    """Keeps the same lines as a file would, in memory: gone with the object."""
+    """Keeps the lines of a journal file in memory, for the life of the object."""
 
     def __init__(self) -> None:
         super().__init__("the journal in memory")
@@ -324,7 +323,7 @@ class MemoryJournal(Journal):
 
 
 class NoJournal(MemoryJournal):
-    """Keeps nothing: the journal of a run that cannot be resumed."""
+    """Records nothing; for runs that cannot be resumed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The journal of a run on disk: one file, one line for each answer."""
+"""The journal of a run on disk: one file, one line per answer."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ from promptgraft.journal.records import (
 )
 from promptgraft.serde import shown
 
-_AHEAD_BYTES = 1 << 16
+_AHEAD_BYTES = 1 << 16  # read at once, since a replay reads nearly in file order
 
 
 class FileJournal(Journal):
-    """The journal in the file ``path``, made if it does not exist; a context manager.
+    """The journal in the file ``path``, created if it does not exist; a context manager.
 
-    Opening locks the file for the life of the object, checks every line and cuts a last
-    line that a crash has left unfinished. The answers stay on disk: memory holds one entry
-    for each key.
+    Opening locks the file for the life of the object, verifies every line and truncates a last
+    line that a crash has left incomplete. Answers stay on disk; memory holds one entry per key.
 
     Raises:
         JournalLockedError: another journal object, here or elsewhere, has the file open.
-        JournalCorruptError: the file was changed, or is no journal; it is left as it is.
-        JournalWriteError: the file cannot be opened for writing, or not be cut.
-        JournalError: it was written by another version, cannot be read, or is no file.
+        JournalCorruptError: the file was changed, or is not a journal; it is left as it is.
+        JournalWriteError: the file cannot be opened for writing, or not be truncated.
+        JournalError: it was written by another version, cannot be read, or is not a regular file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -71,7 +70,6 @@ class FileJournal(Journal):
         if span is None:
             return None
         start, length = span
-        # A replay asks for one line after the other, nearly in the order of the file.
         at = start - self._ahead_at
         if at < 0 or at + length > len(self._ahead):
             try:
@@ -102,7 +100,7 @@ class FileJournal(Journal):
         self._write(line)
 
     def _settle(self) -> None:
-        # Lines that a killed process has left behind were perhaps never synced either.
+        # A killed process may have left lines that were never synced.
         self._fsync()
         try:
             sync_folder(self._path.parent)
@@ -116,7 +114,7 @@ class FileJournal(Journal):
             self._fsync()
 
     def _check_in_place(self) -> None:
-        """Refuse to continue where what is recorded would be lost with this process."""
+        """Refuse to continue when the file was replaced or deleted: its answers would be lost."""
         try:
             in_place = os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except FileNotFoundError:
@@ -177,7 +175,7 @@ class FileJournal(Journal):
                 "recorded, all before them are; mend the cause and run again"
             ) from error
         finally:
-            # Not only after a refusal: Ctrl-C may have come in the middle of the line.
+            # Also after Ctrl-C, which may interrupt the write in the middle of the line.
             if self._end == start:
                 self._cut()
 
@@ -213,7 +211,7 @@ class FileJournal(Journal):
         self._unsynced = False
 
     def _failed(self, what: str, error: OSError) -> JournalWriteError:
-        # After a failed fsync the next one may report success for bytes that were dropped.
+        # After a failed fsync the next one may report success although the bytes were dropped.
         self._failure = f"journal {self._path} could {what}: {error.strerror}"
         return JournalWriteError(f"{self._failure}; mend the cause and open it again")
 
@@ -225,10 +223,10 @@ _BUFFER_BYTES = 1 << 20
 
 
 class _Scanner:
-    """Reads a whole file once: checks every line, finds where each record is.
+    """Reads a file once, verifies every line and locates each record.
 
-    Afterwards ``header`` is the first line, if there is a whole one, ``offset`` the end of the last
-    whole line, and ``torn`` the length of what a crash has left behind it.
+    Afterwards ``header`` is the first line, if complete, ``offset`` the end of the last complete
+    line, and ``torn`` the length of the incomplete rest that a crash has left.
     """
 
     def __init__(self, path: Path) -> None:
@@ -277,8 +275,8 @@ class _Scanner:
         self.offset = offset
 
     def _check_torn(self, tail: bytes) -> None:
-        # An interrupted write leaves a part of one line. A whole line without its newline
-        # may be that; a whole line with anything else behind it has lost its newline later.
+        # An interrupted write leaves a part of one line, perhaps all but its newline. A whole line
+        # followed by anything else lost its newline later: that is damage.
         length = sealed_length(tail)
         if length is not None and length < len(tail):
             raise self._corrupt(f"expected a newline at byte {self.offset + length}")

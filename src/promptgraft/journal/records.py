@@ -1,6 +1,6 @@
-"""One record, one line: JSON in ASCII, sealed by a checksum over all its bytes.
+"""The lines of a journal: one JSON record each, in ASCII, sealed by a checksum.
 
-A line is only ever written when it reads back equal to what went in.
+A line is written only if it reads back equal to its record.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from promptgraft.serde import HexDigest, Json, is_deeper, parse_json, shown, uns
 FORMAT_VERSION = 1
 
 MAX_DEPTH = 100
-"""Deeper answers might be written at a shallow stack and not be readable at a deep one."""
+"""Levels of an answer; deeper ones might be written, and later not be readable on a deep stack."""
 
 HEADER_START = b'{"kind":"header","version":'
-"""How the first line of a journal begins, in every version of the format."""
+"""The start of a journal file, in every version of the format."""
 
 _THIS_HEADER_START = b'%b%d,"fingerprint":{' % (HEADER_START, FORMAT_VERSION)
 _SEAL_LENGTH = len(b',"sum":"00000000"}\n')
@@ -34,13 +34,13 @@ _HEAD = re.compile(
 )
 
 _ANSWER = msgspec.json.Decoder()
-# The order of keys is kept: a replay must see the answer exactly as the first run saw it.
+# Keeps the order of keys: a replay must see the answer exactly as the first run saw it.
 _WRITER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 @attrs.frozen
 class Record:
-    """An answer with its kind, and the key and the digest of its question."""
+    """An answer and its kind, with the key and the digest of its question."""
 
     key: str
     digest: HexDigest
@@ -51,10 +51,10 @@ class Record:
 def encode_record(record: Record) -> bytes:
     """Return the line of ``record``, with its newline.
 
-    Raises ``DataFormatError`` when it would not read back as it is: NaN, lone surrogates that JSON
-    joins into one character, a digest that is none, nesting beyond ``MAX_DEPTH``.
+    Raises ``DataFormatError`` when it would not read back equal: NaN, lone surrogates that JSON
+    joins into one character, an invalid digest, nesting beyond ``MAX_DEPTH``.
     """
-    # Nearly all answers are plain and shallow: those need no walk through them.
+    # Nearly all answers are plain and shallow, and need not be walked.
     line = _plain_line(record)
     if line is not None:
         return line
@@ -75,7 +75,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def _plain_line(record: Record) -> bytes | None:
-    """Return the line of a record that reads back just as it is; None for others."""
+    """Return the line of a record that plainly reads back equal; None if in doubt."""
     try:
         answer = _plain_answer(record.answer)
         named = map(msgspec.json.encode, (record.key, record.digest, record.kind))
@@ -106,17 +106,17 @@ def decode_record(line: bytes) -> Record:
 
 
 def record_key(line: bytes) -> str:
-    """Return the key of the record in ``line``: all is checked but the inside of its answer."""
+    """Return the key of the record in ``line``; all but the inside of the answer is checked."""
     body = line[:-_SEAL_LENGTH]
     head = _HEAD.match(body)
-    # Quickly past what is right: opening a journal looks at every line of it.
+    # The fast path for intact lines: opening a journal looks at every line.
     if head is None or not line.endswith(_seal_of(body)):
         return _loads_string(_split(line)[0])
     return _loads_string(head[1])
 
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
-    """Return the answer in ``line`` as JSON; None when it is not plainly that of this question."""
+    """Return the answer in ``line`` as JSON; None unless it plainly belongs to this question."""
     head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
     body = line[:-_SEAL_LENGTH]
     if not body.startswith(head) or not line.endswith(_seal_of(body)):
@@ -132,7 +132,7 @@ def record_text(line: bytes) -> bytes:
 def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
     """Return the first line of the journal of the run that ``fingerprint`` identifies.
 
-    Raises ``DataFormatError`` when it would not read back as it is.
+    Raises ``DataFormatError`` when it would not read back equal.
     """
     plain = _plain(fingerprint, "fingerprint")
     if not isinstance(plain, dict):
@@ -170,7 +170,7 @@ def decode_header(line: bytes) -> dict[str, Json]:
 
 
 def may_be_header(data: bytes, *, torn: bool = False) -> bool:
-    """Tell whether a file may begin with ``data``; where it is ``torn``, in this version."""
+    """Return whether a journal may begin with ``data``; a ``torn`` one only in this version."""
     expected = _THIS_HEADER_START if torn else HEADER_START
     return data.startswith(expected) or expected.startswith(data)
 
@@ -229,15 +229,15 @@ def _split(line: bytes) -> tuple[bytes, bytes, bytes, int]:
 def _loads_answer(text: bytes) -> Json:
     try:
         answer: Json = _ANSWER.decode(text)
-        # msgspec takes the last of a key that is there twice; such a text is not what we write.
+        # msgspec keeps the last of duplicate keys; comparing with what we write rules that out.
         if _plain_answer(answer) == text:
             return answer
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
-    # Written in another way, or wrong: the strict reader says how.
+    # Formatted differently, or invalid: the strict reader says which.
     try:
         return parse_json(text, where="its answer")
-    except ValueError as error:  # too many digits, too: that one is no DataFormatError
+    except ValueError as error:  # also an integer with too many digits, not a DataFormatError
         raise JournalCorruptError(str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""What may replace the parts of a prompt, and the stores that keep it."""
+"""Overrides of the parts of a prompt, and the stores that keep them."""
 
 from promptgraft.overrides.base_store import (
     BasePromptOverridesStore,

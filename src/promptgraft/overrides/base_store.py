@@ -1,4 +1,4 @@
-"""The base that all of our stores share, the one in memory, and a store seen through another."""
+"""The base of all stores, the store in memory, and the overlay of one store over another."""
 
 from __future__ import annotations
 
@@ -34,30 +34,29 @@ from promptgraft.parts.validation import check_path, shown_hash
 from promptgraft.serde import shown
 
 Change = Callable[[PromptOverride], PromptOverride]
-"""Computes the next state of a tag from the present one; pure, may raise to refuse."""
+"""Computes the next state of a tag from the present one; pure, raises to refuse the write."""
 
 Changes = Mapping[OverrideAddress, Change]
 
 
 class BasePromptOverridesStore(PromptOverridesStore):
-    """Everything a store does, on three primitives: ``resolve``, ``mutate_all``, ``delete``."""
+    """A store built on three primitives: ``resolve``, ``mutate_all`` and ``delete``."""
 
     @abstractmethod
     def mutate_all(
         self, changes: Changes, *, provenance: Provenance | None = None
     ) -> dict[OverrideAddress, PromptOverride]:
-        """Replace what is kept at each address by the change of it, all in one atomic write.
+        """Apply a change to the state at each address, all in one atomic write.
 
-        No other writer comes between reading the present states, running the changes and
-        writing the results, so that two writers never lose a change. When a change raises
-        nothing is written; an address whose change returns the state that it was given is
-        not written. Returns what is kept afterwards, in the order of ``changes``.
+        Reading, changing and writing are one critical section, so no concurrent change is lost.
+        If a change raises, nothing is written. Addresses whose state stays equal are not written.
+        Returns the states afterwards, in the order of ``changes``.
         """
 
     def mutate(
         self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
     ) -> PromptOverride:
-        """Replace what is kept at one address, as :meth:`mutate_all` does, and return that."""
+        """Apply a change to one address, as :meth:`mutate_all` does; return its state."""
         return self.mutate_all({address: change}, provenance=provenance)[address]
 
     def upsert_all(
@@ -96,7 +95,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
             left = present if added is None else present.without(added)
             below = self._visible(descriptor, tag, left).added_task_examples
             if path in below and descriptor.task_example(path) is None:
-                # It is bound to what additions are bound to.
+                # It hides an addition of a store below, so it is bound like an addition.
                 entry: Entry = attrs.evolve(removed, expected_hash=descriptor.interface_hash)
             elif added is not None:
                 return left
@@ -143,7 +142,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
         read: PromptOverride | None,
         removed: PromptOverride | None,
     ) -> Change:
-        """Return the change that checks and writes the entries of an override."""
+        """Return a change that checks and writes the entries of an override."""
         gone = () if removed is None else removed.entries()
 
         def change(present: PromptOverride) -> PromptOverride:
@@ -160,7 +159,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
     def _visible(
         self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
     ) -> PromptOverride:
-        """Return what a reader would see; a store over another one sees that one's too."""
+        """Return what a reader would see: here ``present``, in an overlay the base as well."""
         del descriptor, tag
         return present
 
@@ -180,19 +179,19 @@ def _one_for_each(
 
 
 class RevisionedStore(BasePromptOverridesStore, RevisionedPromptOverridesStore):
-    """A store with history, in files or in a database, that projects and commands can name."""
+    """A store with history in files or a database, which projects and commands can name."""
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where it is, as ``--store`` takes it: a folder, or a URL without user and password."""
+        """Its location, as ``--store`` takes it: a folder, or a URL without user and password."""
 
     def current_at(self, address: OverrideAddress) -> Revision | None:
         """Return the revision that an address points at, or None."""
         return self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
 
     def file_of(self, address: OverrideAddress) -> Path | None:
-        """Return the file that holds what a tag points at; None where there are no files."""
+        """Return the file that holds the revision of a tag; None if the store has no files."""
         del address
         return None
 
@@ -201,7 +200,7 @@ _REVISION = re.compile(r"[0-9a-f]{4,64}")
 
 
 def check_revision(revision: str | None) -> None:
-    """Refuse what cannot be the beginning of an id.
+    """Refuse anything that cannot be the start of an id.
 
     Raises:
         InvalidIdentifierError: it is not 4 to 64 hexadecimal digits.
@@ -213,10 +212,10 @@ def check_revision(revision: str | None) -> None:
 
 
 def wanted_revision(present: Revision | None, named: str | None, where: str) -> str | None:
-    """Return the id, or the beginning of it, that a tag is to point at; None for nothing.
+    """Return the id, or its prefix, that a tag should point at after a rollback; None for nothing.
 
     Raises:
-        RevisionNotFoundError: no revision is named and the tag, ``where``, points at none.
+        RevisionNotFoundError: no revision is named and the tag, called ``where``, is empty.
     """
     if named is not None:
         return named
@@ -228,10 +227,10 @@ def wanted_revision(present: Revision | None, named: str | None, where: str) -> 
 
 
 def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
-    """Return the one known id that begins with ``wanted``.
+    """Return the unique known id that starts with ``wanted``.
 
     Raises:
-        RevisionNotFoundError: there is none, or several.
+        RevisionNotFoundError: there is none, or there are several.
     """
     found = sorted(id_ for id_ in known if id_.startswith(wanted))
     if len(found) == 1:
@@ -274,27 +273,27 @@ def _written(
     present: PromptOverride,
     visible: PromptOverride,
 ) -> Iterator[Entry]:
-    """Yield the entries to write; those that are kept already are not checked again."""
+    """Yield the entries to write; those that are stored already are not checked again."""
     for entry in override.entries():
         if present.find(entry) == entry:
             yield entry
-        # Of a store below only what applies is taken over; the rest shows through as it did.
+        # Stale entries of a store below are not copied: they keep showing through.
         elif visible.find(entry) != entry or is_fresh(descriptor, entry):
             yield checked_entry(descriptor, entry)
 
 
 def _is_open(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
-    """Tell whether a part may be overridden, and ``override`` holds no fresh entry for it."""
+    """Return whether a part may be overridden and has no fresh entry in ``override`` yet."""
     source, found = entry.source(descriptor), override.find(entry)
     is_replaced = found is not None and is_fresh(descriptor, found)
     return source is not None and source.overridable and not is_replaced
 
 
 class InMemoryPromptOverridesStore(BasePromptOverridesStore):
-    """Keeps overrides for the life of the object; without history.
+    """Keeps overrides in memory, without history.
 
     Args:
-        kept: what it holds at first.
+        kept: the initial overrides.
     """
 
     def __init__(self, kept: Iterable[PromptOverride] = ()) -> None:
@@ -304,7 +303,7 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
-        # Writers replace the whole dictionary: what was read stays one state of all tags.
+        # No lock: writers replace the whole dictionary, so a read sees one state of all tags.
         return self._kept.get(OverrideAddress(descriptor.ns, descriptor.key, tag))
 
     def mutate_all(
@@ -325,14 +324,14 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
 
 
 class OverlayPromptOverridesStore(BasePromptOverridesStore):
-    """Reads both stores, writes only the overlay.
+    """Reads two stores and writes only the upper one.
 
-    Where both replace the same part the overlay wins, unless its entry is stale and the
-    base's is not. ``delete`` and the removal of an override uncover what the base holds.
+    Where both replace the same part, the overlay wins, unless its entry is stale and the
+    base's is not. ``delete`` and removals uncover the entries of the base.
 
     Args:
-        base: the store below; None for nothing.
-        overlay: the store above, or the overrides that one in memory holds at first.
+        base: the store below; None for none.
+        overlay: the store above, or the initial overrides of one in memory.
     """
 
     def __init__(
@@ -375,7 +374,7 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
 def overlaid(
     descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
 ) -> PromptOverride:
-    """Return what is seen of ``below`` through ``above``."""
+    """Return ``below`` with the entries of ``above`` that win."""
     if not below:
         return below.merged_with(above)
     winning = [

@@ -1,8 +1,8 @@
-"""Overrides and revisions as plain data and JSON documents, and back: strict and versioned.
+"""Overrides and revisions as plain data and JSON documents, strict and versioned.
 
-Each kind of entry has a list of its own; kinds without entries are left out. A revision is
-verified by its id. What no store writes raises ``DataFormatError`` with the place of each fault,
-and another version ``StoreError``.
+Each kind of entry has a list of its own; empty lists are omitted. A revision is verified by its id.
+Anything that no store writes raises ``DataFormatError`` with the place of each fault, another
+format version ``StoreError``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MEND = (
 )
 _SCHEMA = "revision.schema.json"
 
-# The converter remembers classes; so the same kinds have the same class.
+# Cached, because the converter caches a hook for every class that it sees.
 _DOCUMENTS: dict[tuple[type, ...], Any] = {}
 
 
 def plain_entries(override: PromptOverride) -> dict[str, Json]:
-    """Return the entries of an override as plain data, in one order."""
+    """Return the entries of an override as plain data, in canonical order."""
     lists: dict[str, list[Json]] = {}
     for entry in in_order(override.entries()):
         lists.setdefault(entry.listed, []).append(entry.plain())
@@ -58,7 +58,7 @@ def read_entries(data: object, address: PromptOverride, *, where: str) -> Prompt
 
 
 def document_class(base: type[T]) -> type[T]:
-    """Return a class like ``base`` that also has a list for each kind of entry."""
+    """Return a subclass of ``base`` with a list for each kind of entry."""
     key = (base, *KINDS.values())
     if key not in _DOCUMENTS:
         lists: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def _check_entry(entry: Entry, where: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class RevisionDocument:
-    """One revision as it stands in a file, without its entries."""
+    """A revision as a file holds it, without its entries."""
 
     version: int
     id: str
@@ -121,7 +121,7 @@ def make_revision(
     override: PromptOverride,
     step: HexDigest | None = None,
 ) -> Revision:
-    """Return the revision with these contents and the id that follows from them."""
+    """Return the revision with these contents and the resulting id."""
     revision = Revision(
         id=HexDigest(""),
         number=number,
@@ -135,9 +135,9 @@ def make_revision(
 
 
 def marked(revisions: Iterable[Revision]) -> tuple[Revision, ...]:
-    """Return the revisions of one atomic write with the mark that follows from them all.
+    """Return the revisions of one atomic write with a common ``step``, a digest of them all.
 
-    A mark that they have already is replaced. A single revision gets none.
+    An existing ``step`` is replaced. A single revision gets none.
     """
     alone = tuple(_identified(attrs.evolve(revision, step=None)) for revision in revisions)
     if len(alone) < 2:
@@ -151,7 +151,7 @@ def _identified(revision: Revision) -> Revision:
 
 
 def encode_revision(revision: Revision) -> bytes:
-    """Return the document of ``revision``: indented, in a fixed order, entries by kind and part."""
+    """Return the document of ``revision``: indented, entries sorted by kind and part."""
     return f"{json.dumps(_plain(revision), indent=2, ensure_ascii=False)}\n".encode()
 
 
@@ -160,8 +160,8 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 
     Raises:
         StoreError: naming ``where`` and the place in it: not JSON, another version, wrong
-            types, unknown or missing keys, an id that does not fit, another address, or data
-            in another form than the store writes.
+            types, unknown or missing keys, a wrong id, another address, or data in another
+            form than the store writes.
     """
     try:
         return parse_revision(data, address, where=where)
@@ -170,7 +170,7 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 
 
 def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
-    """Return what :func:`decode_revision` returns; without an address, for any."""
+    """Return the revision that ``data`` holds; without an address, for any address."""
     plain = parse_json(data, where=where)
     _check_version(plain, where)
     document = structure(plain, document_class(RevisionDocument), where=where)
@@ -183,7 +183,7 @@ def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) 
 
 
 def one_line(message: str) -> str:
-    """Return ``message`` with what cannot be printed escaped: names in a file may hold it."""
+    """Escape what cannot be printed: messages quote names from files."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
 
 
@@ -240,7 +240,7 @@ def _check_address(document: RevisionDocument, address: OverrideAddress, where: 
 
 
 def _check_form(plain: Json, revision: Revision, where: str) -> None:
-    """Refuse what means ``revision`` but would be written differently."""
+    """Refuse data that means ``revision`` but is not written as the store writes it."""
     written = _plain(revision)
     if _content_id(written) != revision.id:
         raise DataFormatError(f"{where}: {next(_differences(plain, written, '$'))}")
@@ -293,8 +293,8 @@ def _revision(document: RevisionDocument, where: str) -> Revision:
 def file_schema() -> dict[str, Json]:
     """Return the JSON Schema (draft 2020-12) of override files, format version 1.
 
-    It describes the document of a tag and those of its archive, which have one form. What a
-    schema cannot say stands in ``specs/overrides.md``. Each call returns a copy of its own.
+    It describes the document of a tag and those of its archive, which share one form;
+    ``specs/overrides.md`` lists what a schema cannot express. Each call returns a new copy.
     """
     text = resources.files("promptgraft.overrides").joinpath(_SCHEMA).read_bytes()
     schema = parse_json(text, where=_SCHEMA)

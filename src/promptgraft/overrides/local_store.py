@@ -1,4 +1,4 @@
-"""Overrides as JSON files in a project, with a history of every write."""
+"""Overrides as JSON files in a project, with the history of all writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ from promptgraft.parts.descriptors import PromptDescriptor
 
 _SYSTEM_CLOCK = SystemClock()
 
-# Two changes within one tick of the file system's clock may leave the same status behind.
+# Younger documents are not cached: two changes within one tick of the file system's clock may
+# leave the same status.
 _SETTLED_NS = 100_000_000
 
 
@@ -85,19 +86,19 @@ class _Planned:
 class LocalPromptOverridesStore(RevisionedStore):
     """Keeps overrides in ``<root>/.promptgraft/overrides/<ns>/<key>/<tag>.json``.
 
-    The document of a tag is the whole revision that it points at; earlier ones stand beside
-    it in ``.revisions``. Writers lock the prompt's folder; readers lock nothing. Several
-    stores, threads and processes may use one root (``specs/overrides.md``).
+    The document of a tag is the complete revision that it points at; earlier ones are archived
+    beside it in ``.revisions``. Writers lock the prompt's folder; readers take no lock. Several
+    stores, threads and processes may share a root (``specs/overrides.md``).
 
     Args:
         root_path: an existing folder; by default the nearest folder from the current one
             upwards that holds ``.promptgraft``, or else the root of the repository, or else
             the current folder.
-        clock: decides the times of revisions.
+        clock: gives the times of revisions.
         lock_timeout_seconds: how long a write waits for other writers of the prompt.
 
     Raises:
-        ConfigError: ``root_path`` is no folder, or the project cannot be searched.
+        ConfigError: ``root_path`` is not a folder, or the project cannot be searched.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         path = f"{self._folder}/{address.ns}/{address.prompt_key}/{address.tag}.json"
         parsed = self._parsed.get(address)
         if parsed is not None:
-            with contextlib.suppress(OSError):  # what is wrong with the file, reading it will tell
+            with contextlib.suppress(OSError):  # reading the file below reports its fault
                 if parsed.status == _signature(os.stat(path)):  # noqa: PTH116 - three times faster
                     return parsed.override
         return self._read(address, path)
@@ -146,7 +147,7 @@ class LocalPromptOverridesStore(RevisionedStore):
     ) -> dict[OverrideAddress, PromptOverride]:
         tags = [RevisionFiles(self._root, address) for address in changes]
         if not all(files.folder_exists() for files in tags):
-            # Changes that are refused, or change nothing, leave no folder behind.
+            # Checked without the lock first: refused and empty changes must not create a folder.
             planned = [_Planned.of(files, self._stored(files), changes) for files in tags]
             if not any(one.is_changed for one in planned):
                 return {one.files.address: one.after for one in planned}
@@ -170,7 +171,7 @@ class LocalPromptOverridesStore(RevisionedStore):
 
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
         files = self._files(ns, prompt_key, tag)
-        # In this order: a write moves the intent into the document, and that into the archive.
+        # In this order, because a write moves revisions from intent to document to archive.
         intent = self._intent.read()
         present = files.read()
         found = [files.load(file) for file in files.archived()]
@@ -214,16 +215,16 @@ class LocalPromptOverridesStore(RevisionedStore):
         return RevisionFiles(self._root, OverrideAddress(ns, prompt_key, tag))
 
     def _stored(self, files: RevisionFiles) -> StoredRevision | None:
-        intent = self._intent.read()  # before the document, which takes its place
+        intent = self._intent.read()  # before the document, which replaces it
         return seen_through(intent, files.address, files.read())
 
     @contextlib.contextmanager
     def _locked(self, tags: Iterable[RevisionFiles]) -> Iterator[None]:
-        """Keep other writers of some prompts out, and finish what a killed one has left.
+        """Lock out other writers of some prompts, and complete the write of a killed one.
 
-        Locks are taken in one order, against deadlocks. A write of several tags takes that of
-        the store too: there is one intent at a time, and once another writer holds its locks
-        its own writer is gone.
+        Locks are always taken in the same order, which rules out deadlocks. A write of several tags
+        also takes the lock of the store, so there is one intent at a time. A writer that gets all
+        locks of an intent knows that its author is dead.
         """
         wanted = {files.address: files for files in tags}
         while True:
@@ -244,7 +245,7 @@ class LocalPromptOverridesStore(RevisionedStore):
                 wanted[address] = RevisionFiles(self._root, address)
 
     def _write(self, planned: Sequence[_Planned], provenance: Provenance) -> None:
-        """Write a revision of each tag, all of them or none."""
+        """Write a revision of each tag: all or none."""
         now = self._clock.now()
         revisions = marked(one.revision(now, provenance) for one in planned)
         written = {
@@ -256,7 +257,7 @@ class LocalPromptOverridesStore(RevisionedStore):
                 one.files.keep(one.present)
         if len(written) > 1:
             self._intent.write(written)
-            # It is kept from here on: what the system refuses now, the next write finishes.
+            # Committed: if the system refuses from here on, the next write completes it.
             with contextlib.suppress(StoreError):
                 self._intent.complete(written)
             return
@@ -283,7 +284,7 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
 def _target(
     files: RevisionFiles, present: StoredRevision | None, revision: str | None, where: str
 ) -> StoredRevision | None:
-    """Return what the tag shall point at after a rollback."""
+    """Return the revision that the tag should point at after a rollback."""
     wanted = wanted_revision(present.revision if present else None, revision, where)
     if wanted is None:
         return None

@@ -1,4 +1,4 @@
-"""Overrides against a prompt: whether they may, which of them apply, what they change."""
+"""Overrides against a prompt: which are allowed, which apply, and what they change."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
     """Return the part that ``entry`` replaces.
 
     Raises:
-        InvalidOverrideError: its path is no tuple of keys.
+        InvalidOverrideError: its path is not a tuple of keys.
         UnknownPartError: the prompt has no such part, or does not allow overrides of it; the
-            message lists what exists.
+            message lists the parts that can be overridden.
     """
     entry.check_address()
     source = entry.source(descriptor)
@@ -45,12 +45,12 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
 
 
 def bound_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
-    """Return ``entry`` bound to the present source of the part that it replaces."""
+    """Return ``entry`` bound to the current source of the part that it replaces."""
     return attrs.evolve(entry, expected_hash=require_source(descriptor, entry).content_hash)
 
 
 def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
-    """Return ``entry`` in the form that stores keep: its JSON in one line, defaults filled in.
+    """Return ``entry`` as stores keep it: JSON on one line, defaults filled in.
 
     Raises:
         UnknownPartError: there is no such part, or it may not be overridden.
@@ -69,13 +69,13 @@ def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
         checked = entry.checked(descriptor)
     except DataFormatError as error:
         raise InvalidOverrideError(str(error)) from None
-    # Last: an escape in JSON may stand for a lone surrogate, and defaults make texts longer.
+    # Checked last: JSON escapes may hide lone surrogates, and defaults make texts longer.
     checked.check_texts()
     return checked
 
 
 def skip_reason(descriptor: PromptDescriptor, entry: Entry) -> SkipReason | None:
-    """Return why an override does not apply to the prompt as it is now; None if it does."""
+    """Return why an override does not apply to the current prompt; None if it does."""
     source = entry.source(descriptor)
     if source is None:
         return SkipReason.UNKNOWN_PART
@@ -87,14 +87,14 @@ def skip_reason(descriptor: PromptDescriptor, entry: Entry) -> SkipReason | None
 
 
 def is_fresh(descriptor: PromptDescriptor, entry: Entry) -> bool:
-    """Tell whether an override applies to the prompt as it is now."""
+    """Return whether an override applies to the current prompt."""
     return skip_reason(descriptor, entry) is None
 
 
 def check_names(
     descriptor: PromptDescriptor, written: PromptOverride, visible: PromptOverride
 ) -> None:
-    """Refuse a name that ``written`` gives and another part of ``visible`` gives too.
+    """Refuse a name in ``written`` that another part of ``visible`` already uses.
 
     Raises:
         InvalidOverrideError: naming both parts.
@@ -119,12 +119,12 @@ def check_names(
 
 @attrs.frozen(kw_only=True)
 class Resolution:
-    """What applies, and what does not.
+    """Which overrides apply, and which do not.
 
     Attributes:
         fresh: the entries that apply; None when there are none.
         applied: the parts whose source is replaced.
-        skipped: the parts whose override is kept but not applied, and why.
+        skipped: the parts whose override is stored but not applied, and why.
     """
 
     fresh: PromptOverride | None
@@ -141,7 +141,7 @@ NOTHING = Resolution(fresh=None, applied=(), skipped=())
 
 
 def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | None) -> Resolution:
-    """Split what a store holds into what applies and what is skipped, and why."""
+    """Split a stored override into the entries that apply and those that are skipped."""
     if not override:
         return NOTHING
     applied: list[AppliedOverride] = []
@@ -163,15 +163,15 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
                 found_hash=source.content_hash if source else None,
             )
         )
-    # An override that applies whole, which is the rule, needs no copy.
+    # The usual case, an override that applies completely, needs no copy.
     kept = override if not skipped else override.holding(fresh)
     return Resolution(fresh=kept or None, applied=tuple(applied), skipped=tuple(skipped))
 
 
 def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> list[Entry]:
-    """Return the entries that give a name which an earlier one gives.
+    """Return the entries that claim a name which an earlier one claims.
 
-    No store takes both; a store laid over another one may show both.
+    A single store refuses the second; an overlay may show both.
     """
     claiming = [entry for entry in override.entries() if entry.claims()]
     if len(claiming) < 2:
@@ -189,9 +189,9 @@ def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> list[Ent
 
 
 def effective_parts(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> EffectiveParts:
-    """Return the parts of a prompt as overrides that apply leave them."""
+    """Return the parts of a prompt with the fresh overrides applied."""
     parts = EffectiveParts.of_source(descriptor)
-    # In order, because equal overrides must render equally, and stores keep no order.
+    # Sorted, because equal overrides must render alike and stores do not keep an order.
     for entry in in_order(fresh.entries()) if fresh else ():
         entry.apply(parts)
     return parts
@@ -203,7 +203,7 @@ _NO_NEWLINE = "\n\\ No newline at end of text\n"
 def left_by(
     candidates: Iterable[PromptOverride], base: PromptOverride, held: PromptOverride
 ) -> PromptOverride:
-    """Return what candidates over ``base`` that were written earlier have left in ``held``."""
+    """Return the entries of ``held`` that were left by earlier candidates over ``base``."""
     known = [base.merged_with(one) for one in candidates]
     return held.holding(
         entry
@@ -227,12 +227,12 @@ class PartDiff:
     Attributes:
         kind: ``section``, ``summary``, ``tool``, ``tool example``, ``task example``,
             ``added task example``, ``removed task example`` or ``output field``.
-        part: the part, as messages write it: ``section policies/refunds``.
-        before: its text before; None when there was none.
-        after: its text after; None when there is none.
+        part: the part as messages name it: ``section policies/refunds``.
+        before: its text before; None if there was none.
+        after: its text after; None if there is none.
         text: a unified diff of the two, empty when they are equal.
-        state: why the override is not applied to today's source; None when it is applied, or
-            when two revisions are compared.
+        state: why the override does not apply to the current source; None if it does, or if two
+            revisions are compared.
     """
 
     kind: str
@@ -244,22 +244,22 @@ class PartDiff:
 
     @property
     def reversed(self) -> PartDiff:
-        """The way back, from what is after to what was before."""
+        """The reverse difference, from after to before."""
         text = diff_bodies(self.after or "", self.before or "", part=self.part)
         return attrs.evolve(self, before=self.after, after=self.before, text=text)
 
 
 def diff_bodies(before: str, after: str, *, part: str) -> str:
-    """Return a unified diff of two bodies whose headers name ``part``; empty when equal."""
+    """Return a unified diff of two bodies, ``part`` in its headers; empty if they are equal."""
     heads = f"{part} (before)", f"{part} (after)"
     lines = difflib.unified_diff(_lines(before), _lines(after), *heads) if before != after else ()
     return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
 
 
 def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[PartDiff, ...]:
-    """Compare today's source with each entry of ``override``, in the order of the prompt.
+    """Compare the current source with each entry of ``override``, in the order of the prompt.
 
-    Entries for parts that the prompt no longer has come last, with nothing before.
+    Entries for parts that the prompt no longer has come last, with ``before`` None.
 
     Raises:
         InvalidOverrideError: the override is for another prompt.
@@ -291,10 +291,10 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
 
 
 def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartDiff, ...]:
-    """Compare the entries of two overrides, by kind and part; equal entries are left out.
+    """Compare the entries of two overrides, by kind and part; equal entries are omitted.
 
-    An entry whose text is the same but was written for another source has an empty text, and
-    so has a removed task example, which says nothing.
+    The diff is empty for an entry that only changed its source hash, and for a removed task
+    example, which has no text.
     """
     older = {entry.part: entry for entry in before.entries()}
     newer = {entry.part: entry for entry in after.entries()}
@@ -306,7 +306,7 @@ def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartD
 
 
 def part_json(kind: str, part: str, *, checked: bool, reason: SkipReason | None) -> dict[str, Json]:
-    """Return the keys that every document has for a part."""
+    """Return the JSON keys that all documents have for a part."""
     applied = "applied" if reason is None else "skipped"
     return {
         "kind": kind,
@@ -317,7 +317,7 @@ def part_json(kind: str, part: str, *, checked: bool, reason: SkipReason | None)
 
 
 def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
-    """Return differences for machines; ``checked`` when they are differences from a source."""
+    """Return differences as JSON; ``checked`` if they are differences from a source."""
     return [
         {
             **part_json(part.kind, part.part, checked=checked, reason=part.state),

@@ -1,7 +1,7 @@
-"""The files of a local store: where they stand, how each is locked, read and written.
+"""The files of a local store: their paths, locks, reading, writing, and writes of several tags.
 
 A tag has the document of the revision that it points at, and an archive of earlier ones.
-Everything here raises ``StoreError`` when the system refuses or a file is not what it should be.
+Everything here raises ``StoreError`` when the system refuses or a file is not as expected.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from promptgraft.serde import parse_json, shown
 from promptgraft.strict import structure
 
 FOLDER = Path(".promptgraft", "overrides")
-"""Where a store keeps its files, below its root."""
+"""The folder of a store, relative to its root."""
 
 LOCK = ".lock"
-"""The name of the file that writers lock, in the folder that they write."""
+"""The name of the lock file in each folder."""
 
 _ARCHIVED = re.compile(r"(?P<number>[0-9]{6,})-(?P<id>[0-9a-f]{12})\.json")
 _TEMPORARY = re.compile(r"\..+\.json\.[^.]+\.tmp")
@@ -42,13 +42,13 @@ _POLL_SECONDS = 0.01
 
 
 def find_root(root_path: str | os.PathLike[str] | None) -> Path:
-    """Return the folder named, or the root of the project around the current folder.
+    """Return the given folder, or the root of the project around the current folder.
 
-    That is the nearest folder upwards that holds ``.promptgraft``, not looking above a
-    repository; without one the root of the repository, or else the current folder.
+    That is the nearest folder upwards that holds ``.promptgraft``, within the repository; without
+    one, the root of the repository, or else the current folder.
 
     Raises:
-        ConfigError: ``root_path`` is no folder, or the project cannot be searched.
+        ConfigError: ``root_path`` is not a folder, or the project cannot be searched.
     """
     try:
         root = _project_root() if root_path is None else Path(os.path.realpath(root_path))
@@ -70,7 +70,7 @@ def _project_root() -> Path:
 
 
 def addresses_in(root: Path) -> tuple[OverrideAddress, ...]:
-    """Return the address of every document below ``root``, sorted, by its name alone."""
+    """Return the address of every document below ``root``, sorted; documents are not opened."""
     folder = root / FOLDER
     found = (_address(document.relative_to(folder)) for document in _documents(folder))
     return tuple(sorted(address for address in found if address))
@@ -105,7 +105,7 @@ class StoredRevision:
 
 @attrs.frozen
 class ArchivedRevision:
-    """A file of the archive, by its name."""
+    """The name of a file in the archive, and its parts."""
 
     name: str
     number: int
@@ -125,7 +125,7 @@ class RevisionFiles:
         self.paths = (self.lock, self.document, self.archive)
 
     def folder_exists(self) -> bool:
-        """Tell whether there is a folder of the prompt, and so perhaps a history."""
+        """Return whether the prompt has a folder, and so perhaps a history."""
         try:
             return stat.S_ISDIR(self.folder.stat().st_mode)
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class RevisionFiles:
         return StoredRevision(decode_revision(data, self.address, where=where), data)
 
     def archived(self) -> tuple[ArchivedRevision, ...]:
-        """Return the files of the archive, the oldest first; foreign files are passed over."""
+        """Return the files of the archive, oldest first; foreign files are ignored."""
         try:
             names = _names_in(self.archive)
         except OSError as error:
@@ -171,7 +171,7 @@ class RevisionFiles:
         return StoredRevision(revision, data)
 
     def keep(self, present: StoredRevision) -> None:
-        """Archive ``present`` unless its very bytes are archived already."""
+        """Archive ``present`` unless the same bytes are archived already."""
         path = self.archive / _archive_name(present.revision)
         found = read_file(path)
         if found is not None and found[0] == present.data:
@@ -192,7 +192,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
     """Hold the lock on the file at ``path``, against threads and processes alike."""
     from filelock import FileLock, Timeout
 
-    # A lock object of its own for each operation: shared, it would let other threads in.
+    # A new lock object for each operation: a shared one would admit other threads.
     lock = FileLock(path, timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
 
 
 def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:
-    """Refuse paths that lead out of the root through a symbolic link."""
+    """Refuse paths that leave the root through a symbolic link."""
     for path in paths:
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):
@@ -222,13 +222,13 @@ def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:
 
 
 def write_file(path: Path, data: bytes, root: Path) -> None:
-    """Replace a file below ``root``, durably; sweep what killed writers left beside it."""
+    """Replace a file below ``root`` durably; remove temporary files of killed writers."""
     try:
         names = _names_in(path.parent)
         if not any(name.endswith(".json") for name in names):
             make_folder(path.parent, under=root)
         for name in names:
-            # Only the holder of the lock writes here: left by a writer that was killed.
+            # Only the holder of the lock writes here, so these are left by killed writers.
             if _TEMPORARY.fullmatch(name):
                 (path.parent / name).unlink()
         write_atomically(path, data)
@@ -247,9 +247,9 @@ def remove_file(path: Path) -> None:
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | None:
-    """Return the bytes of a regular file and its status; None when there is none."""
+    """Return the bytes and the status of a regular file; None if there is no file."""
     try:
-        # Without O_NONBLOCK a named pipe would wait for a writer.
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
@@ -286,7 +286,7 @@ _MEND_INTENT = "compare the tags it names with their history, then delete the fi
 
 @attrs.frozen(kw_only=True)
 class IntentDocument:
-    """One write of several tags as it stands in a file: the documents that they will have."""
+    """The file of an intent: the new documents of all its tags."""
 
     version: int
     documents: tuple[str, ...]
@@ -314,8 +314,7 @@ def seen_through(
 class IntentFile:
     """The one file of a store that may hold an intent; writers must hold :attr:`lock`.
 
-    Every method raises ``StoreError`` when the system refuses or a file is not what it
-    should be.
+    Every method raises ``StoreError`` when the system refuses or a file is not as expected.
     """
 
     def __init__(self, root: Path) -> None:
@@ -326,7 +325,7 @@ class IntentFile:
         self.paths = (self.lock, self._path)
 
     def exists(self) -> bool:
-        """Tell whether there is an intent; fast, since nearly always there is none."""
+        """Return whether there is an intent; fast, since there is hardly ever one."""
         return os.access(self._name, os.F_OK)
 
     def read(self) -> Intent | None:
@@ -341,17 +340,14 @@ class IntentFile:
             raise StoreError(f"override intent {self._path}: {fault}; {_MEND_INTENT}") from None
 
     def write(self, revisions: Mapping[OverrideAddress, StoredRevision]) -> None:
-        """Put an intent where every reader finds it, durably."""
+        """Write an intent durably; this commits the write of its tags."""
         documents = [stored.data.decode() for stored in revisions.values()]
         plain = {"version": _INTENT_VERSION, "documents": documents}
         data = json.dumps(plain, indent=2, ensure_ascii=False).encode()
         write_file(self._path, data, self._root)
 
     def complete(self, intent: Intent) -> None:
-        """Write the documents that an intent holds, then remove it.
-
-        This may be interrupted and repeated at any point.
-        """
+        """Write the documents of an intent, then remove it; may be interrupted and repeated."""
         unwritten: list[tuple[RevisionFiles, StoredRevision]] = []
         for address, planned in intent.items():
             files = RevisionFiles(self._root, address)

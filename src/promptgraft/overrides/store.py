@@ -1,8 +1,8 @@
 """The contract of override stores.
 
-A store maps (``ns``, ``prompt_key``, ``tag``) to a :class:`PromptOverride`. Stores are strict
-when they write and lenient when they read: an override that no longer fits its source stays
-where it is, is returned, and is skipped and reported by the prompt that renders.
+A store maps (``ns``, ``prompt_key``, ``tag``) to a :class:`PromptOverride`. Stores are strict on
+writing and lenient on reading: an override that no longer fits its source stays stored and is
+returned; rendering skips and reports it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ DEFAULT_TAG = "latest"
 
 @attrs.frozen(order=True)
 class OverrideAddress:
-    """The name under which a store keeps an override; its identifiers are always valid.
-
-    Addresses are in the order of their namespaces, keys and tags.
+    """The name under which a store keeps an override: valid identifiers, ordered as a tuple.
 
     Raises:
-        InvalidIdentifierError: when one of them is not.
+        InvalidIdentifierError: an identifier is not valid.
     """
 
     ns: str
@@ -54,21 +52,21 @@ class OverrideAddress:
 
 
 class PromptOverridesStore(Protocol):
-    """Keeps overrides of prompts under tags; what writes one part is an upsert of one entry.
+    """Keeps overrides of prompts under tags.
 
-    All methods may be called from several threads. Every write is atomic: readers, and the
-    store after a crash, hold the state before it or the state after it, of all tags that it
-    writes. Methods that write one part raise as :meth:`upsert` does.
+    All methods are thread-safe. Every write is atomic: readers, and the store after a crash, see
+    the state before it or the state after it, of all tags that it writes. Methods that write one
+    part are an :meth:`upsert` of one entry and raise the same errors.
     """
 
     @abstractmethod
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
-        """Return what is kept for the prompt under ``tag``, stale entries included.
+        """Return the stored override of the prompt under ``tag``, stale entries included.
 
         Raises:
-            InvalidIdentifierError: ``tag`` is no identifier.
+            InvalidIdentifierError: ``tag`` is not an identifier.
             StoreError: the store cannot be read.
         """
 
@@ -81,8 +79,8 @@ class PromptOverridesStore(Protocol):
     ) -> PromptOverride:
         """Insert or replace each entry of ``override`` in one atomic write; keep the others.
 
-        Returns what is kept afterwards. A store without history has no use for
-        ``provenance`` and drops it.
+        Returns the override as it is stored afterwards. Stores without history ignore
+        ``provenance``.
 
         Raises:
             UnknownPartError, HashMismatchError, InvalidOverrideError, InvalidIdentifierError:
@@ -101,19 +99,18 @@ class PromptOverridesStore(Protocol):
         expected: Iterable[PromptOverride | None] | None = None,
         removed: Iterable[PromptOverride] | None = None,
     ) -> tuple[PromptOverride, ...]:
-        """Do what :meth:`upsert` does, for several prompts or tags in one atomic write.
+        """Like :meth:`upsert`, for several prompts or tags in one atomic write.
 
-        Every entry of all of them is checked before anything is written. Returns what is
-        kept afterwards for each, in the order given.
+        All entries are checked before anything is written. Returns the overrides as they are
+        stored afterwards, in the order given.
 
         Args:
-            overrides: what is written.
-            provenance: where it comes from.
-            expected: what :meth:`resolve` returned for each before; nothing is written when a part
-                that would be replaced or removed holds something else by now. None writes over
-                whatever is there.
-            removed: for each, entries whose parts are forgotten before it is written, stale or not.
-                What is said of a tool is then replaced instead of merged.
+            overrides: the overrides to write.
+            provenance: their origin.
+            expected: for each, what :meth:`resolve` returned before; nothing is written if a part
+                to be replaced or removed has changed since. None overwrites unconditionally.
+            removed: for each, entries to remove before it is written, stale or not. Descriptions
+                of a tool are then replaced instead of merged.
 
         Raises:
             OverrideConflictError: another writer has changed a part since; nothing was written.
@@ -124,7 +121,7 @@ class PromptOverridesStore(Protocol):
 
     @abstractmethod
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
-        """Forget everything under ``tag``; nothing kept is no error."""
+        """Remove everything under ``tag``; an empty tag is no error."""
 
     def set_section_override(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
@@ -149,7 +146,7 @@ class PromptOverridesStore(Protocol):
         description: str | None = None,
         param_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        """Replace what is said of a tool and its parameters; None keeps what is there."""
+        """Replace descriptions of a tool and its parameters; None keeps the present one."""
         entry = ToolOverride(
             name=name,
             expected_hash=UNBOUND,
@@ -169,7 +166,7 @@ class PromptOverridesStore(Protocol):
         input_json: str | None = None,
         output_json: str | None = None,
     ) -> PromptOverride:
-        """Replace an example of a tool; None keeps the source's."""
+        """Replace fields of an example of a tool; None keeps the source's."""
         entry = ToolExampleOverride(
             tool_name=tool_name,
             example_index=example_index,
@@ -191,9 +188,9 @@ class PromptOverridesStore(Protocol):
         step_overrides: Mapping[int, TaskStepOverride] | None = None,
         steps_json: str | None = None,
     ) -> PromptOverride:
-        """Replace single fields and steps of a task example, or all its steps.
+        """Replace fields and single steps of a task example, or all of its steps.
 
-        None keeps those that the source has, or the addition where a store has added it.
+        None keeps those of the source, or of the addition if a store has added the example.
         """
         entry = TaskExampleOverride(
             path=check_path(path),
@@ -227,7 +224,7 @@ class PromptOverridesStore(Protocol):
         outcome_json: str,
         steps_json: str,
     ) -> PromptOverride:
-        """Append a task example to a section, or replace one that was added under that key."""
+        """Add a task example to a section, or replace the one added under that key."""
         entry = AddedTaskExample(
             container_path=check_path(container_path),
             example_key=key,
@@ -242,7 +239,7 @@ class PromptOverridesStore(Protocol):
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
-        """Forget a task example that was added; hide one of the source or of a store below."""
+        """Remove an added task example; hide one of the source or of a store below."""
 
     def set_output_field_override(
         self,
@@ -254,7 +251,7 @@ class PromptOverridesStore(Protocol):
         aliases: Iterable[str] | None = None,
         value_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        """Replace what is said of a field of the answer; None keeps the source's."""
+        """Replace descriptions of a field of the answer; None keeps the source's."""
         entry = OutputFieldOverride(
             field=field,
             expected_hash=UNBOUND,
@@ -267,11 +264,11 @@ class PromptOverridesStore(Protocol):
     def remove_section_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
-        """Forget the override of one section; see :meth:`remove_override`.
+        """Remove the override of one section; see :meth:`remove_override`.
 
         Raises:
-            UnknownPartError: nothing is kept for that section.
-            InvalidOverrideError: ``path`` is no tuple of section keys.
+            UnknownPartError: nothing is stored for that section.
+            InvalidOverrideError: ``path`` is not a tuple of section keys.
         """
         part = section_part(check_path(path))
         return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
@@ -280,19 +277,19 @@ class PromptOverridesStore(Protocol):
     def remove_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
     ) -> PromptOverride:
-        """Forget the override of one part, stale or not, and return what remains.
+        """Remove the override of one part, stale or not, and return what remains.
 
         ``part`` is the part as messages name it: ``section policies/refunds``.
 
         Raises:
-            UnknownPartError: nothing is kept for that part.
+            UnknownPartError: nothing is stored for that part.
         """
 
     @abstractmethod
     def seed(self, prompt: PromptLike, *, tag: str = DEFAULT_TAG) -> PromptOverride:
-        """Write the source of every overridable part that has no fresh override yet.
+        """Store the source of every overridable part that has no fresh override, for editing.
 
-        What is seeded renders like the source; it is a start for editing.
+        Seeded entries render like the source.
 
         Raises:
             InvalidOverrideError: a source is longer than a body may be, or not Unicode.
@@ -307,11 +304,11 @@ def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry
 
 
 class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
-    """A store that remembers every state that a tag had.
+    """A store that keeps every state that a tag had.
 
     Each tag has revisions of its own; those of one write of several tags share a ``step``.
-    All methods raise :class:`InvalidIdentifierError` for an address that is none, and
-    :class:`StoreError` for what cannot be read or is damaged.
+    All methods raise :class:`InvalidIdentifierError` for an invalid address and
+    :class:`StoreError` when the store is damaged or cannot be read.
     """
 
     @abstractmethod
@@ -324,7 +321,7 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
 
     @abstractmethod
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that was written under the tag, the oldest first."""
+        """Return every revision that was written under the tag, oldest first."""
 
     @abstractmethod
     def rollback(
@@ -335,12 +332,11 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        """Point the tag at another revision (default: the parent of the present one).
+        """Point the tag at another revision, by default the parent of the present one.
 
-        Revisions stay, so that a later one may be named too. ``revision`` is an id or a prefix
-        of one that is at least 4 digits long and unique. Returns the revision that the tag
-        points at afterwards; None when the first revision is rolled back, which leaves the tag
-        without overrides.
+        Revisions are kept, so a later one may be named too. ``revision`` is an id, or a unique
+        prefix of at least 4 digits. Returns the revision that the tag points at afterwards; None
+        after the first revision was rolled back, which leaves the tag empty.
 
         Raises:
             RevisionNotFoundError: there is no such revision, more than one, or nothing to

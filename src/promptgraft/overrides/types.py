@@ -1,4 +1,4 @@
-"""What a store keeps about a prompt."""
+"""Overrides, and the revisions that a store keeps of them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, shown
 from promptgraft.strict.checks import FINITE
 
-# Most kinds are empty in most overrides, and a search makes many thousands of these.
+# Shared, because most kinds are empty in most overrides, and a search creates many thousands.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
 
 
 @attrs.frozen
 class PromptOverride:
-    """Every override that is kept for one prompt under one tag, by kind and key.
+    """All overrides of one prompt under one tag, by kind and key.
 
     Attributes:
         ns: namespace of the prompt.
         prompt_key: key of the prompt.
         tag: the tag.
         sections: section bodies, by path.
-        tool_overrides: what is said of tools, by name.
+        tool_overrides: descriptions of tools, by name.
         tool_example_overrides: examples of tools, by tool and position.
-        task_example_overrides: task examples of the source, by path.
+        task_example_overrides: changes of task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
-        removed_task_examples: task examples that are not shown, by path.
-        output_overrides: what is said of fields of the answer, by field.
+        removed_task_examples: task examples that are hidden, by path.
+        output_overrides: descriptions of fields of the answer, by field.
         summaries: summaries of sections, by path.
-        others: entries of kinds that were registered from outside, by kind and key.
+        others: entries of kinds that third parties registered, by kind and key.
 
     Raises:
         InvalidOverrideError: an entry is filed under a key that is not its own.
@@ -87,32 +87,31 @@ class PromptOverride:
         return self.ns, self.prompt_key, self.tag
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return every entry: kind by kind, in their order."""
+        """Return all entries, in the order of kinds."""
         return tuple(self._index.values())
 
     def find(self, like: Entry) -> Entry | None:
-        """Return the entry of the kind and key of ``like``, or None."""
+        """Return the entry with the kind and key of ``like``, or None."""
         return self._index.get(_place(like))
 
     def undone_by(self, entry: Entry) -> Entry | None:
-        """Return the entry that has no effect beside a newer ``entry``, or None."""
+        """Return the entry that a newer ``entry`` cancels, or None."""
         if not entry.undoes:
             return None
         found = (one for one in self._index.values() if one.kind == entry.undoes)
         return next((one for one in found if one.key == entry.key), None)
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
-        """Return an override for the same prompt and tag that holds just ``entries``."""
+        """Return an override for the same prompt and tag that holds only ``entries``."""
         kinds: dict[str, Any] = {}
         for entry in entries:
             kinds.setdefault(entry.held_in, {})[_key(entry)] = entry
         return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
-        """Return both; where both replace the same part, ``newer`` wins.
+        """Return the entries of both; where both replace the same part, ``newer`` wins.
 
-        What is said of a tool is merged by field as long as both were written for the same
-        source.
+        Descriptions of a tool are merged by field if both were written for the same source.
         """
         if not newer:
             return self
@@ -121,7 +120,7 @@ class PromptOverride:
         return self.with_entries(newer.entries())
 
     def with_entries(self, newer: Iterable[Entry]) -> PromptOverride:
-        """Return the override with more entries, which win as in :meth:`merged_with`."""
+        """Return the override with further entries, merged as by :meth:`merged_with`."""
         merged = {**self._index}
         for entry in newer:
             place = _place(entry)
@@ -132,7 +131,7 @@ class PromptOverride:
         return self.holding(merged.values())
 
     def without(self, *entries: Entry) -> PromptOverride:
-        """Return the override without the entries of those kinds and keys."""
+        """Return the override without the entries that have these kinds and keys."""
         gone = {_place(entry) for entry in entries}
         return self.holding(kept for at, kept in self._index.items() if at not in gone)
 
@@ -158,13 +157,13 @@ class AppliedOverride:
 
 @attrs.frozen(kw_only=True)
 class SkippedOverride:
-    """A part whose override is kept but was not applied.
+    """A part whose override is stored but was not applied.
 
     Attributes:
-        part: the part, as messages write it: ``section policies/refunds``.
-        reason: why.
-        expected_hash: the source hash that the override was written for.
-        found_hash: the hash of today's source; None when the part is gone.
+        part: the part as messages name it: ``section policies/refunds``.
+        reason: why not.
+        expected_hash: hash of the source that the override was written for.
+        found_hash: hash of the current source; None if the part is gone.
     """
 
     part: str
@@ -175,7 +174,7 @@ class SkippedOverride:
 
 @attrs.frozen(kw_only=True)
 class Provenance:
-    """Where a stored override comes from.
+    """The origin of a stored override.
 
     Attributes:
         run_id: the optimization run that produced it, if one did.
@@ -193,14 +192,14 @@ class Revision:
     """An immutable state of a tag.
 
     Attributes:
-        id: SHA-256 over everything else in the revision.
-        number: 1 for the first revision of the tag, then one more for each write.
-        parent: the revision that it was made from; None when the tag held nothing.
-        step: what all revisions have in common that one atomic write of several tags made;
-            None when it was written alone.
+        id: SHA-256 of everything else in the revision.
+        number: counts the writes to the tag, from 1.
+        parent: id of the revision that it replaced; None when the tag was empty.
+        step: the same for all revisions of one atomic write of several tags; None if it was
+            written alone.
         time: when it was written, in UTC.
-        provenance: where it comes from.
-        override: what it holds.
+        provenance: its origin.
+        override: its content.
     """
 
     id: HexDigest
@@ -213,10 +212,10 @@ class Revision:
 
 
 def check_provenance(provenance: Provenance) -> None:
-    """Refuse a provenance that a store could not give back.
+    """Refuse a provenance that could not be read back from a store.
 
     Raises:
-        InvalidOverrideError: a text is not Unicode or too long, or a score is no finite number.
+        InvalidOverrideError: a text is not Unicode or too long, or a score is not finite.
     """
     if provenance.run_id is not None:
         check_text(provenance.run_id, "provenance.run_id")

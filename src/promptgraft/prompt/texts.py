@@ -104,7 +104,7 @@ def single_texts(
 
 
 def takes_cases(prompt: Prompt[Any]) -> bool:
-    """Tell whether a prompt is asked with the case itself, as that of an agent is."""
+    """Return whether a prompt is asked with the case itself, as that of an agent is."""
     return isinstance(prompt, TextsPrompt) and prompt.takes_cases
 
 

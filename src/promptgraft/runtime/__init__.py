@@ -1,4 +1,4 @@
-"""What happens during an evaluation: sessions, events, and what ends it."""
+"""Sessions, events and limits of an evaluation."""
 
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.session import Budget, Charge, EventBus, Session, SessionProtocol

@@ -1,4 +1,4 @@
-"""What ends the work of a run: deadlines, cancellation, stop files; and waiting for its threads."""
+"""Deadlines, cancellation and stop files of a run, and bounded waiting for its threads."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Undo = Callable[[], None]
 
 
 class Cancellation:
-    """A flag that any thread can set, once; it is never cleared. ``reason`` is a few words.
+    """A flag that any thread can set once and that is never cleared; ``reason`` says why.
 
-    A copy in another process is a flag of its own: setting this one does not set it.
+    A copy in another process is independent: setting this one does not set it.
 
     Args:
-        parent: another cancellation; this one is set when that one is.
+        parent: another cancellation; setting it sets this one too.
     """
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self._parent = parent
-        self.reason = ""  # empty while it is not set
+        self.reason = ""  # empty until it is set
         self._is_set = False
         self._listeners: dict[object, Callable[[], None]] = {}
-        # A signal handler may run in the middle of any of the methods of its own thread.
+        # Reentrant: a signal handler may interrupt any of these methods in its own thread.
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[type[Cancellation], tuple[()]]:
@@ -47,18 +47,18 @@ class Cancellation:
 
     @property
     def is_set(self) -> bool:
-        """Whether the run is to stop."""
+        """Whether the run should stop."""
         if not self._is_set:
             self._look()
         return self._is_set
 
     @property
     def look_every(self) -> float:
-        """Seconds after which a waiting caller checks again; infinite if listening is enough."""
+        """Seconds after which a waiter must check again; infinite if listening is enough."""
         return math.inf if self._parent is None else self._parent.look_every
 
     def set(self, reason: str) -> None:
-        """Ask for the end; the first reason counts. Listeners are called in this thread."""
+        """Request the end; the first reason wins. Listeners are called in this thread."""
         with self._lock:
             if self._is_set:
                 return
@@ -66,20 +66,21 @@ class Cancellation:
             self._is_set = True
             listeners = tuple(self._listeners.values())
             self._listeners.clear()
+        # Outside the lock: a listener may use this cancellation from other threads.
         for listener in listeners:
             listener()
 
     def check(self) -> None:
-        """Raise ``RunCancelledError`` if this is set, ``StopFileFoundError`` if by a stop file."""
+        """Raise ``RunCancelledError`` if this is set, ``StopFileFoundError`` for a stop file."""
         if self._parent is not None:
             self._parent.check()
         if self.is_set:
             raise RunCancelledError(f"the run was stopped: {self.reason}")
 
     def listen(self, listener: Callable[[], None]) -> Undo:
-        """Call ``listener`` once when this is set, at once if it is set already.
+        """Call ``listener`` once when this is set, immediately if it is set already.
 
-        Returns a function that ends it; calling it twice is harmless.
+        Returns a function that stops listening; calling it twice is harmless.
         """
         mark = object()
         with self._lock:
@@ -105,19 +106,19 @@ class Cancellation:
 
 
 LOOK_EVERY = 0.25
-"""Seconds after which a waiting caller looks for the file again."""
+"""Seconds after which a waiting caller looks for the stop file again."""
 
 _LARGEST = 1_000
-"""Bytes of a file that may be taken for a stop file and removed."""
+"""Bytes; a larger file is not taken for a stop file and never removed."""
 
 
 def found_at(path: Path) -> str | None:
-    """Return that a stop file is there, in words, or None."""
+    """Return the reason to stop if there is a stop file at ``path``, or None."""
     return f"the stop file `{path}` is there" if os.path.lexists(path) else None
 
 
 def remove_left_over(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Remove the stop files that an earlier run has left behind, and return them.
+    """Remove stop files that are left over from an earlier run, and return them.
 
     A folder, or a file that is too large to be a stop file, raises a ``ConfigError``.
     """
@@ -145,10 +146,10 @@ def _remove(path: Path) -> bool:
 
 
 class StopFileCancellation(Cancellation):
-    """Set when one of some files is there, or another cancellation is set.
+    """Set when one of several files exists, or another cancellation is set.
 
-    No thread watches the files. They are looked for each time the flag is read; waiting callers
-    read it every ``look_every`` seconds.
+    No thread watches the files: each read of the flag looks for them, and waiting callers read it
+    every ``look_every`` seconds.
     """
 
     def __init__(self, paths: Sequence[Path], parent: Cancellation | None = None) -> None:
@@ -178,13 +179,13 @@ class StopFileCancellation(Cancellation):
 
 @attrs.frozen(kw_only=True)
 class Deadline:
-    """A point in time on a monotonic clock, which a cancellation brings forward.
+    """A point in time on a monotonic clock; a cancellation expires it early.
 
     Attributes:
-        clock: the clock that it is read from.
-        expires_at: the value of ``clock.monotonic()`` at which time is up, in seconds;
-            infinite when there is no such moment.
-        cancellation: ends the time early; None if nothing can.
+        clock: the clock it is measured with.
+        expires_at: the value of ``clock.monotonic()`` at which it expires, in seconds; infinite
+            without a time limit.
+        cancellation: expires it early; None if nothing can.
     """
 
     clock: Clock = attrs.field(factory=SystemClock)
@@ -193,7 +194,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
-        """Return the deadline ``seconds`` from now, which must be above 0."""
+        """Return the deadline that expires ``seconds`` from now; ``seconds`` must be above 0."""
         if not seconds > 0:
             raise ConfigError(f"deadline: expected seconds > 0, found {seconds!r}")
         chosen = clock or SystemClock()
@@ -205,7 +206,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left, never negative; infinite without a moment."""
+        """Seconds left, never negative; infinite without a time limit."""
         if self.cancellation is not None and self.cancellation.is_set:
             return 0.0
         return max(0.0, self.expires_at - self.clock.monotonic())
@@ -236,17 +237,17 @@ def _in_seconds(clock: Clock, seconds: float) -> Deadline:
 T = TypeVar("T")
 
 GRACE = 1.0
-"""Seconds that work in flight is given to end once the time is up."""
+"""Seconds that work in flight gets to end after the deadline."""
 
 LONGEST_WAIT = 3600.0
-"""Seconds; without a deadline, a wait is begun again so often."""
+"""Seconds after which a wait without a deadline is begun again."""
 
 
 def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterator[Future[T]]:
     """Yield futures as they end.
 
-    Once the deadline has passed or its run is cancelled, what has not begun is cancelled, and what
-    does not end within ``GRACE`` seconds is left behind.
+    After the deadline, or when the run is cancelled, futures that have not begun are cancelled, and
+    those that do not end within ``GRACE`` seconds are abandoned.
     """
     waiting = set(futures)
     ended: SimpleQueue[Future[T] | None] = SimpleQueue()
@@ -287,7 +288,7 @@ _by_thread: dict[int, str] = {}
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Note what this thread does; inside it, something else may be noted."""
+    """Record what this thread is doing, for :func:`left_behind`; may be nested."""
     thread = threading.get_ident()
     before = _by_thread.get(thread, "")
     _by_thread[thread] = what
@@ -300,7 +301,7 @@ def doing(what: str) -> Iterator[None]:
 
 
 def left_behind(seconds: float) -> list[str]:
-    """Return what other threads are still doing after so many seconds; at once when nothing."""
+    """Wait up to ``seconds`` for other threads; return what is still being done."""
     threads = [one for one in threading.enumerate() if one.ident in _by_thread]
     for thread in threads:
         if thread is not threading.current_thread():

@@ -1,11 +1,11 @@
-"""The event loop of a run: the one place where coroutines are run to their end.
+"""The event loop of a run, in which all coroutines run.
 
-What users write may be plain or ``async``. Workers call it in either case and pass the result to
-:func:`awaited`, which runs an awaitable in the loop of the run while the worker waits. That is a
-loop in a thread of this process, started when it is first needed, or, for a run that was begun with
-``await``, the loop of the caller (:func:`beside`).
+Users' functions may be plain or ``async``. Workers call both alike and pass the result to
+:func:`awaited`, which runs an awaitable in the loop of the run while the worker waits. That loop
+runs in a thread of this process, started on first use, or is the caller's if the run was started
+with ``await`` (:func:`beside`).
 
-asyncio is imported with the first coroutine: its import takes longer than that of promptgraft.
+asyncio is imported with the first coroutine, because its import takes longer than promptgraft's.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE = 0.5
-"""Seconds that a cancelled coroutine is given to end."""
+"""Seconds that a cancelled coroutine gets to end."""
 
-_LOOK_EVERY = 1.0  # seconds; a loop that its owner closes wakes no waiter
+_LOOK_EVERY = 1.0  # seconds; a loop that is closed by its owner does not wake waiters
 
 
 @attrs.frozen(eq=False)
 class RunLoop:
-    """An event loop that runs in the thread with this identifier."""
+    """An event loop and the identifier of the thread that runs it."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
 
     def check_thread(self) -> None:
-        """Raise a ``CallerError`` in the thread of the loop, which would wait for itself."""
+        """Raise a ``CallerError`` in the thread of the loop, which would deadlock."""
         if threading.get_ident() == self.thread:
             raise CallerError(
                 "a plain function that waits for the event loop of the run was called by a "
@@ -55,7 +55,7 @@ class RunLoop:
 
 
 class _ProcessLoop:
-    """The loop of this process, started when it is first needed."""
+    """The loop of this process, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class _ProcessLoop:
             return self.started
 
     def forget(self) -> None:
-        # A forked process has no copy of the thread, and its copy of the lock may be taken.
+        # A forked child has no such thread, and its copy of the lock may be held.
         self._lock = threading.Lock()
         self.started = None
         _chosen.set(None)
@@ -83,7 +83,7 @@ class _ProcessLoop:
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
     while True:
-        # Raised by a coroutine, these leave the loop as well; its task hands them to the waiter.
+        # A coroutine that raises these stops the loop too; the waiter gets them from its task.
         with contextlib.suppress(KeyboardInterrupt, SystemExit):
             loop.run_forever()
 
@@ -95,9 +95,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def of_new_run() -> RunLoop | None:
-    """Return the loop of a run that begins here; None for the loop of the process.
+    """Return the loop of a run that begins here; None stands for the loop of the process.
 
-    Raises ``CallerError`` in the thread of the loop of the process, which the run would need.
+    Raises ``CallerError`` in the thread of the loop of the process, which the run would block.
     """
     check_may_wait()
     found = _chosen.get()
@@ -105,7 +105,7 @@ def of_new_run() -> RunLoop | None:
 
 
 def check_may_wait() -> None:
-    """Raise a ``CallerError`` in the thread of the loop of the process, which workers may need."""
+    """Raise a ``CallerError`` in the thread of the process loop: a waiting run would block it."""
     if _process.started is not None:
         _process.started.check_thread()
 
@@ -114,7 +114,7 @@ _last: set[Future[None]] = set()
 
 
 def finish(work: Future[None]) -> None:
-    """Let the process end only once ``work`` is done in its loop, or ``GRACE`` seconds later."""
+    """Delay the exit of the process until ``work`` is done, by at most ``GRACE`` seconds."""
     _last.add(work)
     work.add_done_callback(_last.discard)
 
@@ -125,7 +125,7 @@ def _wait_for_the_last() -> None:
 
 
 def call_in(loop: RunLoop | None, call: Callable[[], T]) -> T:
-    """Make ``call`` with ``loop`` as the one that :func:`awaited` uses; None for the process's."""
+    """Make ``call`` with ``loop`` as the loop of :func:`awaited`; None for the process loop."""
     token = _chosen.set(loop)
     try:
         return call()
@@ -134,9 +134,9 @@ def call_in(loop: RunLoop | None, call: Callable[[], T]) -> T:
 
 
 def awaited(value: T | Awaitable[T], *, deadline: Deadline | None = None) -> T:
-    """Return the result of an awaitable, run in the loop of the run; any other value as it is.
+    """Return the result of an awaitable, run in the loop of the run; any other value unchanged.
 
-    Raises what the awaitable and :func:`run` raise, and ``CallerError`` when the loop was closed.
+    Raises what the awaitable and :func:`run` raise, and ``CallerError`` when the loop is closed.
     """
     if not isinstance(value, Awaitable):
         return value
@@ -155,11 +155,10 @@ def run(
     deadline: Deadline | None = None,
     loop: RunLoop | None = None,
 ) -> T:
-    """Run ``coroutine`` in ``loop``, by default that of this process, while the caller waits.
+    """Run ``coroutine`` in ``loop``, by default that of this process, and wait for its result.
 
-    When ``deadline`` passes or is cancelled, the coroutine is cancelled, and the calling thread
-    continues with the error of ``deadline`` once it has ended, after ``GRACE`` seconds at the
-    latest.
+    When ``deadline`` expires, the coroutine is cancelled. The error of ``deadline`` is raised when
+    the coroutine has ended, or after ``GRACE`` seconds.
 
     Raises whatever ``coroutine`` raises, and ``CallerError`` in the thread of the loop.
     """
@@ -196,7 +195,7 @@ _CLOSED = "the event loop of the run was closed before the run had ended; await 
 
 
 class _Call(Generic[T]):
-    """A coroutine in a loop, as seen by the thread that waits for it."""
+    """A coroutine in a loop, seen from the thread that waits for it."""
 
     def __init__(
         self, coroutine: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop
@@ -204,8 +203,8 @@ class _Call(Generic[T]):
         self._coroutine = coroutine
         self._loop = loop
         self._task: asyncio.Task[T] | None = None
-        # Unlike an event or a condition, this queue may be put to by a signal handler that
-        # interrupts the thread that waits for it.
+        # Unlike an event or a condition, a SimpleQueue is reentrant: a signal handler may put to it
+        # while it interrupts the waiting thread.
         self._woken = SimpleQueue[None]()
         self.wake: Callable[[], None] = partial(self._woken.put, None)
 
@@ -222,7 +221,7 @@ class _Call(Generic[T]):
         return self._task is not None and self._task.done()
 
     def wait(self, seconds: float) -> None:
-        """Wait for news, of which there are none once the loop is closed."""
+        """Wait for the task to end or something to wake this; fail if the loop was closed."""
         with contextlib.suppress(Empty):
             self._woken.get(timeout=seconds)
         if self._loop.is_closed() and not self.has_ended():
@@ -235,7 +234,7 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel it unless it has ended, and give it time to end."""
+        """Cancel the task unless it has ended, and wait up to ``GRACE`` seconds for its end."""
         if self.has_ended() or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._cancel)
@@ -249,9 +248,9 @@ class _Call(Generic[T]):
 
 
 async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
-    """Make ``call`` in a thread of its own, with the running loop as the loop of its run.
+    """Make ``call`` in a new thread, with the running loop as the loop of its run.
 
-    When the awaiting task is cancelled, ``stop`` is set, and the task ends once the call has.
+    When the awaiting task is cancelled, ``stop`` is set, and the task ends when the call has.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Sessions: the append-only log of one evaluation, its event bus, and what its run lends to it."""
+"""Sessions, event buses and budgets: what an evaluation logs to and is paid from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZERO = Decimal(0)
 
 @attrs.frozen(kw_only=True)
 class Charge:
-    """What calls cost: US dollars, and tokens sent and received."""
+    """The cost of calls: US dollars, and tokens sent and received."""
 
     cost: Decimal = ZERO
     tokens: int = 0
@@ -39,10 +39,10 @@ NOTHING = Charge()
 
 
 class Budget:
-    """Lets calls begin while there is money; safe to share between threads.
+    """Limits on money and tokens; safe to share between threads.
 
-    Money is reserved before a call begins and paid when it ends. What a call will cost is
-    not known before, so the limits may be exceeded by the calls in flight, never by more.
+    A call reserves its expected cost before it begins and pays its actual cost when it ends. The
+    actual cost is not known in advance, so calls in flight may exceed the limits; no others can.
 
     Args:
         max_cost: US dollars, above 0; None for no limit.
@@ -57,7 +57,7 @@ class Budget:
         COUNT.or_none.hold("max_tokens", max_tokens)
         self._max_cost = max_cost
         self._max_tokens = max_tokens
-        self.paid = NOTHING  # by calls that have ended
+        self.paid = NOTHING  # for calls that have ended
         self._reserved = NOTHING
         self._lock = threading.Lock()
 
@@ -67,11 +67,11 @@ class Budget:
 
     @property
     def needs_prices(self) -> bool:
-        """Whether a call of unknown cost would break a limit unnoticed."""
+        """Whether calls of unknown price could exceed a limit unnoticed."""
         return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
-        """Raise ``BudgetExhaustedError`` if ``used``, of all sessions, has reached a limit."""
+        """Raise ``BudgetExhaustedError`` if ``used``, over all sessions, has reached a limit."""
         if self._max_cost is not None and used.cost >= self._max_cost:
             raise BudgetExhaustedError(
                 f"max_cost: {used.cost:.4f} of {self._max_cost} US dollars are used or reserved",
@@ -84,22 +84,22 @@ class Budget:
             )
 
     def reserve(self, expected: Charge) -> None:
-        """Set aside the least that a call will cost.
+        """Reserve the minimum that a call will cost.
 
-        Raises ``BudgetExhaustedError`` when what is paid and reserved has reached a limit.
+        Raises ``BudgetExhaustedError`` when payments and reservations have reached a limit.
         """
         with self._lock:
             self.check(self.paid + self._reserved)
             self._reserved += expected
 
     def settle(self, expected: Charge, actual: Charge) -> None:
-        """End a reservation and pay what the call has cost."""
+        """Replace a reservation by the actual cost of the call."""
         with self._lock:
             self._reserved -= expected
             self.paid += actual
 
     def pay(self, actual: Charge) -> None:
-        """Pay for a call that nothing was reserved for, such as one of an earlier process."""
+        """Pay for a call without a reservation, such as one made by an earlier process."""
         with self._lock:
             self.paid += actual
 
@@ -111,9 +111,9 @@ _logger = logging.getLogger("promptgraft")
 
 
 class EventBus:
-    """Hands events to subscribers, in the thread that publishes.
+    """Passes events to subscribers, in the publishing thread.
 
-    A handler that raises is logged once, with its traceback, and never breaks what it watches.
+    A handler that raises is logged once, with its traceback, and does not affect the publisher.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,8 @@ class EventBus:
         return unsubscribe
 
     def publish(self, event: object) -> None:
-        """Tell every subscriber, in the order in which they subscribed."""
+        """Call every subscriber, in the order of subscription."""
+        # The tuple is replaced, never changed: subscribing meanwhile affects the next event.
         for handler in self._handlers:
             try:
                 handler(event)
@@ -161,12 +162,12 @@ class EventBus:
 
 
 class SessionProtocol(Protocol):
-    """What feedback functions and formatters may rely on.
+    """The part of a session that feedback functions and formatters may use.
 
     Attributes:
         tags: labels of the session, such as its scope.
-        budget: what calls of this evaluation are paid from; None for no limit.
-        deadline: when this evaluation ends, judging included; None for never.
+        budget: pays for the calls of this evaluation; None for no limit.
+        deadline: when this evaluation must end, judging included; None for no deadline.
     """
 
     tags: Mapping[str, str]
@@ -174,7 +175,7 @@ class SessionProtocol(Protocol):
     deadline: Deadline | None
 
     def notify(self, notice: object) -> None:
-        """Publish what is no event of the evaluation, such as a long wait, and do not keep it."""
+        """Publish a notice, such as a long wait, without adding it to the log."""
         ...
 
     def dispatch(self, event: object) -> None:
@@ -195,11 +196,10 @@ class Session:
 
     Args:
         tags: labels of the session.
-        bus: also publishes each event to its subscribers; without a bus nothing that
-            happens in the session is seen outside it.
-        budget: what calls are paid from.
-        notices: publishes notices; ``bus`` does when it is None.
-        deadline: when the evaluation ends.
+        bus: publishes each event too; without a bus, events stay inside the session.
+        budget: pays for the calls.
+        notices: publishes notices; by default ``bus``.
+        deadline: when the evaluation must end.
     """
 
     def __init__(
@@ -241,13 +241,13 @@ class Session:
 
 
 class Branch(Session):
-    """A part of an evaluation that runs beside others; :meth:`join` appends its events.
+    """The session of one concurrent part of an evaluation; :meth:`join` appends its events.
 
-    Notices are published at once. Joined in a fixed order, parts give one order of events whichever
-    ends first.
+    Notices are published at once, events on joining: if parts are joined in a fixed order, the
+    order of events does not depend on which part ends first.
 
     Args:
-        session: the session of the whole.
+        session: the session of the whole evaluation.
     """
 
     def __init__(self, session: SessionProtocol) -> None:
@@ -258,7 +258,7 @@ class Branch(Session):
         self._whole.notify(notice)
 
     def join(self) -> tuple[object, ...]:
-        """Append the events of the part to the whole, and return them."""
+        """Append the events of this part to the session of the whole, and return them."""
         events = self.select_all(object)
         for event in events:
             self._whole.dispatch(event)
@@ -266,9 +266,9 @@ class Branch(Session):
 
 
 def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
-    """Return a function that tells an event to ``session`` and to ``bus``.
+    """Return a function that passes an event to ``session`` and to ``bus``.
 
-    A session may publish to the same bus itself; its subscribers are not told again then.
+    If the session publishes to the same bus, subscribers are called only once.
     """
 
     def tell(event: object) -> None:
@@ -280,7 +280,7 @@ def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[o
 
 
 def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:
-    """Append ``event``, and tell whether ``bus`` has published it on the way."""
+    """Append ``event``; return whether the session published it on ``bus``."""
     heard: list[object] = []
     stop_listening = bus.subscribe(type(event), heard.append) if bus is not None else None
     try:
@@ -297,14 +297,14 @@ T = TypeVar("T")
 
 @attrs.frozen
 class CallsInFlight:
-    """A notice: ``change`` more calls are in flight, or with a minus fewer.
+    """A notice: the number of calls in flight has changed.
 
-    Published in the thread that makes the call, just before and just after it.
+    Published in the thread that makes the call, immediately before and after it.
 
     Attributes:
         change: 1 or -1.
-        position: where in the run, as text; empty for what is no part of its course.
-        outcome: what the call has returned; None before it, and when it raised.
+        position: where in the run, as text; empty outside the course of the run.
+        outcome: the result of the call; None before it, and when it raised.
     """
 
     change: int
@@ -314,11 +314,11 @@ class CallsInFlight:
 
 @attrs.frozen(kw_only=True)
 class Watch:
-    """Budget, notices and event loop of a run; they stay in its process: a copy lends nothing.
+    """Budget, notices and event loop of a run. They stay in its process: a pickled copy is empty.
 
-    ``notices`` publishes the calls in flight and what they wait for; ``position`` is where in the
-    run they are made. ``loop`` runs coroutines, that of the process when it is None. A run that
-    would begin in the thread of the loop that it needs raises ``CallerError``.
+    ``notices`` publishes the calls in flight and what they wait for; ``position`` says where in the
+    run they are made. ``loop`` runs coroutines; None stands for the loop of the process. Creating a
+    watch in the thread of the loop that the run needs raises ``CallerError``.
     """
 
     budget: Budget | None = None
@@ -330,14 +330,14 @@ class Watch:
         return type(self), ()
 
     def at(self, position: str) -> Watch:
-        """Return the same for a call there."""
+        """Return the watch for a call at ``position``."""
         return Watch(budget=self.budget, notices=self.notices, position=position, loop=self.loop)
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
         return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-        """Call ``function`` with the event loop of the run, and publish that it is in flight."""
+        """Call ``function`` with the event loop of the run, and publish it as in flight."""
         outcome: T | None = None
         self._publish(CallsInFlight(1, self.position))
         try:

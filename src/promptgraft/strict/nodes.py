@@ -151,7 +151,7 @@ class Node:
         return None
 
     def is_right(self) -> bool:
-        """Tell whether nothing was noted here or below."""
+        """Return whether nothing was noted here or below."""
         return self.source.is_right(self.path)
 
     def member(self, key: str) -> Node:
