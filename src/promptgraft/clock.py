@@ -1,4 +1,4 @@
-"""Time, injectable so that tests decide it."""
+"""Clocks: the system's, and a fake one for tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What promptgraft needs to know about time."""
+    """The time functions that promptgraft uses."""
 
     def now(self) -> datetime:
         """Return the wall-clock time, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards; the origin is arbitrary."""
+        """Return seconds that never go backwards, from an arbitrary origin."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves only when it is told to; safe to share between threads."""
+    """A clock that moves only on request; safe to share between threads."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start

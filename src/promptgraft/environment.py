@@ -1,4 +1,4 @@
-"""What the machine provides: packages that extras install, and secrets in its variables."""
+"""The environment: optional packages that extras install, and secrets in variables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from promptgraft.errors import ConfigError
 
 
 def check_package(package: str, at_least: str, *, extra: str, what: str) -> None:
-    """Do nothing where ``package`` is installed in this version or a newer one.
+    """Check that ``package`` is installed in version ``at_least`` or newer.
 
     Raises:
-        ConfigError: it is not; names it, the version, and how to install it for ``what``.
+        ConfigError: it is not; the message says what needs it and how to install it.
     """
     try:
         found = metadata.version(package)
@@ -37,21 +37,21 @@ REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @attrs.frozen
 class Secret:
-    """A text as a file has it, with ``${NAME}`` in it: looked up only when it is needed."""
+    """A text with references ``${NAME}`` to environment variables, resolved only when needed."""
 
     written: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables, in order of appearance."""
+        """The names of the variables, in order of appearance."""
         return tuple(dict.fromkeys(REFERENCE.findall(self.written)))
 
     def missing(self) -> tuple[str, ...]:
-        """Return the variables that are not set, or empty."""
+        """Return the variables that are unset or empty."""
         return tuple(name for name in self.names if not os.environ.get(name))
 
     def reveal(self) -> str:
-        """Return the plain text."""
+        """Return the text with the values of the variables."""
         if missing := self.missing():
             raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
         return REFERENCE.sub(lambda match: os.environ[match[1]], self.written)

@@ -1,7 +1,7 @@
-"""Durable files, where what has been acknowledged survives a crash; and locks.
+"""Durable files, whose acknowledged writes survive a crash, and lock files.
 
 Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsync`` and
-``os.replace``, so that a test can end the process before or after each of them.
+``os.replace``, so that tests can kill the process before or after each of them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from promptgraft.errors import JournalLockedError
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file is there, also of a name that no file can have."""
+    """Return whether ``path`` is a file; false for names that no file can have."""
     try:
         return path.is_file()
-    except (OSError, ValueError):  # too long, a zero byte, a folder that is closed
+    except (OSError, ValueError):  # too long, a zero byte, an unreadable folder
         return False
 
 
 def nearest_folder(holding: Path) -> Path | None:
-    """Return the nearest folder, from the current one upwards, that holds a file; or None."""
+    """Return the nearest folder upwards that holds the file ``holding``, or None."""
     here = Path.cwd()
     return next((one for one in (here, *here.parents) if is_file(one / holding)), None)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte of ``data``, in as many calls as it takes."""
+    """Write all of ``data``, in as many calls as it takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -47,9 +47,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace ``path`` by ``data``: readers and crashes see the old bytes or the new ones.
+    """Replace ``path`` by ``data`` so that readers and crashes see the old or the new bytes.
 
-    The parent folder must exist. The ``OSError`` of a refusal names ``path``.
+    The parent folder must exist. An ``OSError`` names ``path``.
     """
     with named_in_errors(path):
         _replace(path, data, mode)
@@ -57,7 +57,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """Let an ``OSError`` name the file that is meant, not a temporary one."""
+    """Make an ``OSError`` name the target file, not a temporary one."""
     try:
         yield
     except OSError as error:
@@ -85,7 +85,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what writers of ``path`` that were killed have left beside it."""
+    """Remove the temporary files that killed writers of ``path`` have left."""
     left_over = re.compile(rf"\.{re.escape(path.name)}\.[^.]+\.tmp")
     for name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is needed
         if left_over.fullmatch(name):
@@ -93,9 +93,9 @@ def sweep(path: Path) -> None:
 
 
 def make_folder(folder: Path, *, under: Path) -> None:
-    """Make ``folder`` with its parents, and make every name on the way from ``under`` durable.
+    """Create ``folder`` and its parents, and make every name on the way from ``under`` durable.
 
-    Folders that exist are synced too: their maker may have died before that.
+    Existing folders are synced too: their creator may have died before syncing them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for parent in folder.parents:
@@ -108,10 +108,10 @@ def make_folder(folder: Path, *, under: Path) -> None:
 def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iterator[None]:
     """Hold the lock file at ``path``, which the system releases when the process dies.
 
-    It holds the number of the process. After ``seconds`` of waiting, a ``JournalLockedError`` says
-    that ``what`` is in use, and suggests ``mend`` besides waiting.
+    The file contains the process id. After ``seconds`` of waiting, a ``JournalLockedError`` says
+    that ``what`` is in use and suggests ``mend`` as an alternative to waiting.
 
-    Raises ``OSError`` when the lock file cannot be made.
+    Raises ``OSError`` when the lock file cannot be created.
     """
     from filelock import FileLock, Timeout
 
@@ -126,7 +126,7 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
             f"{what} is in use by {holder}; wait for it to end, or {mend}"
         ) from None
     try:
-        with contextlib.suppress(OSError):  # only for the message of a second process
+        with contextlib.suppress(OSError):  # only for the message to a second process
             path.write_text(f"{os.getpid()}\n", "ascii")
         yield
     finally:

@@ -1,6 +1,6 @@
-"""Tables of pandas, polars, Arrow and Hugging Face: read as rows, and made of rows.
+"""Conversion of tables of pandas, polars, Arrow and Hugging Face to rows and from rows.
 
-None of these is imported for a table that is read: who has one has its library.
+Reading a table imports nothing: a caller that has a table has its library loaded.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a table, by the library of its class."""
+    """Return whether a value is a table, judged by the library of its class."""
     kind = type(value)
     return bool(_libraries(value)) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
 
 
 def rows_of_frame(frame: Any) -> Iterator[dict[str, object]]:
-    """Yield the rows of a table by the names of its columns; a missing value is None.
+    """Yield the rows of a table as dictionaries; missing values are None.
 
     Raises:
-        DataFormatError: its columns have no names, or two of them the same.
+        DataFormatError: a column has no name, or two have the same.
     """
     libraries = _libraries(frame)
     if libraries & {"pandas", "polars", "narwhals"}:
@@ -55,7 +55,7 @@ def frame_of(rows: Sequence[Mapping[str, object]], library: str) -> Any:
     """Return rows as a table of pandas, polars or Arrow.
 
     Raises:
-        ConfigError: the library is another one, or not installed.
+        ConfigError: the library is not one of these, or not installed.
     """
     if library not in _MADE:
         raise ConfigError(f"library: expected one of {', '.join(_MADE)}, found {shown(library)}")
@@ -90,5 +90,5 @@ def _cell(value: Any, *, nan: bool) -> object:
         return _cell(value.tolist(), nan=nan)
     if isinstance(value, list):
         return [_cell(item, nan=True) for item in value]
-    # Where a value is missing, pandas has a number that is none.
+    # pandas stores a missing value as NaN.
     return None if not nan and isinstance(value, float) and value != value else value  # noqa: PLR0124

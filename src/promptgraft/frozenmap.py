@@ -1,4 +1,4 @@
-"""Values that cannot change, and copies of those that can."""
+"""An immutable mapping, and deep copies of mutable values."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ T = TypeVar("T")
 class FrozenMap(Mapping[K, V]):
     """A read-only copy of a mapping, in its order.
 
-    ``types.MappingProxyType`` neither pickles nor hashes and shares its target with
-    its maker; values that cross threads, processes and journals need all three.
+    Values that cross threads, processes and journals must pickle, hash and not share state;
+    ``types.MappingProxyType`` does none of these.
     """
 
     __slots__ = ("_data",)
@@ -51,7 +51,7 @@ class FrozenMap(Mapping[K, V]):
     def __contains__(self, key: object) -> bool:
         return key in self._data
 
-    # These of a dictionary are many times as fast as those that Mapping makes of the rest.
+    # Delegated for speed: the versions that Mapping derives are many times slower.
     @overload
     def get(self, key: K, /) -> V | None: ...
     @overload
@@ -88,14 +88,14 @@ _ATOMS = (str, int, float, bool, bytes, type(None))
 
 @attrs.frozen
 class _Frozen:
-    """All frozen classes of attrs refuse changes with the function that this one has."""
+    """A sample of frozen classes, which all share one ``__setattr__``."""
 
 
 def isolated(value: T, *, where: str) -> T:
-    """Return a deep copy of ``value``, or ``value`` itself where nothing can change it.
+    """Return a deep copy of ``value``, or ``value`` itself if it is immutable.
 
     Raises:
-        ConfigError: something in it cannot be copied; begins with ``where``.
+        ConfigError: a part of it cannot be copied; the message begins with ``where``.
     """
     if _is_fixed(value):
         return value
@@ -116,9 +116,9 @@ def _is_fixed(value: object) -> bool:
 
 @functools.cache
 def _parts_of(kind: type[Any]) -> Callable[[Any], Iterable[object]] | None:
-    """Return what takes apart a value that nothing can change if nothing can change its parts.
+    """Return a function that yields the parts that decide whether a value is immutable.
 
-    None for a class whose values can change.
+    None for a class whose values are mutable.
     """
     if kind in _ATOMS or issubclass(kind, Enum):
         return lambda _: ()

@@ -1,8 +1,8 @@
-"""Identities of functions: a name, and a digest of the source that decides what they return.
+"""Identities of functions: a name, and a digest of the source that determines their results.
 
-The digest covers a function and what it uses of the user's own modules: functions, classes and
-constants, through imports, closures, partials and decorators. Comments, layout and the names of
-modules have no part in it. Of libraries only names count.
+The digest covers a function and everything it uses from the user's own modules: functions, classes
+and constants, through imports, closures, partials and decorators. It ignores comments, layout and
+module names. For libraries only the imported names count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAKERS = {"__init__", "__post_init__", "__attrs_post_init__"}
 
 
 def function_name(function: object) -> str:
-    """Return the name of a function, after that of its file, or of its module in a library."""
+    """Return ``file.name`` for a function of the user's, ``module.name`` for one of a library."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -51,7 +51,7 @@ def function_name(function: object) -> str:
 
 
 def function_identity(function: object) -> str:
-    """Return the ``identity`` of a callable, or its name and 12 digits that tell its source apart.
+    """Return the ``identity`` of a callable, or its name and the first 12 digits of its digest.
 
     A function of a library has only a name.
     """
@@ -62,19 +62,19 @@ def function_identity(function: object) -> str:
 
 
 def described(value: object) -> str:
-    """Return the ``repr`` of a value, and 12 digits for the user's code that it holds, if any."""
+    """Return the ``repr`` of a value, with a digest of the user's code that it holds, if any."""
     return f"{without_address(repr(value))} {code_digest(value)}".rstrip()
 
 
 def without_address(text: str) -> str:
-    """Return a ``repr`` without addresses in memory, and modules, which differ from run to run."""
+    """Return a ``repr`` without memory addresses and modules, which differ from run to run."""
     return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
 
 
 def place_of(error: BaseException, *, innermost: bool = False) -> str:
-    """Return file and line of the user's code that an exception came from; empty for none.
+    """Return file and line of the user's code that raised an exception; empty if there is none.
 
-    With ``innermost`` also empty where that code had called promptgraft, which raised.
+    With ``innermost``, also empty if that code had called promptgraft, which raised.
     """
     found, frames = "", error.__traceback__
     while frames is not None:
@@ -90,13 +90,13 @@ def place_of(error: BaseException, *, innermost: bool = False) -> str:
 
 
 def code_digest(value: object) -> str:
-    """Return 12 digits for the user's code in a value; nothing where there is none."""
+    """Return a digest of 12 digits of the user's code in a value; empty if it has none."""
     texts = _Walk().follow(value)
     return digest(sorted(texts))[:_DIGITS] if texts else ""
 
 
 def _home(value: object) -> str:
-    """Return the file that a function, or the class of an object, is written in; or nothing."""
+    """Return the source file of a function, or of the class of an object; empty if unknown."""
     if isinstance(value, MethodType):
         value = value.__func__
     if callable(value) and hasattr(value, "__wrapped__"):
@@ -110,7 +110,7 @@ def _home(value: object) -> str:
 
 @functools.lru_cache(maxsize=256)
 def is_own(file: str) -> bool:
-    """Return whether a file belongs to the user, and not to Python, promptgraft or a library."""
+    """Return whether a file is the user's own, not part of Python, promptgraft or a library."""
     path = Path(file)
     is_library = any(path.is_relative_to(library) for library in _LIBRARIES)
     return not (not file or file.startswith("<frozen ") or is_library or _PACKAGES & {*path.parts})
@@ -118,9 +118,9 @@ def is_own(file: str) -> bool:
 
 @attrs.frozen(eq=False)
 class _Use:
-    """A use of a name that the file binds, or the function that uses it imports; with attributes.
+    """A use of a name, with attributes, that a file binds or the using function imports.
 
-    ``holds`` is what the module of the file holds now.
+    ``holds`` is the namespace of the module at present.
     """
 
     file: str
@@ -130,12 +130,12 @@ class _Use:
 
 
 class _Walk:
-    """Collects the texts that decide what a function returns, each once."""
+    """Collects the texts that determine the result of a function, each once."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
         self._sources: dict[str, Source] = {}
-        self._seen: dict[int, object] = {}  # with the objects, or a number could come again
+        self._seen: dict[int, object] = {}  # keeps the objects alive, because ids are reused
         self._used: set[tuple[str, tuple[str, ...], int]] = set()
         self._waiting: list[tuple[str, object]] = []
 
@@ -187,13 +187,13 @@ class _Walk:
             self._compiled(function)
         state = python_code.changed(nodes)
         for name, item in python_code.bound_to(function):
-            # What a library binds may be its state; the user's functions in it are not.
+            # Plain values that a library binds may be its state; user's functions are not.
             if name not in state and (own or not isinstance(item, _PLAIN)):
                 self._later(f"{function.__qualname__}.{name}", item)
         self._later("", getattr(function, "__wrapped__", ()))
 
     def _compiled(self, function: FunctionType) -> None:
-        """Take the code as it was compiled where the file does not have it, or no longer."""
+        """Use the bytecode if the file does not contain the code, or no longer does."""
         code, file = function.__code__, function.__code__.co_filename
         if code not in self._source(file).codes.get(python_code.place_of(code), ()):
             self._texts.update(map(python_code.bytecode, python_code.codes_in(code)))
@@ -201,7 +201,7 @@ class _Walk:
                 self._later("", _Use(file, function.__globals__, (name,)))
 
     def _class(self, kind: type) -> set[str]:
-        """Follow a class of the user's; return what its methods change."""
+        """Follow a class of the user's; return the names that its methods change."""
         state: set[str] = set()
         for base in kind.__mro__:
             home = _home(base)
@@ -210,7 +210,7 @@ class _Walk:
             self._later("", _Use(home, vars(sys.modules[base.__module__]), (base.__name__,)))
             for name, item in vars(base).items():
                 method = getattr(item, "__func__", getattr(item, "fget", item))
-                # What attrs and dataclasses generate is in no file.
+                # Methods that attrs and dataclasses generate have no file.
                 if isinstance(method, FunctionType) and method.__code__.co_filename[:1] != "<":
                     self._later("", method)
                     state |= set() if name in _MAKERS else python_code.changed(self._nodes(method))
@@ -229,7 +229,7 @@ class _Walk:
         self._later(label, getattr(value, "__wrapped__", ()))
 
     def _part(self, file: str, holds: Mapping[str, object], node: ast.AST) -> None:
-        """Take a part of a file, and follow the names that it uses."""
+        """Add a part of a file, and follow the names that it uses."""
         if self._is_new(node):
             self._texts.add(python_code.text_of(node))
             imports = python_code.imports_in(node)
@@ -258,9 +258,9 @@ class _Walk:
             self._compiled(held)
 
     def _import(self, module: str, path: tuple[str, ...], *, by: str) -> None:
-        """Follow a name, and what is taken of it, from a module; of a library note the name.
+        """Follow a name and its attributes into a module; for a library record the name only.
 
-        A package that imports a part of itself, ``by`` its own file, means the module.
+        If a package imports a part of itself (``by`` is its own file), the submodule is meant.
         """
         file, folders = python_code.found_module(module)
         own = is_own(file) if file else bool(folders)

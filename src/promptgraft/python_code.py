@@ -1,4 +1,4 @@
-"""What Python code binds, uses and changes, read from its source and its compiled form."""
+"""Analysis of Python source and bytecode: the names that code binds, uses and changes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Source:
 
 
 def source_of(file: str) -> Source:
-    """Return what a file holds now; nothing when it cannot be read as Python."""
+    """Parse the current content of a file; empty if it is not readable Python."""
     try:
         with tokenize.open(file) as opened:
             text = opened.read()
     except (OSError, SyntaxError, UnicodeDecodeError):
-        text = "".join(linecache.getlines(file))  # where the cells of notebooks are
+        text = "".join(linecache.getlines(file))  # cells of notebooks exist only there
     return _parsed(file, text)
 
 
@@ -66,12 +66,12 @@ def _parsed(file: str, text: str) -> Source:
 
 
 def place_of(code: CodeType) -> Place:
-    """Return where compiled code stands in its file."""
+    """Return the place of compiled code in its file."""
     return code.co_firstlineno, code.co_name
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield compiled code and all that is inside it."""
+    """Yield compiled code and all code nested in it."""
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):
@@ -79,7 +79,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def bytecode(code: CodeType) -> str:
-    """Return what compiled code itself does, wherever it stands."""
+    """Return the instructions and constants of compiled code, without its place in a file."""
     constants = [
         str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
         for one in code.co_consts
@@ -89,7 +89,7 @@ def bytecode(code: CodeType) -> str:
 
 
 def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
-    """Return the names that the statements of a module bind or change."""
+    """Yield the names that the statements of a module bind or change."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, _BLOCKS):
             yield from _bindings(node)
@@ -104,7 +104,7 @@ def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return for each name that is bound its module, a dot for each level first, and name there.
+    """Return for each bound name its module, with leading dots if relative, and its name there.
 
     ``import a.b`` binds ``a``; ``import a.b as c`` binds ``a.b``.
     """
@@ -117,25 +117,25 @@ def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 @functools.lru_cache(maxsize=1024)
 def text_of(node: ast.AST) -> str:
-    """Return a part of a file as text, without comments."""
+    """Return the source of a node without comments."""
     return ast.unparse(node)
 
 
 @functools.lru_cache(maxsize=1024)
 def imports_in(node: ast.AST) -> dict[str, Import]:
-    """Return the imports in a part of a file by the names that they bind."""
+    """Return the imports inside a node by the names that they bind."""
     inside = (one for one in ast.walk(node) if isinstance(one, Import))
     return {name: one for one in inside for name in imported(one)}
 
 
 @functools.lru_cache(maxsize=1024)
 def used(node: ast.AST) -> set[tuple[str, ...]]:
-    """Return the global and imported names that code uses, with the attributes taken of them."""
+    """Return the global and imported names that a node uses, with their attributes."""
     names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
     statement = ast.Expr(node) if isinstance(node, ast.expr) else node
     if isinstance(statement, ast.stmt):
         module = ast.fix_missing_locations(ast.Module([statement], []))
-        # Where a function inside another says `nonlocal`, every name counts.
+        # A nested function with `nonlocal` does not compile alone; then every name counts.
         with contextlib.suppress(SyntaxError):
             names = loaded(compile(module, "<part>", "exec", dont_inherit=True))
     names |= imports_in(node).keys()
@@ -161,7 +161,7 @@ def loaded(code: CodeType) -> set[str]:
 
 
 def changed(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names and attributes that code changes: what they hold is its state."""
+    """Return the names and attributes that code changes, which hold its state."""
     found: set[str] = set()
     for node in (one for each in nodes for one in ast.walk(each)):
         match node:
@@ -178,7 +178,7 @@ def changed(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Return what a function has bound: its closure, and the defaults of its arguments."""
+    """Yield the values bound to a function: its closure and the defaults of its arguments."""
     code, defaults = function.__code__, function.__defaults__ or ()
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not bound yet
@@ -189,7 +189,7 @@ def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
-    """Return the file of a module, and where its parts are, without importing anything."""
+    """Return the file of a module and the folders of its submodules, without importing it."""
     known = sys.modules.get(name)
     if known is not None:
         return getattr(known, "__file__", None), getattr(known, "__path__", None)

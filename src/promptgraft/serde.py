@@ -1,4 +1,4 @@
-"""Plain data: what it is made of, one strict JSON, one canonical JSON, one digest."""
+"""Plain data: conversion, strict JSON, canonical JSON and digests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 def unstructure(value: object, *, path: str = "$") -> Json:
-    """Return attrs classes, dataclasses, enums, mappings, sequences, sets and dates as JSON data.
+    """Convert attrs classes, dataclasses, enums, mappings, sequences, sets and dates to JSON data.
 
-    Raises ``DataFormatError`` when some part of ``value``, which stands at ``path``, has no plain
-    form.
+    Raises ``DataFormatError``, whose path begins with ``path``, if a part of ``value`` has no
+    plain form.
     """
     try:
         return _plain(value, path)
@@ -62,7 +62,7 @@ def digest(value: object) -> HexDigest:
 
 
 def digest_json(plain: Json) -> HexDigest:
-    """Return what :func:`digest` returns, of data that is plain already."""
+    """Like :func:`digest`, for data that is plain already."""
     return digest_text(_canonical(plain))
 
 
@@ -72,7 +72,7 @@ def digest_text(text: str) -> HexDigest:
 
 
 def digest_all(beginning: str, ends: Iterable[str]) -> list[HexDigest]:
-    """Return what :func:`digest_text` returns of ``beginning`` with each of ``ends``."""
+    """Return the :func:`digest_text` of ``beginning`` followed by each of ``ends``."""
     begun = hashlib.sha256(beginning.encode("utf-8", "surrogatepass"))
     digests = []
     for end in ends:
@@ -96,14 +96,14 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
             f"{where}: expected UTF-8, found byte {error.object[error.start]:#04x} "
             f"at offset {error.start}"
         ) from None
-    except ValueError as error:  # a mismatch of ours, or an integer of absurd length
+    except ValueError as error:  # a MismatchError, or an integer of absurd length
         raise DataFormatError(f"{where}: {error}") from None
     except RecursionError:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
 
 
 def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = False) -> Json:
-    """Return plain data with every text changed, and those of ``keys`` too if wanted."""
+    """Apply ``change`` to every text in plain data, with ``keys`` to keys as well."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -115,7 +115,7 @@ def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = False) 
 
 
 def is_deeper(value: Json, levels: int) -> bool:
-    """Return whether lists and objects are nested in more than so many levels."""
+    """Return whether lists and objects are nested more than ``levels`` deep."""
     if not isinstance(value, (list, dict)):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -123,7 +123,7 @@ def is_deeper(value: Json, levels: int) -> bool:
 
 
 def is_unicode(value: Json) -> bool:
-    """Return whether every text of ``value`` can be stored: none holds half of a character."""
+    """Return whether all texts of ``value`` are valid Unicode, without lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -135,34 +135,34 @@ _KEY = re.compile(r"\b(?:sk|pk|rk)-[\w-]{16,}")
 
 
 def looks_like_a_key(text: str) -> bool:
-    """Return whether ``text`` holds what only keys of providers look like."""
+    """Return whether ``text`` contains something that looks like an API key."""
     return _KEY.search(text) is not None
 
 
 def without_keys(text: str) -> str:
-    """Return ``text`` with ``[secret]`` in place of what looks like a key."""
+    """Replace what looks like an API key by ``[secret]``."""
     return _KEY.sub("[secret]", text)
 
 
 def shown(value: object) -> str:
-    """Return a short ``repr`` for messages, without what looks like a key."""
+    """Return a short ``repr`` for messages, without what looks like an API key."""
     if isinstance(value, int) and value.bit_length() > 63:
         return f"an integer of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     try:
         text = without_keys(repr(value))
-    except (ValueError, RecursionError) as error:  # such an integer inside, or deep data
+    except (ValueError, RecursionError) as error:  # a huge integer inside, or deeply nested data
         text = f"<{type(value).__name__}: {error}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return `` (did you mean `x`?)`` for the nearest known word, or nothing."""
+    """Return `` (did you mean `x`?)`` for the nearest known word, or an empty text."""
     near = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
 class MismatchError(ValueError):
-    """Raised while data is read; its text is already what the user should read."""
+    """Data does not have the expected form; the message is fit for users."""
 
 
 def _loads(text: str | bytes) -> Json:
@@ -194,11 +194,11 @@ def _finite(text: str) -> float:
 STRICT_JSON = json.JSONDecoder(
     object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite
 )
-"""Reads what :func:`parse_json` reads; raises ``ValueError`` and ``RecursionError``."""
+"""The decoder of :func:`parse_json`; raises ``ValueError`` and ``RecursionError``."""
 
 
 def _plain(value: object, path: str) -> Json:
-    if type(value) is str:  # nearly all there is
+    if type(value) is str:  # nearly all values
         return value
     if isinstance(value, Enum):
         return _plain(value.value, path)

@@ -1,7 +1,7 @@
-"""Texts, counts and figures as people read them, and the words of a text, whatever its script.
+"""Formatting of texts, counts and figures for people, and splitting texts of any script into words.
 
-What is shown holds nothing that a screen would obey. A character of a script that puts no space
-between words is a word of its own; accents, vowel signs and joiners belong to their word.
+Formatted texts contain nothing that a terminal would interpret. In scripts without spaces each
+character is a word; accents, vowel signs and joiners belong to their word.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with everything that a terminal would obey spelled out.
+    """Return ``text`` with everything that a terminal would interpret escaped.
 
-    Line breaks and tabs stay. What is spelled out cannot move the cursor, change colours or titles,
-    overwrite a line, or turn the direction of writing.
+    Line breaks and tabs stay. The result cannot move the cursor, change colours or titles,
+    overwrite a line, or reverse the direction of writing.
     """
     return _UNSAFE.sub(lambda match: spelled(match[0]), text)
 
 
 def visible_line(text: str) -> str:
-    """Return ``text`` as one line: as :func:`visible`, line breaks and tabs spelled out too."""
+    """Like :func:`visible`, with line breaks and tabs escaped too."""
     return _UNSAFE_OR_BREAK.sub(lambda match: spelled(match[0]), text)
 
 
@@ -74,9 +74,9 @@ def score(value: float | None, *, estimated: bool = False) -> str:
 def difference(
     before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
 ) -> str:
-    """Return how much a score rose or fell, with ``~`` when that is estimated.
+    """Return the change of a score, with ``~`` if it is estimated.
 
-    Empty where only the first score is: that is from a few examples, the other one from all.
+    Empty if only the first is estimated: then the two were measured on different examples.
     """
     if before is None or after is None or estimated == (True, False):
         return ""
@@ -86,23 +86,23 @@ def difference(
 def change(
     before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
 ) -> str:
-    """Return two scores and their difference, marked as above: ``0.500 -> ~0.750 (~+0.250)``."""
+    """Return two scores and their difference, such as ``0.500 -> ~0.750 (~+0.250)``."""
     gained = difference(before, after, estimated=estimated)
     scores = f"{score(before, estimated=estimated[0])} -> {score(after, estimated=estimated[1])}"
     return f"{scores} ({gained})" if gained else scores
 
 
 def dollars(amount: Decimal | None) -> str:
-    """Return an amount of US dollars; those below 10 cents with four digits after the point."""
+    """Return an amount of US dollars; below 10 cents with four decimals."""
     if amount is None:
         return "unknown price"
     return f"${amount:,.2f}" if amount * 10 >= 1 or not amount else f"${amount:.4f}"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return at most ``width`` values, with the first and the last, as a row of bars.
+    """Return at most ``width`` values, including the first and the last, as a row of bars.
 
-    Empty for fewer than two different ones.
+    Empty if all values are equal.
     """
     low, high = min(values, default=0.0), max(values, default=0.0)
     if low == high or width < 2:
@@ -123,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 def fewer_tokens(share: float) -> str:
-    """Return that a text does without a share of its tokens: ``the same score with ...``."""
+    """Return ``the same score with 20% fewer tokens`` for a share of 0.2."""
     return f"the same score with {share:.0%} fewer tokens"
 
 
@@ -135,14 +135,14 @@ def short_count(number: int) -> str:
 
 
 def figure_columns(rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each column whether it has nothing but figures; the head does not count."""
+    """Return for each column whether it holds only figures; ``rows`` without the head."""
     return [
         any(column) and all(map(_FIGURE.fullmatch, column)) for column in zip(*rows, strict=True)
     ]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows, the first of them the head, as lines in columns; figures stand to the right."""
+    """Return rows, the first being the head, as aligned lines; figures are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = figure_columns(rows[1:]) or [False] * len(widths)
     return [
@@ -155,29 +155,29 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def raised(error: BaseException) -> str:
-    """Return an exception that a user's function raised: its type and what it says."""
+    """Return the type and the message of an exception."""
     return f"{type(error).__name__}: {error}"
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the same with file and line of the user's code that it came from."""
-    from promptgraft.functions import place_of  # what it takes to read code takes its time
+    """Like :func:`raised`, with file and line of the user's code that raised it."""
+    from promptgraft.functions import place_of  # imported late: it loads ast, dis and inspect
 
     place = place_of(error)
     return f"{raised(error)}{f' ({place})' if place else ''}"
 
 
 def fenced(text: str) -> str:
-    """Return ``text`` between fences that are longer than any run of backticks in it."""
+    """Return ``text`` in a code fence longer than any run of backticks in it."""
     longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def clip(text: str, limit: int, *, around: str = "\n") -> str:
-    """Return ``text`` in ``limit`` characters: its head and tail, and a note on what is left out.
+    """Shorten ``text`` to ``limit`` characters: its head and tail, and a note between them.
 
-    The note stands between ``around``, and is dropped where there is no room for it.
+    The note is enclosed in ``around``, and dropped if there is no room for it.
     """
     if len(text) <= limit:
         return text
@@ -185,32 +185,32 @@ def clip(text: str, limit: int, *, around: str = "\n") -> str:
     room = limit - len(note) - 2
     if room < 2:
         return text[:limit]
-    # Leaving out makes room for the note as well, so count again with what really goes.
+    # The note takes room itself, so count again what is really left out.
     note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
     head = (room + 1) // 2
     return text[:head] + note + text[len(text) - (room - head) :]
 
 
 def words_in(text: str) -> list[str]:
-    """Return the words as they are spelled, in order, in linear time."""
+    """Return the words of a text unchanged, in linear time."""
     return _pattern(text).findall(text)
 
 
 def folded_words(text: str) -> list[str]:
-    """Return the words without case, accents and marks, in order, in linear time."""
+    """Return the words of a text without case, accents and marks, in linear time."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     return [word for word in map(_folded, words_in(text)) if word]
 
 
 def folded_spans(text: str) -> list[tuple[int, int]]:
-    """Return where in the text each of its :func:`folded_words` begins and ends."""
+    """Return the start and end of each of the :func:`folded_words`."""
     found = _pattern(text).finditer(text)
     return [match.span() for match in found if text.isascii() or _folded(match[0])]
 
 
 def pieces_in(text: str) -> list[str]:
-    """Return the words, line ends, other space and single characters that make up a text."""
+    """Split a text into words, line ends, other space and single characters."""
     return _piece_pattern().findall(text)
 
 
@@ -223,7 +223,7 @@ def is_spaced(text: str) -> bool:
 def _folded(word: str) -> str:
     if word.isascii():
         return word.lower()
-    # Before it is decomposed too: sorting a long row of marks would take quadratic time.
+    # Filtered before the decomposition too, because NFKD sorts a run of marks in quadratic time.
     bare = "".join(filter(str.isalnum, word))
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", bare))).casefold()
 
@@ -255,9 +255,9 @@ def _mark_ranges() -> str:
 
 
 def joined(text: str) -> str:
-    """Return ``text`` with the two halves of a character joined.
+    """Return ``text`` with split surrogate pairs joined.
 
-    Streams cut characters in halves. JSON joins them, and a replay must see what was seen.
+    Streams may split a character; JSON joins it, and a replay must see the same text.
     """
     return text if text.isascii() else _SPLIT_PAIR.sub(_join, text)
 

@@ -1,8 +1,8 @@
-"""Strict YAML: ``no`` is a text, a date is a text, ``1e3`` is refused until it is quoted.
+"""Strict YAML: ``no`` is a text, a date is a text, ``1e3`` is refused unless it is quoted.
 
-The values are built from the events of the parser, without recursion: a text cannot exhaust the
-stack, name a Python type, or multiply itself through aliases. The line of every value and of
-every key is kept, so that later checks can say where a fault is.
+Values are built from parser events without recursion: a document cannot exhaust the stack, name a
+Python type, or multiply itself through aliases. The line of every value and key is kept, so that
+later checks can say where a fault is.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _DEEPEST = 100
 _TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
 
 YamlPath: TypeAlias = "tuple[str | int, ...]"
-"""Keys and positions that lead to a value, from the outermost one on."""
+"""Keys and positions that lead to a value, outermost first."""
 
 Note: TypeAlias = "Callable[[int, str], None]"
-"""Takes a fault: its line, counted from 1 (0 stands for the whole text), and what is wrong."""
+"""Reports a fault: its line, from 1 (0 for the whole text), and a message."""
 
 _CONSTANTS: dict[str, Json] = {
     "": None,
@@ -34,7 +34,7 @@ _CONSTANTS: dict[str, Json] = {
 }
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"(\.[0-9]+|[-+]?(0|[1-9][0-9]*)\.[0-9]*)([eE][-+][0-9]+)?")
-# Versions of YAML disagree about these: what one writes as a text is a number to the other.
+# YAML 1.1 and 1.2 disagree whether these are texts or numbers.
 _AMBIGUOUS = re.compile(
     r"[-+]?0[0-9]+(\.[0-9]*)?|0[xob][0-9a-fA-F_]+|[-+]?[0-9]+(_[0-9]+)+"
     r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan",
@@ -44,17 +44,17 @@ _TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 
 
 def spelled(path: YamlPath) -> str:
-    """Return a path as messages write it, behind the name of the whole: ``.metrics[0].name``."""
+    """Return a path as messages write it after the name of the root: ``.metrics[0].name``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 @attrs.frozen
 class YamlDocument:
-    """What a YAML text says, and where.
+    """A parsed YAML text with line numbers.
 
     Attributes:
-        value: the plain data; None for a text that says nothing.
-        lines: the line of each value, counted from 1; ``()`` leads to the whole.
+        value: the plain data; None for an empty text.
+        lines: the line of each value, from 1; ``()`` is the root.
         key_lines: the line of each key, by the path of its value.
     """
 
@@ -63,10 +63,7 @@ class YamlDocument:
     key_lines: Mapping[YamlPath, int] = attrs.field(repr=False)
 
     def line_of(self, path: YamlPath) -> int:
-        """Return the line in which ``path`` begins, or the nearest one around it.
-
-        That is the line of the key where there is one, and that of the value elsewhere.
-        """
+        """Return the line of the key at ``path``, or of the value, or of the nearest parent."""
         for end in range(len(path), -1, -1):
             found = self.key_lines.get(path[:end]) or self.lines.get(path[:end])
             if found is not None:
@@ -75,11 +72,11 @@ class YamlDocument:
 
 
 def read_yaml(text: str, note: Note) -> YamlDocument | None:
-    """Return what ``text`` says; every fault is noted, and None returned when it has no meaning.
+    """Parse ``text`` and note every fault; return None if it cannot be parsed.
 
-    Refused are: what is no YAML, keys twice in an object or that are no texts, unquoted words
-    that mean different things to different readers, tags, aliases, merge keys, a second
-    document, and more than 100 levels.
+    Refused are: invalid YAML, duplicate keys, keys that are not texts, unquoted scalars that mean
+    different things to different parsers, tags, aliases, merge keys, a second document, and more
+    than 100 levels.
     """
     import yaml
 
@@ -89,7 +86,7 @@ def read_yaml(text: str, note: Note) -> YamlDocument | None:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        # Some parsers have a limit of their own, and may meet it before the first event.
+        # libyaml may have a nesting limit of its own, reached before the first event.
         is_deep = "nesting depth" in str(error.problem)
         note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}")
     except yaml.YAMLError:
@@ -114,12 +111,12 @@ class _Open:
 
     @property
     def next_path(self) -> YamlPath:
-        """The path of the value that comes next."""
+        """The path of the next value."""
         return (*self.path, len(self.items) if self.key is None else self.key)
 
 
 class _Builder:
-    """Puts events together."""
+    """Builds a document from parser events."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
@@ -133,7 +130,7 @@ class _Builder:
         """Take one event of the parser.
 
         Raises:
-            MismatchError: what it means cannot be kept.
+            MismatchError: the event is not allowed in plain data.
         """
         import yaml
 
@@ -151,7 +148,7 @@ class _Builder:
             self._end()
 
     def document(self) -> YamlDocument:
-        """Return what was built."""
+        """Return the document."""
         value = self._documents[0] if self._documents else None
         return YamlDocument(value, self._lines, self._key_lines)
 
@@ -216,10 +213,10 @@ class _Builder:
 
 
 def plain_scalar(text: str) -> Json:
-    """Return what an unquoted YAML scalar means.
+    """Return the value of an unquoted YAML scalar.
 
     Raises:
-        MismatchError: it means different things to different readers.
+        MismatchError: it means different things to different parsers.
     """
     if text in _CONSTANTS:
         return _CONSTANTS[text]

@@ -1,4 +1,4 @@
-"""What a prompt is: sections, tools, examples, output type, and what a model receives of them."""
+"""Prompts: sections, tools, examples and output types, and their rendering for a model."""
 
 from promptgraft.prompt.describing import hash_task_example, hash_tool_example
 from promptgraft.prompt.fields import Described

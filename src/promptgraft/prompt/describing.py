@@ -1,7 +1,7 @@
-"""From a template to its descriptor: what stores and optimizers may know of its parts.
+"""The descriptor of a template: the parts that stores and optimizers see.
 
-Tools that share a name, and examples that do not fit the types of tools or answer, raise
-``PromptDefinitionError``.
+Tools that share a name, and examples that do not fit the types of their tools or of the answer,
+raise ``PromptDefinitionError``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def walk(
 def describe_template(
     ns: str, key: str, walked: Walked, output_type: Any, *, choice: Described
 ) -> PromptDescriptor:
-    """Return the descriptor of a template, checking its tools and examples on the way."""
+    """Check the tools and examples of a template, and return its descriptor."""
     where = f"prompt `{ns}/{key}`"
     tools = tools_by_name(walked, where)
     containers = [(p, found) for p, found in walked if isinstance(found, TaskExamplesSection)]
@@ -144,12 +144,12 @@ def _as_worked(example: TaskExample) -> WorkedExample:
 
 
 def hash_tool_example(example: ToolExample[Any, Any]) -> HexDigest:
-    """Return the SHA-256 that an override of a tool's example expects of it."""
+    """Return the SHA-256 that an override of a tool example must expect."""
     return _call("", example).content_hash
 
 
 def hash_task_example(example: TaskExample) -> HexDigest:
-    """Return the SHA-256 that an override of a task example expects of it, steps included."""
+    """Return the SHA-256 that an override of a task example must expect, steps included."""
     return _as_worked(example).content_hash
 
 
@@ -198,10 +198,10 @@ def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFiel
 
 
 def _interface(tools: dict[str, AnyTool], output_type: Any) -> HexDigest:
-    """Hash what task examples depend on: the types of tools and answer, not their wording."""
+    """Hash what task examples depend on: the types of tools and answer, not descriptions."""
     types = [
         [tool.name, _shape(tool.params_type), _shape(tool.result_type)]
-        for _, tool in sorted(tools.items())  # tools may move from section to section
+        for _, tool in sorted(tools.items())  # sorted, since tools may move between sections
     ]
     return digest([types, _shape(output_type)])
 

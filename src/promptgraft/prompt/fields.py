@@ -1,4 +1,4 @@
-"""Fields of users' classes: names, types, and what people say about them."""
+"""Fields of users' classes: names, types and descriptions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Described:
     ``severity: Annotated[Severity, Described("How bad it is.", aliases=("level",))]``
 
     Attributes:
-        description: what the field means.
-        aliases: other names of the field. The first one is what the model is shown instead
-            of the field's own name; answers may use any of them.
-        values: what each option of a choice means.
+        description: the meaning of the field.
+        aliases: other names of the field. The model is shown the first one instead of the
+            field's own name; answers may use any of them.
+        values: the meaning of each option of a choice.
 
     Raises:
         PromptDefinitionError: ``aliases`` is one text.
@@ -54,7 +54,7 @@ class FieldInfo:
         owner: name of the class.
         name: name of the field.
         kind: its type, without annotations.
-        described: what people say about it.
+        described: its description.
         required: whether it has no default.
     """
 
@@ -75,7 +75,7 @@ def fields_of(kind: Any) -> tuple[FieldInfo, ...]:
 
     Raises:
         PromptDefinitionError: an annotation of the class cannot be resolved, an alias is taken,
-            or a meaning is given to what is no option.
+            or a described option does not exist.
     """
     return _fields_of(kind) if isinstance(kind, type) else ()
 
@@ -134,11 +134,11 @@ def _check_described(field: FieldInfo, fields: tuple[FieldInfo, ...]) -> None:
 
 
 def classes_in(kind: Any) -> tuple[type, ...]:
-    """Return the attrs classes and dataclasses that ``kind`` is made of, the outermost first.
+    """Return the attrs classes and dataclasses in a type, outermost first.
 
     Raises:
-        PromptDefinitionError: two of them share a name, which overrides could not tell apart,
-            or one is generic, whose fields have no types of their own.
+        PromptDefinitionError: two of them share a name, so overrides could not address them, or
+            one is generic, so its fields have no definite types.
     """
     found: dict[str, type] = {}
     _collect(kind, found)
@@ -178,7 +178,7 @@ def options_of(kind: Any) -> tuple[str, ...]:
 
 
 def options_within(kind: Any) -> tuple[str, ...]:
-    """Return the options of a choice, also of an optional one or a list of them."""
+    """Return the options of a choice, also inside an optional type or a list."""
     own = options_of(kind)
     if own:
         return own
@@ -186,9 +186,9 @@ def options_within(kind: Any) -> tuple[str, ...]:
 
 
 def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the options of the choice that ``keys`` lead to in a type; none where it is none.
+    """Return the options of the choice at the path ``keys`` in a type; empty if it is not one.
 
-    Optional values and lists are looked into.
+    The path leads through optional types and lists.
     """
     for key in keys:
         found = (field for field in fields_of(_inner(kind)) if key == field.name)

@@ -1,6 +1,6 @@
-"""Jinja templates of sections: what of them is text, a variable, or opaque, and how that renders.
+"""Jinja templates of sections: splitting them into text, variables and opaque blocks; rendering.
 
-Jinja2 is loaded by the first template that is split.
+Jinja2 is loaded when the first template is split.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPENING = {
 }
 _DEFINING = {"set", "macro"}
 _NEWLINE = re.compile(r"\r\n|\r")
-# Parts the texts of the slots of one rendering; it is random, so that no value can contain it.
+# Separates the slots in the text of one rendering; random, so that no value can contain it.
 _CUT = f"\0{secrets.token_hex(16)}\0"
 
 
@@ -47,11 +47,11 @@ def split_jinja(
     """Split a Jinja template into text and slots.
 
     Returns:
-        Text and slots in order, every name that is looked up among the values, and what renders
-        the opaque slots; None without any.
+        Text and slots in order, every name that is looked up among the values, and the renderer
+        of the opaque slots, or None if there are none.
 
     Raises:
-        PromptDefinitionError: it does not parse, or uses what sections do not offer.
+        PromptDefinitionError: it does not parse, or uses unsupported tags.
     """
     from jinja2 import meta
 
@@ -60,7 +60,7 @@ def split_jinja(
     environment = sandbox()
     tree = _parse_jinja(environment, template, where)
     reads = meta.find_undeclared_variables(tree)
-    # Override bodies spell placeholders in ASCII; what the template sets is not looked up.
+    # Placeholders in override bodies are ASCII; names that the template sets are not looked up.
     variables = {name for name in reads if name.isascii()}.difference(_assigned(tree.body))
     segments = [
         attrs.evolve(segment, kind="expr", text=f"{{{{ {segment.text} }}}}")
@@ -87,12 +87,12 @@ def split_jinja(
 
 
 def _assigned(statements: Iterable[nodes.Node]) -> Iterator[str]:
-    """Yield the names that the template itself gives a value, outside of inner scopes."""
+    """Yield the names that the template itself assigns, outside of inner scopes."""
     from jinja2 import nodes
 
     for statement in statements:
         if isinstance(statement, (nodes.Assign, nodes.AssignBlock)):
-            # The target itself is not among what `find_all` finds below it.
+            # `find_all` does not yield the target itself, only nodes below it.
             targets = (statement.target, *statement.target.find_all(nodes.Name))
             yield from (target.name for target in targets if isinstance(target, nodes.Name))
         elif isinstance(statement, nodes.Macro):
@@ -120,7 +120,7 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
     tokens: list[_Token] = []
     start = 0
     for line, kind, text in environment.lex(source):
-        # A `-` inside a tag has taken away the whitespace in front of it.
+        # Found by search, because a `-` in a tag has stripped the whitespace before it.
         start = source.index(text, start)
         tokens.append(_Token(line, kind, text, start))
         start += len(text)
@@ -128,7 +128,7 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
 
 
 def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
-    """Yield the outermost text, variables, expressions and blocks of a Jinja template."""
+    """Yield the top-level text, variables, expressions and blocks of a Jinja template."""
     source = _NEWLINE.sub("\n", template)
     tokens = _tokens(environment, source)
     position = 0
@@ -166,7 +166,7 @@ def _keyword(tokens: list[_Token], start: int) -> str:
 
 
 def _block_end(tokens: list[_Token], start: int, where: str) -> int:
-    """Return the position after the block that opens at ``start``, its body included."""
+    """Return the position after the block that opens at ``start``, including its body."""
     keyword = _keyword(tokens, start)
     closing = _closing(tokens, start)
     if closing is None and keyword != "set":
@@ -184,12 +184,12 @@ def _block_end(tokens: list[_Token], start: int, where: str) -> int:
 
 
 def _closing(tokens: list[_Token], start: int) -> str | None:
-    """Return the keyword that ends the block opening at ``start``; None without a body."""
+    """Return the keyword that closes the block at ``start``; None if it has no body."""
     keyword = _keyword(tokens, start)
     if keyword != "set":
         return _OPENING.get(keyword)
     head = tokens[start : _end_of(tokens, start, "block_end")]
-    # Behind a `|` stand the filters of a block; `=` gives names to their arguments.
+    # `{% set x = ... %}` has no body; `{% set x | filter(y=1) %}` has one: which comes first?
     operators = [
         token.text for token in head if token.kind == "operator" and token.text in {"=", "|"}
     ]
@@ -229,10 +229,10 @@ def _not_offered(keyword: str, where: str) -> PromptDefinitionError:
 
 @attrs.frozen(kw_only=True)
 class JinjaBlocks:
-    """Renders all opaque slots of a template in its order; compiled at first use, picklable.
+    """Renders all opaque slots of a template in order; compiled on first use, picklable.
 
     Attributes:
-        where: what messages call the template.
+        where: the name of the template in messages.
         blocks: name and Jinja source of each slot; definitions have no name.
     """
 

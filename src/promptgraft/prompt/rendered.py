@@ -1,4 +1,4 @@
-"""What a model receives, and how the text of its answer becomes what the prompt asks for."""
+"""Rendered prompts, and parsing of answers into the output type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Segment:
 
     Attributes:
         text: the text.
-        placeholder: the placeholder whose value it is; None for text of the prompt itself.
+        placeholder: the placeholder whose value it is; None for text of the prompt.
     """
 
     text: str
@@ -50,13 +50,13 @@ class RenderedSection:
     """One section as the model receives it.
 
     Attributes:
-        path: where it stands.
-        title: its heading; empty for a section without one.
-        segments: its text without the heading and without its children.
+        path: its path of keys.
+        title: its heading; empty for none.
+        segments: its text, without heading and children.
         overridden: whether the text is an override.
         summarized: whether the text is the summary.
-        calls: example calls of its tools, shown after its text; only of a plain section, whose
-            text is handed over without them.
+        calls: example calls of its tools, shown after its text; only in a plain section, whose
+            text is passed to the agent without them.
     """
 
     path: SectionPath
@@ -73,7 +73,7 @@ class RenderedSection:
 
     @property
     def heading(self) -> str:
-        """The heading as a Markdown line; nothing for a section without a title."""
+        """The heading as a Markdown line; empty without a title."""
         if not self.title:
             return ""
         return f"{'#' * min(1 + len(self.path), _DEEPEST_HEADING)} {self.title}"
@@ -85,9 +85,9 @@ class RenderedTool:
 
     Attributes:
         tool: the source, with types and handler.
-        description: what it does.
-        param_descriptions: what each parameter means.
-        examples: calls that the prompt's text shows.
+        description: its description.
+        param_descriptions: the descriptions of its parameters, by name.
+        examples: example calls, shown in the text of the prompt.
     """
 
     tool: Tool[Any, Any]
@@ -102,25 +102,25 @@ class RenderedTool:
 
     @property
     def params_schema(self) -> JsonObject:
-        """JSON Schema of the parameters with all that is said of them."""
+        """JSON Schema of the parameters with their descriptions."""
         kind = self.tool.params_type
         return schema_of(kind, said_of_params(kind, self.param_descriptions))
 
 
 @attrs.frozen(kw_only=True)
 class RenderedPrompt(Shown, Generic[OutputT_co]):
-    """What a model receives, and which overrides made it so.
+    """A prompt as a model receives it, and the overrides that were applied.
 
     Attributes:
         ns: namespace of the prompt.
         key: key of the prompt.
         sections: the sections in reading order.
         tools: the tools that may be called.
-        output_type: what the answer is parsed into; None for text.
-        described: what is said of the answer's fields by key, where overrides changed it, and
-            what is said of a choice.
+        output_type: the type that the answer is parsed into; None for text.
+        described: descriptions of the answer's fields by key, where overrides changed them, and
+            that of a choice.
         applied: overrides that replaced their source.
-        skipped: overrides that are kept but were not applied, and why.
+        skipped: stored overrides that were not applied, and why.
         text: all sections as one Markdown text.
     """
 
@@ -143,13 +143,13 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
 
     @property
     def output_schema(self) -> JsonObject | None:
-        """JSON Schema of the answer with all that is said of its fields; None for text."""
+        """JSON Schema of the answer with descriptions of its fields; None for text."""
         if self.output_type is None or self.output_type is str:
             return None
         return schema_of(self.output_type, self.described)
 
     def parse(self, text: str) -> OutputT_co | None:
-        """Turn an answer into the output type; None when there is none.
+        """Parse an answer into the output type; None without an output type.
 
         Raises:
             OutputError: the text does not fit.
@@ -176,7 +176,7 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
 
 
 def show_type(output_type: Any) -> str:
-    """Return what an answer is, as cards show it."""
+    """Return a description of the output type for cards."""
     if output_type is None or output_type is str:
         return "text"
     if options := options_of(output_type):
@@ -185,14 +185,14 @@ def show_type(output_type: Any) -> str:
 
 
 def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:
-    """Return the own text of a section: of a plain one just as source or override have it.
+    """Return the own text of a section; for a plain one, exactly the source or the override.
 
     Args:
         rendered: the prompt.
-        key: key of the section; of one below others the whole path, such as ``rules/tone``.
+        key: key of the section, or its whole path, such as ``rules/tone``.
 
     Raises:
-        UnknownPartError: no such section is shown; the message lists those that are.
+        UnknownPartError: no such section is shown; the message lists the sections that are.
     """
     for section in rendered.sections:
         if show_path(section.path) == key:
@@ -219,7 +219,7 @@ _OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 
 
 def check_output_type(output_type: Any, where: str) -> None:
-    """Refuse all but None, ``str``, a choice, and a class that JSON can carry and describe."""
+    """Refuse all types but None, ``str``, choices, and classes that JSON can represent."""
     if output_type is None or output_type is str or options_of(output_type):
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
@@ -232,7 +232,7 @@ def check_output_type(output_type: Any, where: str) -> None:
 
 
 def check_choice(said: Described, output_type: Any, where: str) -> None:
-    """Refuse what is said of a choice where there is none, or of an option that it lacks."""
+    """Refuse the description of a choice if there is none, or of a missing option."""
     if said == Described():
         return
     options = options_of(output_type)
@@ -252,17 +252,17 @@ def check_choice(said: Described, output_type: Any, where: str) -> None:
 def parse_output(
     output_type: type[T] | None, text: str, described: Mapping[str, Described] | None = None
 ) -> T | None:
-    """Turn the text of an answer into ``output_type``; None for no type.
+    """Parse the text of an answer into ``output_type``; None without a type.
 
     A choice may be wrapped in quotes, Markdown or a sentence as long as it names exactly one
-    of the options. A class is read from a JSON object, which may be fenced or stand in other
+    of the options. A class is read from a JSON object, which may be fenced or embedded in other
     text; its keys may be names or aliases of the fields, in any case and with any of ``_``,
-    ``-`` and spaces; keys that no field has are passed over.
+    ``-`` and spaces; unknown keys are ignored.
 
     Args:
         output_type: the type.
         text: the answer.
-        described: what is said of fields instead of what their annotations say.
+        described: descriptions of fields that replace those of their annotations.
 
     Raises:
         OutputError: the text does not fit; the message says what would.
@@ -298,7 +298,7 @@ def _parse_json(text: str) -> Json:
 
 
 def _first_object(text: str) -> str | None:
-    # Not a later one if it is broken: what a truncated answer holds inside is no answer.
+    # Only the first: an object inside a truncated answer is not the answer.
     begin = _OBJECT.search(text)
     if begin is None:
         return None

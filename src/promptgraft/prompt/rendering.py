@@ -1,7 +1,7 @@
-"""From a template, overrides and values to what a model receives.
+"""Rendering of a template with overrides and values.
 
-Values that are missing, ambiguous or not bound to names raise ``BindingError``, and blocks of Jinja
-that do not render ``PromptRenderError``.
+Missing, ambiguous and nameless values raise ``BindingError``, Jinja blocks that do not render
+``PromptRenderError``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bindings:
     """The bound parameters, looked up by field name.
 
     Raises:
-        BindingError: two are of one class, or one has no named values.
+        BindingError: two have the same class, or one has no named values.
     """
 
     def __init__(self, params: Sequence[object]) -> None:
@@ -58,11 +58,11 @@ class Bindings:
 
     @property
     def all(self) -> Values:
-        """Every value by field name."""
+        """All values by field name."""
         return self._all
 
     def visible_to(self, section: MarkdownSection, path: SectionPath) -> Values:
-        """Return the values that the placeholders of ``section`` are looked up in."""
+        """Return the values in which the placeholders of ``section`` are looked up."""
         if (kind := section.params_type) is not None:
             if kind in self._by_type:
                 return self._by_type[kind]
@@ -88,10 +88,10 @@ class Bindings:
 
 
 def by_class(params: Sequence[object]) -> dict[type, object]:
-    """Return parameters by their classes.
+    """Return parameters by class.
 
     Raises:
-        BindingError: two are of one class.
+        BindingError: two have the same class.
     """
     found = {type(param): param for param in params}
     if len(found) < len(params):
@@ -122,16 +122,16 @@ OutputT = TypeVar("OutputT")
 
 @attrs.frozen(kw_only=True)
 class Settled:
-    """What overrides make of a prompt, as far as no bound value has a say in it.
+    """A prompt with overrides applied, as far as that does not depend on bound values.
 
     Attributes:
-        resolution: what applies, and what is skipped.
-        parts: the parts as what applies leaves them.
-        said: what is said of the answer's fields, where overrides changed it, and of a choice.
+        resolution: which overrides apply, and which are skipped.
+        parts: the parts with the overrides applied.
+        said: descriptions of the answer's fields, where overrides changed them, and of a choice.
         tools: the tools by name.
         examples: the task examples by the section that holds them.
         owners: each override that may be shown, with the section or tool that shows it; None
-            for the answer's.
+            for overrides of the answer.
     """
 
     resolution: Resolution
@@ -143,11 +143,11 @@ class Settled:
 
 
 def settle(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution) -> Settled:
-    """Return what is the same in every rendering with these overrides."""
+    """Return the result that all renderings with these overrides share."""
     entries = resolution.fresh.entries() if resolution.fresh else ()
     parts = effective_parts(descriptor, resolution.fresh)
     said = said_of_output(descriptor, parts)
-    # An example that is removed does not show what replaces some of it.
+    # Overrides of a removed example are not shown.
     gone = {entry.target for entry in entries if entry.target != entry.part}
     return Settled(
         resolution=resolution,
@@ -176,7 +176,7 @@ def render_prompt(
 ) -> RenderedPrompt[OutputT]:
     """Render the sections that are enabled, parents before children, with tools and examples.
 
-    Without ``bindings`` placeholders stay, and a section that depends on values is shown in full.
+    Without ``bindings``, placeholders stay, and sections that depend on values are shown in full.
     """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
@@ -223,7 +223,7 @@ def render_prompt(
 def _visible(
     walked: Walked, bindings: Bindings | None
 ) -> Iterator[tuple[SectionPath, MarkdownSection, SectionVisibility]]:
-    """Yield the sections that are enabled and do not stand below a summary or a disabled one."""
+    """Yield the enabled sections, except those below a summary or a disabled section."""
     hidden: SectionPath | None = None
     for path, section in walked:
         if hidden is not None and path[: len(hidden)] == hidden:

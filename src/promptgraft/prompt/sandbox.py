@@ -1,7 +1,7 @@
-"""A Jinja2 sandbox in which what a template makes is bounded; imported by the first template.
+"""A Jinja2 sandbox that bounds the work of a template; imported with the first template.
 
-Jinja's own stops neither ``9**9**9`` nor ``'%1000000000d' % 1``, which are computed when a template
-is compiled, nor a loop in a loop in a loop.
+Jinja's own sandbox stops neither ``9**9**9`` nor ``'%1000000000d' % 1``, which are computed while a
+template is compiled, nor deeply nested loops.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from jinja2.sandbox import (
 T = TypeVar("T")
 
 MOST = 5_000_000
-"""What one rendering may make: steps, characters and items, all together."""
+"""The bound for one rendering: steps, characters and items, all together."""
 
 _LARGEST_BITS = 14_284  # 4,300 digits; Python writes no longer integers
 
 UNCOMPILED = (ValueError, RecursionError, MemoryError, SyntaxError)
-"""What compiling a source may raise, beside Jinja's ``TemplateSyntaxError``."""
+"""Errors of compiling a source, besides Jinja's ``TemplateSyntaxError``."""
 
-_STEPS_OF_CALL = 20  # about as long as so many steps of a loop
+_STEPS_OF_CALL = 20  # a call takes about as long as this many steps of a loop
 
-# Names of filters that no template can spell.
+# Names of internal filters, which no template can spell.
 _PART, _STEPS = "part of ~", "steps of for"
 
 _made = ContextVar[list[int] | None]("promptgraft_made", default=None)
@@ -42,7 +42,7 @@ _made = ContextVar[list[int] | None]("promptgraft_made", default=None)
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Bound all that is rendered inside to ``MOST``, with an ``OverflowError``."""
+    """Bound all rendering inside the context to ``MOST``; beyond it, raise ``OverflowError``."""
     token = _made.set([0])
     try:
         yield
@@ -51,10 +51,10 @@ def bounded() -> Iterator[None]:
 
 
 def charge(amount: int) -> None:
-    """Count what is about to be made.
+    """Count work that is about to be done.
 
     Raises:
-        OverflowError: it is too much.
+        OverflowError: the bound is exceeded.
     """
     made = _made.get() or [0]
     made[0] += amount
@@ -63,7 +63,7 @@ def charge(amount: int) -> None:
 
 
 def why_uncompiled(error: BaseException) -> str:
-    """Return what is wrong with a source that raised one of ``UNCOMPILED``."""
+    """Return the fault of a source that raised one of ``UNCOMPILED``."""
     is_long = isinstance(error, ValueError)
     return "an integer has too many digits" if is_long else "it is nested too deeply"
 
@@ -80,7 +80,7 @@ class _MeasuredMarkup(_Measured, SandboxedEscapeFormatter):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Renders the same text each time, changes no value and makes no more than ``MOST``.
+    """A deterministic environment that changes no value and does at most ``MOST`` work.
 
     Args:
         keys_first: whether ``this.items`` is a key of an object rather than its method.
@@ -144,7 +144,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for joined in list(source.find_all(nodes.Concat)):
             joined.nodes = [_filtered(part, _PART) for part in joined.nodes]
         for number in source.find_all(nodes.Const):
-            if number.value == math.inf:  # Jinja would write it as a name
+            if number.value == math.inf:  # Jinja would generate the undefined name `inf`
                 raise TemplateSyntaxError("a number is too large", number.lineno)
         source.set_environment(self)
         return super()._generate(source, name, filename, defer_init)
@@ -174,7 +174,7 @@ def _steps(_: object, values: Iterable[T], cost: int) -> Iterator[T]:
 def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(function)
     def called(*args: object, **named: object) -> object:
-        first = int(hasattr(function, "jinja_pass_arg"))  # behind what Jinja passes
+        first = int(hasattr(function, "jinja_pass_arg"))  # after the argument that Jinja passes
         given = tuple(map(_listed, args[first:]))
         charge(_of_call(name, *given, **named))
         return function(*args[:first], *given, **named)
@@ -209,7 +209,7 @@ _SPEC = re.compile(r"%(?:\([^%]{0,99}?\))??[-#0 +]*(\d+)?(?:\.(\d+))?[*.\d]*[a-z
 _PADDING = {"batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"}
 _SPREADING = {"expandtabs", "indent", "tojson"}
 _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "translate"}
-"""Filters and methods that make much of little."""
+"""Filters and methods whose result may be much larger than their arguments."""
 
 
 def _of_call(name: object, value: object, *args: object, **named: object) -> int:
@@ -241,7 +241,7 @@ def _of_percent(text: object, values: object) -> int:
 
 
 def _size(value: object) -> int:
-    """Return about how many characters the text of a value has; counting ends beyond ``MOST``."""
+    """Estimate the characters in the text of a value; counting stops beyond ``MOST``."""
     total, waiting = 0, [value]
     while waiting and total <= MOST:
         one = waiting.pop()

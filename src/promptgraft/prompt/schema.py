@@ -1,4 +1,4 @@
-"""JSON Schema of users' classes, with what people and overrides say about their fields."""
+"""JSON Schema of users' classes with descriptions of fields, and renaming of fields in data."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
 
     Args:
         kind: the type.
-        described: what is said of a field by its key (``Review.severity``) instead of what
-            its annotation says; a choice has its type's name as its key.
+        described: descriptions by the key of a field (``Review.severity``) that replace those of
+            annotations; a choice has its type's name as its key.
 
-    The first alias of a field replaces its name in the schema, and the meanings of the
-    options of a choice become part of its description, because providers differ in what else
-    they accept.
+    The first alias of a field replaces its name in the schema. The meanings of options become part
+    of the description of a choice, because providers differ in which other keywords they accept.
 
     Raises:
-        PromptDefinitionError: the type has no JSON Schema, or two of its types share a name.
+        PromptDefinitionError: the type has no JSON Schema, or two types inside share a name.
     """
     notes = described or {}
     owners = classes_in(kind)
@@ -62,14 +61,14 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
 
 
 def check_carried(kind: Any, where: str) -> None:
-    """Refuse a type whose values JSON cannot carry there and back.
+    """Refuse a type whose values do not survive a round trip through JSON.
 
     Raises:
-        PromptDefinitionError: naming the field whose type it is.
+        PromptDefinitionError: naming the field with that type.
     """
     place = where
     try:
-        for owner in reversed(classes_in(kind)):  # the innermost first, whose field is at fault
+        for owner in reversed(classes_in(kind)):  # innermost first, to name the field at fault
             for field in fields_of(owner):
                 place = f"{where}: field `{field.key}`"
                 check_readable(field.kind, where=place)
@@ -77,14 +76,14 @@ def check_carried(kind: Any, where: str) -> None:
         place = where
         check_readable(kind, where=place)
         schema_of(kind)
-    except DataFormatError as error:  # names the place itself
+    except DataFormatError as error:  # its message names the place already
         raise PromptDefinitionError(str(error)) from None
     except PromptDefinitionError as error:
         raise PromptDefinitionError(f"{place}: {error}") from None
 
 
 def bare_schema(kind: Any) -> object:
-    """Return the JSON Schema of a type and all it refers to, without what people say of it."""
+    """Return the JSON Schema of a type and all it refers to, without descriptions."""
     root, definitions = _components(kind)
     for body in definitions.values():
         body.pop("description", None)  # the docstring
@@ -92,7 +91,7 @@ def bare_schema(kind: Any) -> object:
 
 
 def type_name(kind: Any) -> str:
-    """Return the name of a type, as overrides use it; a ``Literal`` is called `answer`."""
+    """Return the name of a type in overrides; a ``Literal`` is called `answer`."""
     return kind.__name__ if isinstance(kind, type) else "answer"
 
 
@@ -104,9 +103,9 @@ def describe(said: Described, options: Sequence[str] = ()) -> str:
 
 
 def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
-    """Return the schema of a type and the definitions it refers to, both free to change."""
+    """Return copies of the schema of a type and of the definitions that it refers to."""
     try:
-        # Other types than classes may be equal and yet have their members in another order.
+        # Only classes are cached: unions may be equal and yet list their members in another order.
         read = _class_schema if isinstance(kind, type) else _raw_schema
         root, definitions = read(kind)
     except TypeError as error:
@@ -114,12 +113,12 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
         raise PromptDefinitionError(
             f"type `{name}` has no JSON Schema: {str(error).splitlines()[-1]}"
         ) from None
-    except KeyError:  # what msgspec says of two types with one name in one module
+    except KeyError:  # raised by msgspec for two types with one name in one module
         raise PromptDefinitionError(
             f"type `{type_name(kind)}`: two types share a name; rename one"
         ) from None
     try:
-        # Copies; and defaults may be tuples, or numbers that JSON cannot hold.
+        # Copied, and made plain: defaults may be tuples, or numbers that JSON cannot represent.
         return _plain(root), {name: _plain(body) for name, body in definitions.items()}
     except DataFormatError as error:
         raise PromptDefinitionError(f"type `{type_name(kind)}`: a default: {error}") from None
@@ -169,12 +168,12 @@ def _decorate(
 
 
 def shown_name(name: str, said: Described) -> str:
-    """Return the name of a field as the model is shown it."""
+    """Return the name of a field that the model is shown."""
     return said.aliases[0] if said.aliases else name
 
 
 def _inlined(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
-    """Replace a reference to a choice by the choice: a reference takes no description."""
+    """Replace a reference to a choice by the choice, because a reference takes no description."""
     name = _referred(schema)
     target = definitions.get(name) if name else None
     if target is None or "enum" not in target:
@@ -189,7 +188,7 @@ def _referred(schema: JsonObject) -> str | None:
 
 
 def _assembled(root: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
-    """Return one schema: the root itself where nothing refers to it, and what it refers to."""
+    """Return one schema: the root, inlined unless it is recursive, and its definitions."""
     name = _referred(root)
     if name is None:
         return {**root, **({"$defs": dict(definitions)} if definitions else {})}
@@ -214,17 +213,14 @@ def _reachable(schema: Json, definitions: Mapping[str, JsonObject]) -> JsonObjec
 
 
 Said: TypeAlias = Mapping[str, Described]
-"""What is said of fields instead of what their annotations say, by key (``Review.severity``)."""
+"""Descriptions of fields that replace those of annotations, by key (``Review.severity``)."""
 
 _Renamed: TypeAlias = "tuple[str, Json, Any]"  # the new key, the value, and its type
 _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[_Renamed]]"
 
 
 def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
-    """Return what overrides say of the answer's fields, and what source or override of a choice.
-
-    Fields of classes of which they say the same as the annotations are left out.
-    """
+    """Return the descriptions of the answer's fields that overrides changed, and of a choice."""
     said = {}
     for field in descriptor.output_fields:
         now = parts.fields[field.field]
@@ -239,7 +235,7 @@ def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
 
 
 def said_of_params(params_type: Any, descriptions: Mapping[str, str]) -> Said:
-    """Return what is said of a tool's parameters, with ``descriptions`` by own name."""
+    """Return the descriptions of a tool's parameters by field key; given by field name."""
     return {
         field.key: attrs.evolve(field.described, description=descriptions[field.name])
         for field in fields_of(params_type)
@@ -247,7 +243,7 @@ def said_of_params(params_type: Any, descriptions: Mapping[str, str]) -> Said:
 
 
 def shown_names(data: Json, kind: Any, said: Said) -> Json:
-    """Return a value of type ``kind`` with the names that its schema shows for its fields."""
+    """Rename the fields in a value of type ``kind`` to the names that the model is shown."""
 
     def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
         by_name = {field.name: field for field in fields}
@@ -262,14 +258,14 @@ def shown_names(data: Json, kind: Any, said: Said) -> Json:
 
 
 def own_names(data: Json, kind: Any, said: Said, *, where: str | None = None) -> Json:
-    """Return an answer of type ``kind`` with the own names of its fields, at every depth.
+    """Rename the fields in an answer of type ``kind`` to their own names, at every depth.
 
     Keys may be names or aliases, in any case and with any of ``_``, ``-`` and spaces; options
-    may be in any case. Keys of no field, and further names of one that is there already, are
-    passed over; with ``where``, which names the data, nothing is.
+    may be in any case. Unknown keys and repeated names of a field are dropped, unless ``where``,
+    a name for messages, is given: then unknown keys are kept.
 
     Raises:
-        DataFormatError: there is a ``where``, and two keys name one field.
+        DataFormatError: ``where`` is given, and two keys name one field.
     """
 
     def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
@@ -293,7 +289,7 @@ def own_names(data: Json, kind: Any, said: Said, *, where: str | None = None) ->
 
 
 def shown_outcome(outcome_json: str, kind: Any, said: Said) -> str:
-    """Return the outcome of a task example as an answer of type ``kind`` would be written."""
+    """Return the outcome of a task example as a model would write it."""
     value = parse_json(outcome_json, where="outcome")
     if isinstance(value, str):
         return value
@@ -302,7 +298,7 @@ def shown_outcome(outcome_json: str, kind: Any, said: Said) -> str:
 
 def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
     """Return data with other keys for the fields of ``kind``, at every depth."""
-    if kind is str:  # most fields of most answers
+    if kind is str:  # the most common case
         return data
     if fields := fields_of(kind):
         if not isinstance(data, dict):
@@ -328,7 +324,7 @@ def _is_fixed(kind: Any) -> bool:
 
 
 def _names(fields: Sequence[FieldInfo], said: Said) -> dict[str, str]:
-    """Return the field for each folded name; a field's own name goes before any alias."""
+    """Return the field for each folded name; own names take precedence over aliases."""
     names: dict[str, str] = {}
     for field in fields:
         for alias in said.get(field.key, field.described).aliases:

@@ -1,4 +1,4 @@
-"""Sections, the parts of a prompt that people write, and the tools that they offer."""
+"""Sections, the parts of a prompt that people write, with their tools and examples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from promptgraft.strict import structure
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
 
-# What both large providers accept as a function's name.
+# The function names that both OpenAI and Anthropic accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -31,9 +31,9 @@ class ToolExample(Generic[ParamsT, ResultT]):
     """One call of a tool, shown to the model.
 
     Attributes:
-        description: when or why one would make this call.
+        description: when or why to make this call.
         input: the parameters.
-        output: what the tool returns for them.
+        output: the result of the tool for them.
     """
 
     description: str
@@ -55,15 +55,15 @@ class Tool(Generic[ParamsT, ResultT]):
         name: letters, digits, `_` and `-`, up to 64.
         description: what it does and when to use it.
         params_type: attrs class or dataclass of its parameters; ``Described`` annotations
-            say what each one means.
-        result_type: type of what it returns: ``str``, None, an attrs class, a dataclass, ...
+            describe them.
+        result_type: type of its result: ``str``, None, an attrs class, a dataclass, ...
         handler: the function; None for a tool that is only described.
         examples: calls that are shown to the model.
         overridable: whether stores may replace description and examples.
 
     Raises:
-        PromptDefinitionError: the name is none, ``params_type`` is no class of fields, JSON cannot
-            carry one of the types, or an example does not fit them.
+        PromptDefinitionError: the name is invalid, ``params_type`` is not a class with fields, a
+            type does not survive JSON, or an example does not fit the types.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Tool(Generic[ParamsT, ResultT]):
 
     @property
     def param_descriptions(self) -> dict[str, str]:
-        """What is said of each parameter, by name."""
+        """The description of each parameter, by name."""
         return {field.name: field.described.description for field in fields_of(self.params_type)}
 
 
 def check_value(value: object, kind: Any, *, where: str) -> None:
-    """Refuse a value that is not of its type, or that JSON cannot carry there and back."""
+    """Refuse a value that is not of type ``kind``, or does not survive JSON."""
     try:
         plain = unstructure(value)
     except DataFormatError as error:
@@ -127,7 +127,7 @@ def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
 
 
 def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
-    # A string would be taken apart into its characters.
+    # A string would be split into its characters.
     if isinstance(names, str):
         raise PromptDefinitionError(
             f"placeholders: expected a list of strings, found {shown(names)}; write [{names!r}]"
@@ -149,28 +149,28 @@ class MarkdownSection:
         key: identifier of the section among its siblings.
         template: the text, with placeholders in the chosen syntax.
         syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"jinja"`` for Jinja2
-            (sandboxed; undefined names are errors), ``"plain"`` for a text of which every
-            character is literal, handed over as it is.
+            (sandboxed; undefined names are errors), ``"plain"`` for literal text that is passed
+            on unchanged.
         placeholders: literal strings of a plain text, such as ``{query}``, that overrides must
-            keep; the agent that the text is handed to replaces them, and nothing else does.
+            keep; only the agent that receives the text replaces them.
         children: sections below this one, rendered after its text.
         enabled: decides from the bound values whether the section is rendered at all.
-        summary: the text shown instead of template and children when the visibility says
-            so; plain text without placeholders.
+        summary: plain text without placeholders, shown instead of template and children if the
+            visibility is a summary.
         visibility: full or summary, or a function of the bound values that returns one.
         overridable: whether stores may replace the text and the summary.
-        params_type: class of the bound parameter that the placeholders belong to; without
-            it they are looked up in all bound parameters. With it they are checked here.
+        params_type: class of the bound parameter in which placeholders are looked up, and against
+            which they are checked on construction; without it, all bound parameters are used.
         tools: tools that the model may call while this section is shown in full; their
-            examples are shown after its text, and are no part of it if it is plain.
-        fault: says in one line why an override cannot stand here, empty where it can; None where
-            any text can. Pickled with the section.
+            examples are shown after its text, and are not part of it if it is plain.
+        fault: returns in one line why a text is not allowed as an override here, empty if it is;
+            None if any text is. Pickled with the section.
 
     Raises:
-        InvalidIdentifierError: ``key`` is no identifier.
+        InvalidIdentifierError: ``key`` is not an identifier.
         PromptDefinitionError: the template does not parse, names a field that
-            ``params_type`` does not have, or siblings share a key; a plain text does not hold
-            a placeholder, or has a ``params_type``.
+            ``params_type`` does not have, or siblings share a key; a plain text lacks a
+            placeholder, or has a ``params_type``.
     """
 
     title: str
@@ -242,7 +242,7 @@ class MarkdownSection:
                 )
 
     def descriptor(self, path: SectionPath) -> SectionDescriptor:
-        """Return what stores see of this section when it stands at ``path``."""
+        """Return what stores see of this section at ``path``."""
         syntax = BodySyntax(self.syntax)
         return SectionDescriptor(
             path=path,
@@ -263,20 +263,20 @@ def plain_section(
     title: str = "",
     where: str = "",
 ) -> MarkdownSection:
-    """Return a section whose text is ``content``, every character of it literal.
+    """Return a section whose text is literally ``content``.
 
     Args:
         key: identifier of the section among its siblings.
-        content: the text, or the bytes of a file that holds it: byte order mark, line ends and
-            empty lines belong to the text.
+        content: the text, or the bytes of its file; byte order mark, line ends and empty lines are
+            part of the text.
         placeholders: strings in the text that overrides must keep.
         title: the heading in the text of the whole prompt.
-        where: what a message calls the file; the section by default.
+        where: the name of the file in messages; by default that of the section.
 
     Raises:
-        DataFormatError: the bytes are not UTF-8; the message names the first that is at fault.
-        InvalidIdentifierError: ``key`` is no identifier.
-        PromptDefinitionError: a placeholder is not printable, or the text does not hold it.
+        DataFormatError: the bytes are not UTF-8; the message names the first invalid one.
+        InvalidIdentifierError: ``key`` is not an identifier.
+        PromptDefinitionError: a placeholder is not printable, or not in the text.
     """
     if isinstance(content, bytes):
         try:
@@ -296,7 +296,7 @@ def plain_section(
 
 
 def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
-    """Refuse two siblings with one key: they would share overrides."""
+    """Refuse siblings with the same key, which would share overrides."""
     seen: set[str] = set()
     for section in sections:
         if section.key in seen:
@@ -305,7 +305,7 @@ def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
 
 
 def show_section(path: SectionPath) -> str:
-    """Return a section as messages name it."""
+    """Return the name of a section in messages."""
     return f"section `{show_path(path)}`"
 
 
@@ -315,7 +315,7 @@ class TaskStep:
 
     Attributes:
         tool_name: the tool.
-        example: why it is called, with what, and what it returns.
+        example: the reason for the call, its input and its output.
     """
 
     tool_name: str
@@ -332,13 +332,13 @@ class TaskExample:
 
     Attributes:
         key: identifier of the example in its section.
-        objective: what was asked.
+        objective: the task.
         steps: the tool calls, in order.
         outcome: the answer: a text, or an instance of the prompt's output type.
         overridable: whether stores may replace or remove it.
 
     Raises:
-        InvalidIdentifierError: ``key`` is no identifier.
+        InvalidIdentifierError: ``key`` is not an identifier.
     """
 
     key: str
@@ -357,7 +357,7 @@ def _as_task_examples(examples: Iterable[TaskExample]) -> tuple[TaskExample, ...
 
 @attrs.frozen(kw_only=True)
 class TaskExamplesSection(MarkdownSection):
-    """A section that holds worked examples; several may stand in one prompt.
+    """A section with worked examples; a prompt may have several.
 
     Attributes:
         examples: the examples, in the order in which they are shown.
@@ -380,7 +380,7 @@ class TaskExamplesSection(MarkdownSection):
 
 
 def if_given(title: str, key: str, *, before: str = "") -> MarkdownSection:
-    """Return a section that shows a value, left out where that is empty."""
+    """Return a section that shows the value ``key``, omitted if it is empty."""
     lead = f"{before}\n\n" if before else ""
     return MarkdownSection(title=title, key=key, template=f"{lead}${key}", enabled=given(key))
 
@@ -393,4 +393,4 @@ REFUSED = MarkdownSection(
     ),
     enabled=given("problem"),
 )
-"""Why the previous reply could not be used, at every attempt but the first."""
+"""Tells the model why its previous reply was refused; omitted at the first attempt."""

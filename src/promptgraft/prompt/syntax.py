@@ -1,10 +1,10 @@
 """Section templates, split once into text and slots.
 
-A source template and an override body render through the same pieces: text stays as it is,
-a slot is replaced by its value. The slots of a dollar template are its placeholders. The slots
-of a Jinja template are its variables and, under names of their own, its expressions and
-control blocks, which are opaque: an override body moves them but cannot change them. They
-keep the values that they have where they stand in the template. A plain template has no slots.
+A source template and an override body render through the same pieces: text is literal, a slot is
+replaced by its value. The slots of a dollar template are its placeholders. The slots of a Jinja
+template are its variables and, under generated names, its expressions and control blocks. These are
+opaque: an override body can move but not change them, and they keep the value that they have at
+their place in the template. A plain template has no slots.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Values = Mapping[str, object]
 
 
 def given(name: str) -> Callable[[Values], bool]:
-    """Return what enables a section only where a value is not empty."""
+    """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
     return functools.partial(_is_given, name)
 
 
@@ -47,7 +47,7 @@ _LOOKALIKES = {
     BodySyntax.DOLLAR: re.compile(r"\{\{? ?([_a-zA-Z]\w*) ?\}\}?"),
     BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([_a-zA-Z]\w*)\}?"),
 }
-"""Placeholders as other syntaxes spell them."""
+"""Placeholders as users of other syntaxes would write them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,12 +55,12 @@ class Source:
     """A compiled section template.
 
     Attributes:
-        syntax: how it was written.
+        syntax: its syntax.
         pieces: text and slots in order; adjacent text is merged.
-        placeholders: names of the slots in order of first appearance; of a plain template the
+        placeholders: names of the slots in order of first appearance; for a plain template, the
             strings that its author named.
-        opaque: for each slot that is more than a variable, its Jinja source.
-        reads: every name that is looked up among the values, inside opaque slots too.
+        opaque: the Jinja source of each slot that is more than a variable.
+        reads: all names that are looked up among the values, also inside opaque slots.
     """
 
     syntax: BodySyntax
@@ -82,7 +82,7 @@ class Source:
 
     @functools.cached_property
     def variables(self) -> tuple[str, ...]:
-        """The placeholders that a bound value takes the place of."""
+        """The placeholders that are replaced by bound values."""
         if self.syntax is BodySyntax.PLAIN:
             return ()
         return tuple(name for name in self.placeholders if name not in self.opaque)
@@ -92,7 +92,7 @@ class Source:
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
     def lookalikes(self) -> Iterator[tuple[str, str]]:
-        """Yield each name that the text has as other syntaxes spell placeholders, and a hint."""
+        """Yield each name that is written like a placeholder of another syntax, and a hint."""
         if self.syntax is BodySyntax.PLAIN:
             return
         for text in (piece for piece in self.pieces if isinstance(piece, str)):
@@ -105,7 +105,7 @@ class Source:
 
         Raises:
             KeyError: a variable is not among ``values``.
-            BindingError: an opaque slot needs a value that is not there.
+            BindingError: an opaque slot needs a missing value.
             PromptRenderError: an opaque slot does not render with ``values``.
         """
         plain = {name: str(values[name]) for name in self.variables}
@@ -118,14 +118,14 @@ def compile_source(
     """Split a template into text and slots.
 
     Args:
-        template: what the author wrote.
-        syntax: how it was written.
-        where: what messages call it.
-        placeholders: the literal strings that stand for something in a plain template.
+        template: the text of the author.
+        syntax: its syntax.
+        where: its name in messages.
+        placeholders: the literal placeholders of a plain template.
 
     Raises:
-        PromptDefinitionError: the template does not parse, uses what sections do not offer, or
-            does not hold a placeholder; or a placeholder is no printable text.
+        PromptDefinitionError: the template does not parse, uses unsupported tags, or lacks a
+            placeholder; or a placeholder is not printable.
     """
     if syntax is BodySyntax.PLAIN:
         return _compile_plain(template, placeholders, where)
@@ -201,6 +201,6 @@ def _compile_jinja(template: str, where: str) -> Source:
 
 
 def _merged(pieces: Sequence[Piece], syntax: BodySyntax) -> tuple[Piece, ...]:
-    """Bring pieces into the one form that bodies have, by writing and parsing them."""
+    """Normalize pieces to the form of parsed bodies, by writing and parsing them."""
     names = frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
     return parse_body(write_body(pieces, syntax, names), syntax, names)

@@ -1,4 +1,4 @@
-"""Prompt templates, and prompts bound to parameters and a store."""
+"""Prompt templates, and prompts: templates bound to parameters and a store."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _KEPT = 4
 
 
 class _RecentlySettled:
-    """What the latest overrides made of a template; the rollouts of a candidate share it.
+    """A cache of a template with its latest overrides, shared by the rollouts of a candidate.
 
-    Neither template nor override ever changes, and the tuple is replaced whole, so that threads
-    need no lock.
+    Templates and overrides are immutable, and the tuple is replaced as a whole, so threads need no
+    lock.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _RecentlySettled:
         return settled
 
     def _warn(self, descriptor: PromptDescriptor, settled: Settled) -> None:
-        """Log which overrides do not apply, unless that was the last thing said."""
+        """Log which overrides do not apply, unless the last warning said the same."""
         skipped = tuple(f"{one.part} ({one.reason})" for one in settled.resolution.skipped)
         if skipped and skipped != self._skipped:
             self._skipped = skipped
@@ -91,24 +91,24 @@ class _RecentlySettled:
 
 @attrs.frozen(kw_only=True)
 class PromptTemplate(Shown, Generic[OutputT_co]):
-    """The source of a prompt: written and reviewed by people, and never changed by a run.
+    """The source of a prompt, written and reviewed by people, never changed by a run.
 
     Attributes:
         ns: namespace, identifiers joined by ``/``.
         key: identifier of the prompt in its namespace.
-        name: what people call it; the key by default.
+        name: name for people; by default the key.
         sections: its sections in reading order.
-        output_type: what an answer is parsed into: None or ``str`` for text, an ``Enum`` or
-            ``Literal`` of strings for a choice, an attrs class or dataclass for an object.
-        choice: what is said of an answer that is a choice, and of its options; the fields of
-            a class say it themselves.
+        output_type: the type of answers: None or ``str`` for text, an ``Enum`` or ``Literal`` of
+            strings for a choice, an attrs class or dataclass for an object.
+        choice: description of an answer that is a choice, and of its options; fields of a class
+            are described by annotations.
         descriptor: identity and content hashes, computed once.
         walked: every section with its path, parents before children.
 
     Raises:
-        InvalidIdentifierError: ``ns`` or ``key`` is no identifier.
-        PromptDefinitionError: siblings share a key, ``output_type`` cannot be parsed into, or
-            ``choice`` does not fit it.
+        InvalidIdentifierError: ``ns`` or ``key`` is not an identifier.
+        PromptDefinitionError: siblings share a key, ``output_type`` is not supported, or ``choice``
+            does not fit it.
     """
 
     ns: str
@@ -140,14 +140,14 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         object.__setattr__(self, "descriptor", descriptor)
 
     def settled(self, override: PromptOverride | None) -> Settled:
-        """Return what ``override`` makes of the template before anything is bound."""
+        """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
 
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.
 
         Raises:
-            UnknownPartError: there is none; the message lists those that exist.
+            UnknownPartError: there is none; the message lists the existing ones.
         """
         for found, section in self.walked:
             if found == path:
@@ -167,7 +167,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         return self.section(path).source.body
 
     def lookalikes(self) -> dict[str, str]:
-        """Return a hint for each name that a text has as other syntaxes spell placeholders."""
+        """Return a hint for each name that is written like a placeholder of another syntax."""
         return {
             name: f"{show_section(path)} {hint}"
             for path, section in self.walked
@@ -178,7 +178,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         return self.card("a prompt template")
 
     def card(self, what: str, *fields: tuple[str, str]) -> Card:
-        """Return what ``what`` shows of the template, with further fields."""
+        """Return the card of the template, called ``what``, with further fields."""
         names = (("name", self.name),) if self.name is not None else ()
         head = ("section", "characters", "placeholders", "tools", "title")
         texts = [(show_path(path), found.template) for path, found in self.walked]
@@ -206,9 +206,9 @@ class Prompt(Shown, Generic[OutputT_co]):
 
     Attributes:
         template: the source.
-        overrides_store: where overrides are looked up; None for the plain source.
-        overrides_tag: the tag they are looked up under.
-        params: what was bound.
+        overrides_store: the store of overrides; None for the plain source.
+        overrides_tag: the tag of overrides in the store.
+        params: the bound parameters.
     """
 
     template: PromptTemplate[OutputT_co]
@@ -232,13 +232,12 @@ class Prompt(Shown, Generic[OutputT_co]):
         return self.template.section_body(path)
 
     def bind(self, *params: object) -> Prompt[OutputT_co]:
-        """Return a prompt with these parameters too.
+        """Return a prompt with further parameters bound.
 
-        One of a class replaces what an earlier call has bound of that class; the values of
-        dictionaries are replaced by name.
+        A parameter replaces an earlier one of the same class; dictionaries are merged by key.
 
         Raises:
-            BindingError: two of ``params`` are of one class, or one is neither an attrs or
+            BindingError: two of ``params`` have the same class, or one is neither an attrs or
                 dataclass instance nor a mapping.
         """
         bound, new = by_class(self.params), by_class(params)
@@ -269,9 +268,9 @@ class Prompt(Shown, Generic[OutputT_co]):
         return rendered
 
     def with_placeholders(self) -> RenderedPrompt[OutputT_co]:
-        """Return source and overrides with placeholders where :meth:`render` puts values.
+        """Render source and overrides with placeholders instead of values.
 
-        Sections that are shown for some values only are shown in full.
+        Sections that depend on values are shown in full.
 
         Raises:
             StoreError: the store cannot be read.
@@ -302,7 +301,7 @@ class Prompt(Shown, Generic[OutputT_co]):
 def as_kept(
     template: PromptTemplate[OutputT_co], store: PromptOverridesStore | None
 ) -> Prompt[OutputT_co]:
-    """Return a prompt with what a store holds for it now; later changes do not reach it."""
+    """Return a prompt with the present overrides of a store, independent of later changes."""
     found = None if store is None else store.resolve(template.descriptor)
     return Prompt(
         template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None

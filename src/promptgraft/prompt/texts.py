@@ -1,4 +1,4 @@
-"""Prompts of named texts: a plain section for each, whatever they are answered by."""
+"""Prompts that consist of named texts, each a plain section."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from promptgraft.serde import did_you_mean
 from promptgraft.text import listed
 
 Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
-"""Strings that the texts which hold them must keep, or the strings of each text by its name."""
+"""Strings that must be kept by the texts that contain them, or such strings by text name."""
 
 _PLAIN = BodySyntax.PLAIN
 
 
 @attrs.frozen
 class TextsPrompt(Prompt[object]):
-    """A prompt that takes parameters of any type: plain sections look nothing up in them.
+    """A prompt of plain texts, which accepts parameters of any type because it uses none.
 
     Attributes:
         takes_cases: whether its one parameter is the case itself.
         takes_inputs: whether it is the input of the case.
-        as_file: makes one file of all texts by name; None where each is a file of its own.
-        ending: that of the name of the file.
+        as_file: joins all texts, by name, to one file; None if each is a file of its own.
+        ending: the extension of that file.
     """
 
     takes_cases: bool = attrs.field(default=False, kw_only=True)
@@ -53,12 +53,12 @@ class TextsPrompt(Prompt[object]):
         frozen: Iterable[str] = (),
         takes_cases: bool = False,
     ) -> TextsPrompt:
-        """Return the prompt of texts by name; those in ``frozen`` may not change.
+        """Return the prompt of these texts; those named in ``frozen`` must not change.
 
         Raises:
             ConfigError: ``frozen`` or ``placeholders`` do not fit the texts.
-            InvalidIdentifierError: a name, ``ns`` or ``key`` is no identifier.
-            PromptDefinitionError: a text does not hold its placeholder.
+            InvalidIdentifierError: a name, ``ns`` or ``key`` is not an identifier.
+            PromptDefinitionError: a text lacks its placeholder.
         """
         fixed = tuple(frozen)
         _check_names("frozen", fixed, texts)
@@ -91,7 +91,7 @@ class TextsPrompt(Prompt[object]):
 def single_texts(
     texts: Mapping[str, str], *, ns: str, placeholders: Placeholders = ()
 ) -> Mapping[str, TextsPrompt]:
-    """Return a prompt of its own for each text, with the name of the text as its key.
+    """Return a separate prompt for each text, with the name of the text as its key.
 
     Raises:
         ConfigError, InvalidIdentifierError, PromptDefinitionError: as :meth:`TextsPrompt.of`.
@@ -104,12 +104,12 @@ def single_texts(
 
 
 def takes_cases(prompt: Prompt[Any]) -> bool:
-    """Return whether a prompt is asked with the case itself, as that of an agent is."""
+    """Return whether the parameter of a prompt is the case itself, as for agents."""
     return isinstance(prompt, TextsPrompt) and prompt.takes_cases
 
 
 def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:
-    """Return the texts of a rendered prompt by the paths of their sections."""
+    """Return the texts of a rendered prompt by section path."""
     return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
 
 

@@ -1,8 +1,8 @@
 """Calls on the workers of a dask cluster. Needs ``pip install "promptgraft[dask]"``.
 
-A call is sent in parts, each pickled by itself. A part of more than ``INLINE`` bytes, such as
-prompts with their functions, is named by its digest: a worker that does not have it says so and is
-sent it once. Only the process that submits decides, records and counts.
+A call is sent in separately pickled parts. A part of more than ``INLINE`` bytes, such as prompts
+with their functions, is sent as its digest; a worker that lacks it asks for it and gets it once.
+All decisions, records and counts are made by the submitting process.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE = 8_192
-"""Bytes of a part that travel with every call."""
+"""Bytes; larger parts do not travel with every call."""
 
 CONNECT_SECONDS = 10.0
-"""How long a cluster is waited for."""
+"""Seconds to wait for a cluster."""
 
 _KEPT = 64  # large parts
-_CALLS_PER_THREAD = 2  # so that the next one is there when a call ends
+_CALLS_PER_THREAD = 2  # the next call is already there when one ends
 
 
 @cache
 def versions() -> str:
-    """Return the versions of what makes, carries and prices calls, the same on all machines."""
+    """Return the versions that must be the same on all machines."""
     found = [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
     for package in ("promptgraft", "cloudpickle", "genai-prices"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -74,7 +74,7 @@ def _check(worker: str, found: str, needed: str) -> None:
 class _Task:
     """A call: function, arguments and keyword arguments, pickled, or the digest of a large part.
 
-    dask logs its ``repr``, which has nothing of it. ``sent`` are large parts by digest.
+    dask logs its ``repr``, which therefore shows nothing. ``sent`` are large parts by digest.
     """
 
     needs: str
@@ -84,14 +84,14 @@ class _Task:
 
 @lru_cache(maxsize=_KEPT)
 def _place_of(_digest: str) -> list[object]:
-    """Return where a worker keeps a large part: empty until it was sent."""
+    """Return the place where a worker keeps a large part: empty until it was sent."""
     return []
 
 
 def _carried_out(task: _Task) -> bytes | tuple[str, list[str]]:
-    """Make a call on a worker; return, pickled, a value and None, or None and an error.
+    """Make a call on a worker; return a pickled pair of value and error, one of them None.
 
-    A worker that lacks large parts returns its address and their digests.
+    A worker that lacks large parts returns its address and their digests instead.
     """
     worker: str = importlib.import_module("distributed").get_worker().address
     try:
@@ -121,7 +121,7 @@ def _pickled(value: object) -> bytes:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: object) -> object:
-            # What msgspec keeps at a class that is sent whole; it is made again when needed.
+            # msgspec caches on the class; the cache does not pickle and is rebuilt on demand.
             if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):
                 type.__delattr__(obj, "__msgspec_cache__")
             return super().reducer_override(obj)
@@ -134,7 +134,7 @@ def _pickled(value: object) -> bytes:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    # What dask logs of a lost scheduler, with tracebacks; a line of the run says it.
+    # dask logs the loss of a scheduler with tracebacks; the run reports it in one line.
     lost = isinstance((record.exc_info or (0, 0))[1], (OSError, asyncio.CancelledError))
     return not lost and not str(record.msg).startswith("Failed to reconnect")
 
@@ -142,20 +142,20 @@ def _is_news(record: logging.LogRecord) -> bool:
 class DaskExecutor(Executor):
     """Makes calls on the workers of a dask cluster, in the order of submission.
 
-    Two calls for each thread of the workers are under way and cannot be cancelled. Those of a lost
-    worker are made again; one that several workers were lost with, four as dask is set up, raises
-    ``TransientProviderError``. Without the scheduler all raise ``PermanentProviderError``. A large
-    argument is pickled once: what changes it between calls is not seen by the workers.
+    Two calls per worker thread are under way at a time and cannot be cancelled. Calls of a lost
+    worker are repeated; one that lost several workers (four by default in dask) raises
+    ``TransientProviderError``. If the scheduler is lost, all raise ``PermanentProviderError``. A
+    large argument is pickled once: workers do not see later changes to it.
 
     Args:
         cluster: ``tcp://HOST:PORT`` of a scheduler, or a ``distributed.Client``.
-        at_once: calls that may be under way, whatever the cluster takes; None for no limit.
-        code: a folder with modules that workers do not have: their functions are sent whole.
-        say: is called in another thread with a line on each lost worker, which is logged otherwise.
-        timeout: seconds that the cluster is waited for.
+        at_once: maximum of calls under way; None for as many as the cluster takes.
+        code: a folder with modules that workers do not have; their functions are sent by value.
+        say: called in another thread with a line about each lost worker; by default a logger.
+        timeout: seconds to wait for the cluster.
 
     Attributes:
-        made_again: calls that were made again because their worker was lost.
+        made_again: calls that were repeated because their worker was lost.
 
     Raises:
         ConfigError: dask is missing, nothing answers, or a worker has other :func:`versions`.
@@ -198,7 +198,7 @@ class DaskExecutor(Executor):
         self._room = asyncio.Semaphore(min(at_once or sys.maxsize, _CALLS_PER_THREAD * threads))
 
     async def _connect(self, security: object) -> int:
-        """Open the connection; return how many threads workers have, with all that they need."""
+        """Open the connection and check the workers; return the number of their threads."""
         self._loop = asyncio.get_running_loop()
         for name in ("distributed.batched", "distributed.client"):
             logging.getLogger(name).addFilter(_is_news)
@@ -242,11 +242,11 @@ class DaskExecutor(Executor):
         return future
 
     def _packed(self, call: partial[T]) -> tuple[_Task, dict[str, bytes]]:
-        """Return a call as it is sent, and its large parts by digest."""
+        """Return a call in the form that is sent, and its large parts by digest."""
         self._register_code()
         parts, large = list[bytes | str](), dict[str, bytes]()
         for value in (call.func, *call.args, call.keywords):
-            # With the value, whose id another one would get.
+            # Keeps the value alive, because its id could be reused.
             kept = self._large.pop(id(value), None) or (value, _pickled(value))
             if len(kept[1]) <= INLINE:
                 parts.append(kept[1])
@@ -302,11 +302,11 @@ class DaskExecutor(Executor):
             raise CallerError(f"a dask worker could not make the call: {raised(error)}") from None
         finally:
             self._keys.discard(key)
-            asked.release()  # or what was paid for is made again when its worker is lost
+            asked.release()  # else dask would repeat a finished, paid call when its worker is lost
         return found[0]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Close the connection, once all calls have ended; with ``wait`` False give them up."""
+        """Close the connection when all calls have ended; with ``wait`` False abandon them."""
         if self._is_shut_down:
             return
         self._is_shut_down = True

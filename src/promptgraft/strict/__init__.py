@@ -1,4 +1,4 @@
-"""One strict reader: values with their places, kinds of values, classes as kinds and from data."""
+"""Strict reading of data: located values, checks of values, and classes built from data."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
     """Build a ``kind`` (an attrs class, tuple, enum, ...) from plain data.
 
     Nothing is coerced: ``"4"`` is not an integer, ``1`` is not true, and unknown keys are refused.
-    ``where`` names the source of the data in a ``DataFormatError``, which has a line for each
-    fault.
+    ``where`` names the source of the data in a ``DataFormatError``, which has one line per fault.
     """
-    from promptgraft.strict import converter  # loads cattrs, which a plain prompt does without
+    from promptgraft.strict import converter  # loads cattrs, which plain prompts do not need
 
     try:
         return converter.get().structure(data, kind)
     except converter.UNFIT as error:
         faults = converter.describe_all(error)
-    # Raised here it has no context: errors of cattrs do not survive pickling between processes.
+    # Raised outside of the handler, because errors of cattrs as its context would not pickle.
     raise DataFormatError.of([f"{where}: {fault}" for fault in faults])
 
 
 def check_readable(kind: Any, *, where: str) -> None:
-    """Refuse a type that :func:`structure` cannot build, whatever the data."""
+    """Refuse a type that :func:`structure` cannot build from any data."""
     from promptgraft.strict import converter
 
     try:

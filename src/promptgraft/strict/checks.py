@@ -1,7 +1,7 @@
-"""Checks of single values: each reads one, has a JSON Schema and is a validator of attrs.
+"""Checks of single values: each is a reader, a JSON Schema and a validator for attrs.
 
-A reader notes every fault at its place and returns None when there is one, so that one look
-at a file shows all that is wrong with it.
+A reader reports every fault at its place and returns None if there is one, so that one run shows
+all faults of a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HIDDEN = "something else (not shown)"
 
 @attrs.frozen
 class Kind(Generic[T_co]):
-    """A kind of value: ``read`` returns that of a node, or None with its faults noted."""
+    """A kind of value: ``read`` returns the value of a node, or reports faults and returns None."""
 
     read: Callable[[Node], T_co | None]
     schema: Schema = attrs.field(factory=dict, repr=False)
@@ -38,15 +38,15 @@ class Kind(Generic[T_co]):
 
 @attrs.frozen
 class Check(Kind[T_co]):
-    """A kind of value that is held against one condition; a validator of attrs too.
+    """A kind of value with one condition; also a validator for attrs.
 
     Attributes:
-        what: what is expected, for messages.
-        fits: returns a value that fits, as it is kept, and None for all others.
-        names: what may be meant by a value that is nearly one of them.
-        hidden: whether values are never shown.
-        mend: how to mend a value that does not fit.
-        nullable: whether None fits too.
+        what: the expected value, for messages.
+        fits: returns a valid value in the form to keep, and None for all others.
+        names: valid values that are suggested for a misspelled one.
+        hidden: whether messages must not show the value.
+        mend: how to fix an invalid value.
+        nullable: whether None is valid too.
     """
 
     what: str = ""
@@ -57,7 +57,7 @@ class Check(Kind[T_co]):
     nullable: bool = False
 
     def __attrs_post_init__(self) -> None:
-        # Bound to this check, so that one that is evolved from it reads with its own message.
+        # Set here, because a check that was evolved must read with its own message.
         object.__setattr__(self, "read", self._read)
 
     def _read(self, node: Node) -> T_co | None:
@@ -67,29 +67,29 @@ class Check(Kind[T_co]):
         return value
 
     def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
-        """Hold the value of a field, as validators do; the error names it as :func:`path_of`."""
+        """Validate the value of a field for attrs; the error names it by :func:`path_of`."""
         self.hold(path_of(owner, field), value)
 
     def hold(self, name: str, value: object) -> None:
-        """Raise a ``ConfigError`` for a value of this name that does not fit."""
+        """Raise a ``ConfigError`` naming ``name`` if the value is not valid."""
         if value is None and self.nullable:
             return
         if self.fits(value) is None:
             raise ConfigError(f"{name}: {self.fault(shown(value), value)}")
 
     def fault(self, said: str, value: object) -> str:
-        """Return what is wrong with a value; ``said`` shows it."""
+        """Return the message for an invalid value; ``said`` is the value as shown."""
         near = did_you_mean(value, list(self.names)) if isinstance(value, str) else ""
         mend = f"; {self.mend}" if self.mend else ""
         return f"expected {self.what}, found {_HIDDEN if self.hidden else said}{near}{mend}"
 
     @property
     def or_none(self) -> Check[T_co]:
-        """The same check, which None passes too."""
+        """The same check, with None valid too."""
         return attrs.evolve(self, nullable=True)
 
     def or_word(self, word: str) -> Check[T_co | str]:
-        """The same check, which one word passes too."""
+        """The same check, with one word valid too."""
         return check(
             f"{self.what}, or `{word}`",
             lambda value: word if value == word else self.fits(value),
@@ -99,9 +99,9 @@ class Check(Kind[T_co]):
 
 
 def path_of(owner: object, field: attrs.Attribute[Any]) -> str:
-    """Return how messages name a field: ``limits.timeout`` of a group of settings.
+    """Return the name of a field in messages: ``limits.timeout`` for a group of settings.
 
-    Fields of other classes are named ``Class: field``, and alone where there is no object yet.
+    Fields of other classes are named ``Class: field``, or just ``field`` without an owner.
     """
     if owner is None:
         return field.name
@@ -141,7 +141,7 @@ def _text(value: object) -> str | None:
 
 
 def integer(least: int | None = None, most: int | None = None) -> Check[int]:
-    """Return the kind of integers from ``least`` to ``most``, of 64 bits at most."""
+    """Return a check for integers from ``least`` to ``most``, of at most 64 bits."""
 
     def fits(value: object) -> int | None:
         number = _integer(value)
@@ -161,7 +161,7 @@ def number(
     below: float | None = None,
     what: str = "a number",
 ) -> Check[float]:
-    """Return the kind of finite numbers in a range; ``above`` and ``below`` leave out the ends."""
+    """Return a check for finite numbers in a range; ``above`` and ``below`` are exclusive."""
 
     def fits(value: object) -> float | None:
         given = _number(value)
@@ -202,14 +202,14 @@ def _bounded(kind: str, bounds: Mapping[str, float | None]) -> Schema:
 
 
 def money(least: int | None = None, *, texts: bool = False) -> Check[Decimal]:
-    """Return the kind of US dollars above 0, or from ``least``; ``texts`` takes texts too."""
+    """Return a check for US dollars above 0, or at least ``least``; ``texts`` allows texts."""
     types = (int, float, Decimal, *((str,) if texts else ()))
 
     def fits(value: object) -> Decimal | None:
         if isinstance(value, bool) or not isinstance(value, types):
             return None
         try:
-            amount = Decimal(str(value))  # of the digits that a float shows, not of its binary
+            amount = Decimal(str(value))  # the shortest digits of a float, not its binary value
         except InvalidOperation:
             return None
         if not amount.is_finite() or (amount <= 0 if least is None else amount < least):
@@ -221,7 +221,7 @@ def money(least: int | None = None, *, texts: bool = False) -> Check[Decimal]:
 
 
 def one_of(*names: str) -> Check[str]:
-    """Return the kind of texts that are one of some names."""
+    """Return a check for texts that are one of ``names``."""
     return check(
         f"one of {', '.join(f'`{name}`' for name in names)}",
         lambda value: value if isinstance(value, str) and value in names else None,
@@ -231,7 +231,7 @@ def one_of(*names: str) -> Check[str]:
 
 
 def instance(kind: type[T], what: str = "", schema: Schema | None = None) -> Check[T]:
-    """Return a check of objects of a class."""
+    """Return a check for instances of a class."""
     what = what or f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
     return check(what, lambda value: value if isinstance(value, kind) else None, schema)
 
@@ -241,7 +241,7 @@ def _moment(value: object) -> datetime | None:
         time = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
-    # One without a zone could not be compared with others.
+    # A time without a zone could not be compared with others.
     return time if time is not None and time.tzinfo else None
 
 
@@ -262,8 +262,8 @@ ANYTHING: Kind[Json] = Kind(lambda node: node.value)
 
 
 def plain_number(value: object) -> Any:
-    """Return a ``bool``, a ``Decimal`` or a number of numpy as a float, anything else as it is."""
-    item = getattr(value, "item", None)  # of numpy's numbers, which are no numbers of Python
+    """Convert a ``bool``, ``Decimal`` or numpy number to a float; return other values unchanged."""
+    item = getattr(value, "item", None)  # numpy numbers are not Python numbers
     if callable(item) and not isinstance(value, numbers.Real):
         with contextlib.suppress(ValueError):  # an array
             value = item()

@@ -1,7 +1,7 @@
 """The strict cattrs converter behind :func:`promptgraft.strict.structure`.
 
-cattrs converts where it can; the hooks here refuse. A module of its own, because cattrs is only
-loaded when data is read.
+cattrs coerces where it can; the hooks here refuse. This is a separate module so that cattrs is
+loaded only when data is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _LONGEST_NAME = 80
 
-# What cattrs and the constructors that it calls raise about data that does not fit.
+# Raised by cattrs, and by the constructors that it calls, for invalid data.
 UNFIT = (
     ClassValidationError,
     IterableValidationError,
@@ -61,7 +61,7 @@ UNFIT = (
 
 @functools.lru_cache(maxsize=1)
 def get() -> Converter:
-    """Return the converter, made at its first use."""
+    """Return the converter, created on first use."""
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, read in _SCALARS.items():
         converter.register_structure_hook(kind, _scalar_hook(kind, read))
@@ -71,15 +71,17 @@ def get() -> Converter:
     add = converter.register_structure_hook_factory
     add(_is_class, _class_factory)
     add(lambda kind: _bare(kind) in _COLLECTIONS, _collection_factory)
-    add(_is_fixed_tuple, _fixed_tuple_factory)  # asked before: it is a collection too
+    add(
+        _is_fixed_tuple, _fixed_tuple_factory
+    )  # later factories are tried first: it is a collection too
     add(lambda kind: _bare(kind) in _MAPPINGS, _mapping_factory)
     add(_is_union, _union_factory)
     return converter
 
 
 def check_type(kind: Any) -> None:
-    """Raise one of :data:`UNFIT`, or ``NameError``, for a type that no data can become."""
-    if _holds(bytes, kind):  # which cattrs makes of integers
+    """Raise one of :data:`UNFIT`, or ``NameError``, for a type that cannot be built from data."""
+    if _holds(bytes, kind):  # cattrs would make them from integers
         raise StructureHandlerNotFoundError("", bytes)
     get().get_structure_hook(kind)
 
@@ -89,12 +91,12 @@ def _holds(part: object, kind: object) -> bool:
 
 
 def describe_all(error: BaseException) -> list[str]:
-    """Return one line for each fault in ``error``, with the path to it."""
+    """Return one line per fault in ``error``, with the path to it."""
     return transform_error(error, "$", describe)
 
 
 def describe(error: BaseException, kind: type | None = None) -> str:
-    """Return what is wrong in one line, without the path to it."""
+    """Return the fault in one line, without the path to it."""
     text = _text(error) or f"expected {getattr(kind, '__name__', kind)}"
     return " ".join(text.splitlines())
 
@@ -126,7 +128,7 @@ def _held(check: Check[T]) -> Callable[[object], T]:
 
 
 def _float(value: object) -> float:
-    # Infinities are numbers; that they are not finite is said only of them.
+    # Only for a number that is not finite does the message ask for a finite one.
     kind = FINITE if isinstance(value, float) or ANY_INTEGER.fits(value) is not None else NUMBER
     return float(_held(kind)(value))
 
@@ -151,7 +153,7 @@ def _scalar_hook(base: type, read: Callable[[object], object]) -> Callable[[obje
     def hook(value: object, kind: Any) -> object:
         if kind is base:
             return read(value)
-        # cattrs gives the hook of a class to its subclasses; `StrEnum` is one of `str`.
+        # cattrs uses the hook of a class for its subclasses too, such as `StrEnum` for `str`.
         return _enum_hook(value, kind) if issubclass(kind, Enum) else kind(read(value))
 
     return hook
@@ -195,7 +197,7 @@ def _guarded(
     return hook
 
 
-# What is built for each kind of collection; cattrs alone would take any iterable for it.
+# The result for each kind of collection; cattrs alone would accept any iterable.
 _COLLECTIONS: dict[Any, Callable[[list[Any]], object]] = {
     list: list,
     tuple: tuple,
@@ -242,7 +244,7 @@ def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], An
     if keys in _NO_KEYS:
         raise MismatchError(f"the keys of an object are strings, found {shown(kind)}")
     plain: Any = types.GenericAlias(dict, (keys, values))
-    # Not `converter.gen_structure_mapping`, which empties the cache of every other hook.
+    # Not `converter.gen_structure_mapping`, which clears the cache of all other hooks.
     inner: Any = make_mapping_structure_fn(plain, converter, detailed_validation=True)
     finish = FrozenMap if _bare(kind) is FrozenMap else dict
     return _guarded(Mapping, "an object", lambda value, _: inner(value, plain), finish)
@@ -251,7 +253,7 @@ def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], An
 def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     bare = _bare(kind)
     fields = attrs.fields(bare) if attrs.has(bare) else dataclasses.fields(bare)
-    # cattrs resolves a type that is a text, but none that only holds one: `list["Node"]`.
+    # cattrs resolves a type written as a text, but not a text inside a type: `list["Node"]`.
     held = [field.name for field in fields if _holds_text(field.type)]
     if not held or any(isinstance(field.type, str) for field in fields):
         return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
@@ -269,7 +271,7 @@ def _resolved(hint: Any, converter: Converter) -> Any:
 
 
 def _union_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    # An integer is a number too, and stays what it is.
+    # `float` is tried last, so that integers stay integers.
     members = sorted(get_args(kind), key=lambda member: member is float)
     hooks = [(member, converter.get_structure_hook(member)) for member in members]
 

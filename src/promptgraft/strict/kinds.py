@@ -1,4 +1,4 @@
-"""Kinds of lists and objects, and those that follow from attrs classes: what a file may say."""
+"""Kinds of lists and objects, and kinds derived from attrs classes: the format of files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _MOST_NAMED = 10
-# A key that is this near to one that is missing is that one.
+# An unknown key this similar to a missing one is taken for a misspelling of it.
 _TYPING_MISTAKE = 0.8
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
@@ -77,9 +77,9 @@ def named(
     check: Callable[[str], object] | None = None,
     pattern: str = "",
 ) -> Kind[dict[str, T]]:
-    """Return the kind of objects whose keys are names that the user chooses, at least ``least``.
+    """Return the kind of objects with at least ``least`` keys that the user chooses.
 
-    ``check`` refuses a name with an error; ``pattern`` says the same in the JSON Schema.
+    ``check`` raises for an invalid name; ``pattern`` says the same in the JSON Schema.
     """
 
     def read(node: Node) -> dict[str, T] | None:
@@ -100,7 +100,7 @@ def named(
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
-    """Note the error with which ``check`` refuses a value."""
+    """Report the error that ``check`` raises for a value."""
     try:
         check(value)
     except (ConfigError, InvalidIdentifierError) as error:
@@ -108,7 +108,7 @@ def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
 
 
 def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None = None) -> Kind[T]:
-    """Return a kind whose values ``check`` may refuse with an error."""
+    """Return a kind whose values must pass ``check``, which raises."""
 
     def read(node: Node) -> T | None:
         value = kind.read(node)
@@ -120,14 +120,14 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
 
 
 def without_name(message: str, name: str) -> str:
-    """Return a message without the names in front, which the place tells already."""
+    """Remove a leading name from a message: the place says it already."""
     before, sign, rest = message.partition(f"{name}: ")
     return rest if sign and (not before or before.endswith((": ", "."))) else message
 
 
 @attrs.frozen
 class Key(Generic[T_co]):
-    """A key of an object: the kind of its value, and ``about`` in one line what it is for."""
+    """A key of an object: the kind of its value, and its description in one line."""
 
     kind: Kind[T_co]
     about: str = ""
@@ -150,14 +150,13 @@ def record(
     """Return the kind of objects with given keys; a key whose value is null counts as absent.
 
     Args:
-        make: makes the value of what the keys hold; called with those that are there.
-        keys: what may stand in it.
-        elsewhere: what is said of keys that users may look for here; they are refused.
-        aliases: other names of keys. Where they are given, even none, keys may be written in
-            camelCase too.
-        left_out: keys that may stand in it and are not read.
-        about: what it is, in one line.
-        rules: what ``make`` demands of the keys together, for the JSON Schema.
+        make: builds the value; called with the keys that are present.
+        keys: the known keys.
+        elsewhere: messages for keys that users may expect here; they are refused.
+        aliases: other names of keys. If given, even empty, keys may be in camelCase too.
+        left_out: keys that are allowed and ignored.
+        about: a description in one line.
+        rules: constraints of ``make`` across keys, for the JSON Schema.
     """
     needed = [name for name, key in keys.items() if key.required]
     what = f"an object with {', '.join(f'`{name}`' for name in needed)}" if needed else "an object"
@@ -208,10 +207,9 @@ def known_members(
     elsewhere: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> dict[str, Node]:
-    """Return the members of an object that have a value, by the names of their keys.
+    """Return the members of an object that have a value, by key.
 
-    Unknown keys, and those that repeat another one, are noted. The arguments are those of
-    :func:`record`.
+    Unknown and repeated keys are reported. The arguments are those of :func:`record`.
     """
     members: dict[str, Node] = {}
     if not isinstance(node.value, dict):
@@ -220,7 +218,7 @@ def known_members(
     for key, value in node.value.items():
         name = key if aliases is None else aliases.get(snake_case(key), snake_case(key))
         if value is None and aliases is not None:
-            continue  # what other tools write for what is not there
+            continue  # other tools write null for absent values
         if name not in known:
             said = (elsewhere or {}).get(name)
             node.member(key).fault(said or f"unknown key{_known(name, list(known))}")
@@ -258,7 +256,7 @@ def _known(name: str, keys: list[str]) -> str:
 
 
 def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
-    """Return a kind that is one of several, told apart by the type of the plain value."""
+    """Return the union of several kinds, distinguished by the type of the plain value."""
 
     def read(node: Node) -> T | None:
         for shape, kind in kinds:
@@ -281,7 +279,7 @@ def record_of(
     about: str = "",
     rules: Schema | None = None,
 ) -> Kind[T]:
-    """Return the kind of objects that an attrs class is made of; see :func:`keys_of`."""
+    """Return the kind of objects from which an attrs class is built; see :func:`keys_of`."""
     keys = keys_of(kind, skip=skip, special=special)
     return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
 
@@ -289,10 +287,10 @@ def record_of(
 def keys_of(
     kind: type, *, skip: Collection[str] = (), special: Mapping[str, Kind[object]] | None = None
 ) -> Keys:
-    """Return a key for each field of an attrs class, held against the validators of the class.
+    """Return a key for each field of an attrs class, checked by the validators of the class.
 
-    The docstring of the class says what the fields are for, ``special`` gives the kinds of those
-    whose types say too little. Raises ``ConfigError`` for what is no attrs class.
+    Descriptions come from the docstring of the class; ``special`` overrides the kinds of fields.
+    Raises ``ConfigError`` if ``kind`` is not an attrs class.
     """
     told = abouts_of(kind)
     return {
@@ -314,13 +312,13 @@ def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
 
 
 def abouts_of(kind: type) -> dict[str, str]:
-    """Return what the docstring of a class says of its fields, by name, each in one line."""
+    """Return the descriptions of fields in the docstring of a class, each in one line."""
     said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
     return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
 
 
 def kind_for(hint: object) -> Kind[object]:
-    """Return the kind of values that a type annotation stands for; without one it refuses all."""
+    """Return the kind of values of a type annotation; for unsupported ones, a kind that refuses."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
         return _SCALARS[hint]
@@ -341,9 +339,9 @@ def kind_for(hint: object) -> Kind[object]:
 
 
 def class_of(*classes: type[T]) -> Kind[T]:
-    """Return the kind of values that are named as their class: ``{max_proposals: {...}}``.
+    """Return the kind of objects that name their class: ``{max_proposals: {...}}``.
 
-    A class that needs nothing may stand alone: ``strict``.
+    A class without required fields may be written as its name alone: ``strict``.
     """
     made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
     needed = {
@@ -377,9 +375,11 @@ def class_of(*classes: type[T]) -> Kind[T]:
 
 
 def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
-    """Return the kind of a field: its check, or its type with what its validator refuses."""
+    """Return the kind of a field: its check, or the kind of its type with its validator."""
     validator = field.validator
-    if isinstance(validator, Check) and validator.schema:  # other checks hold objects of Python
+    if (
+        isinstance(validator, Check) and validator.schema
+    ):  # checks without one are for Python objects
         return validator
     kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:

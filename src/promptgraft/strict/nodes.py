@@ -1,4 +1,4 @@
-"""Values with their places, and the faults that are found there."""
+"""Values with their places in a file, and the faults found there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from promptgraft.serde import Json, parse_json, shown, without_keys
 from promptgraft.yaml_text import Note, YamlDocument, YamlPath, read_yaml
 
 MOST_SHOWN = 20
-"""Faults of a source that are listed; the others are counted."""
+"""Faults of a source that are listed; further ones are only counted."""
 
-# What a file with very many faults says at the end of them.
+# The last line about a file with very many faults.
 _MORE = re.compile(r": and ([0-9,]+) more$")
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -36,7 +36,7 @@ def spelled(path: YamlPath) -> str:
 
 
 def found(value: object) -> str:
-    """Return what was found, for a message; never what stands inside an object or a list."""
+    """Describe a value for a message, without the content of objects and lists."""
     if value is None:
         return "nothing"
     if isinstance(value, (dict, list)):
@@ -47,11 +47,11 @@ def found(value: object) -> str:
 
 @attrs.define(eq=False)
 class Source:
-    """What is read, and the faults found in it so far.
+    """A document that is being read, and the faults found in it so far.
 
     Attributes:
         name: the file as the user named it, or another name for messages; may be empty.
-        document: the plain data; with the line of each value where it comes from YAML.
+        document: the plain data; if it comes from YAML, with the line of each value.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Source:
         return cls(name, YamlDocument(value, {}, {}))
 
     def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
-        """Take a YAML text as the document; its faults are noted."""
+        """Parse a YAML text as the document; its faults are reported."""
         lines = ["", *text.splitlines(), ""]
 
         def note(number: int, fault: str) -> None:
@@ -84,7 +84,7 @@ class Source:
         return tuple(text for _, text in sorted(self._faults, key=lambda one: one[0]))
 
     def line(self, path: YamlPath, text: str) -> str:
-        """Return one line that says where ``path`` stands, and ``text``."""
+        """Return ``text`` on one line after the place of ``path``."""
         return self._told(self._number(path), f"{spelled(path)}: {text}" if path else text)
 
     def _number(self, path: YamlPath) -> int:
@@ -95,18 +95,18 @@ class Source:
         return " ".join(f"{place}: {text}".removeprefix(": ").splitlines())
 
     def note(self, number: int, text: str) -> None:
-        """Note that something is wrong in a line; 0 stands for the whole source."""
+        """Report a fault in a line; 0 stands for the whole source."""
         self._faults.append((number, self._told(number, text)))
         self._wrong.add(())
 
     def fault(self, path: YamlPath, text: str) -> None:
-        """Note that something is wrong at ``path``."""
+        """Report a fault at ``path``."""
         if path not in self._settled:
             self._faults.append((self._number(path), self.line(path, text)))
             self._wrong.update(path[:end] for end in range(len(path) + 1))
 
     def settle(self, path: YamlPath, text: str) -> None:
-        """Note a fault at ``path``, the only one there."""
+        """Report a fault at ``path`` and ignore further ones there."""
         self.fault(path, text)
         self._settled.add(path)
 
@@ -114,18 +114,18 @@ class Source:
         return path not in self._wrong
 
     def raise_all(self) -> None:
-        """Raise a ``DataFormatError`` with the first faults, if there are any."""
+        """Raise a ``DataFormatError`` with the first faults, if any."""
         raise_lines(self.name, self.faults)
 
 
 def count_faults(lines: Iterable[str]) -> int:
-    """Return how many faults these lines tell of, with those that a last line only counts."""
+    """Return the number of faults, including those that a last line only counts."""
     counted = [_MORE.search(line) for line in lines]
     return sum(1 if more is None else int(more[1].replace(",", "")) for more in counted)
 
 
 def raise_lines(name: str, lines: Iterable[str]) -> None:
-    """Raise a ``DataFormatError`` with the first 20 of these faults, if there are any."""
+    """Raise a ``DataFormatError`` with the first 20 of these faults, if any."""
     distinct = tuple(dict.fromkeys(lines))
     shown_lines = [line for line in distinct if _MORE.search(line) is None][:MOST_SHOWN]
     more = count_faults(distinct) - len(shown_lines)
@@ -135,14 +135,14 @@ def raise_lines(name: str, lines: Iterable[str]) -> None:
 
 @attrs.frozen
 class Node:
-    """A value with its place: ``path`` leads to it from the root of ``source``."""
+    """A value with its place: its ``path`` from the root of ``source``."""
 
     value: Json
     path: YamlPath
     source: Source = attrs.field(repr=False)
 
     def file(self) -> Path | None:
-        """Return the file that a text here names, seen from the source; or note a fault."""
+        """Return the file that the text names, relative to the source; or report a fault."""
         path = Path(self.source.name).parent / str(self.value)
         if is_file(path):
             return path
@@ -151,11 +151,11 @@ class Node:
         return None
 
     def is_right(self) -> bool:
-        """Return whether nothing was noted here or below."""
+        """Return whether no fault was reported here or below."""
         return self.source.is_right(self.path)
 
     def member(self, key: str) -> Node:
-        """Return the member of an object; its value is None when it is not there."""
+        """Return the member of an object; its value is None if it is absent."""
         value = self.value.get(key) if isinstance(self.value, dict) else None
         return Node(value, (*self.path, key), self.source)
 
@@ -170,19 +170,19 @@ class Node:
         return [Node(item, (*self.path, at), self.source) for at, item in enumerate(value)]
 
     def fault(self, text: str) -> None:
-        """Note that something is wrong here."""
+        """Report a fault here."""
         self.source.fault(self.path, text)
 
     def expected(self, what: str, hint: str = "") -> None:
-        """Note that something else was expected here."""
+        """Report that ``what`` was expected here."""
         self.fault(f"expected {what}, found {found(self.value)}{hint}")
 
 
 def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) -> Source:
-    """Return what a file says: JSON where its name ends so, else YAML.
+    """Read a file: JSON if its name ends in ``.json``, else YAML.
 
-    ``mend`` returns what is said of a line of YAML and its fault. A file that cannot be read, or is
-    not what its name says, raises a ``DataFormatError``.
+    ``mend`` rewrites the message for a line of YAML and its fault. A file that cannot be read or
+    parsed raises a ``DataFormatError``.
     """
     source = Source(str(path))
     try:
@@ -198,12 +198,12 @@ def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) ->
 
 
 def read_text(path: Path, note: Note) -> str | None:
-    """Return the text of a file; None when it is not UTF-8, which is noted."""
+    """Return the text of a file; report a fault and return None if it is not UTF-8."""
     return decoded(path.read_bytes(), 1, note)
 
 
 def decoded(raw: bytes, line: int, note: Note) -> str | None:
-    """Return bytes that begin in ``line`` as text; None when they are not UTF-8, which is noted."""
+    """Decode bytes that begin in ``line``; report a fault and return None if not UTF-8."""
     if line == 1:
         if encoding := wide(raw):
             note(0, f"expected UTF-8, found {encoding}; {_MEND}")
@@ -226,7 +226,7 @@ def decoded(raw: bytes, line: int, note: Note) -> str | None:
 
 
 def wide(raw: bytes) -> str:
-    """Return the encoding of 16 bits that bytes are in; empty for none."""
+    """Return the 16-bit encoding of the bytes; empty if they have none."""
     if raw[:2] in _WIDE:
         return _WIDE[raw[:2]]
     # Every second byte of ASCII text in UTF-16 is zero.

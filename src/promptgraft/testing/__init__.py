@@ -1,4 +1,4 @@
-"""Conformance suites and doubles for those who write their own stores; needs pytest.
+"""Conformance suites and fakes for authors of stores; requires pytest.
 
 .. code-block:: python
 
@@ -12,7 +12,7 @@
 
 import pytest
 
-# Before the import below: asserts of a module are rewritten when it is first imported.
+# Before the imports below: pytest rewrites the asserts of a module when it is first imported.
 pytest.register_assert_rewrite(
     "promptgraft.testing.store_writes",
     "promptgraft.testing.store_contract",

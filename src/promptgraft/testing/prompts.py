@@ -1,4 +1,4 @@
-"""A prompt that is nothing but what a store sees of it, and overrides of three such prompts."""
+"""A fake prompt with only what stores see, and helpers for its overrides."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class FakePrompt:
     """A ``PromptLike`` made of source bodies; for tests of stores.
 
     Attributes:
-        ns: namespace; not checked, so that a store's own check can be tested.
-        key: key; not checked either.
+        ns: namespace; not validated, so that the check of a store can be tested.
+        key: key; not validated either.
         bodies: the source of each section, in the language of override bodies.
         placeholders: the names that an override of a section must keep.
         fixed: the sections that may not be overridden.
         syntax: how placeholders are spelled.
-        descriptor: what follows from all this.
+        descriptor: the resulting descriptor.
     """
 
     ns: str = "tests/stores"

@@ -1,4 +1,4 @@
-"""What every store with a history promises, on top of what every store promises."""
+"""The contract of stores with history, in addition to that of all stores."""
 
 # ruff: noqa: S101 - a suite asserts
 
@@ -29,7 +29,7 @@ from promptgraft.testing.store_contract import PromptOverridesStoreContract
 
 
 def history_of(store: Store) -> tuple[Revision, ...]:
-    """Return the history of the suite's tag, and check what holds of every history."""
+    """Return the history of the suite's tag, and check its invariants."""
     history = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert [revision.number for revision in history] == list(range(1, len(history) + 1))
     ids = [revision.id for revision in history]
@@ -44,7 +44,7 @@ def history_of(store: Store) -> tuple[Revision, ...]:
 
 
 def current_of(store: Store) -> Revision:
-    """Return what the suite's tag points at, which must be something."""
+    """Return the current revision of the suite's tag, which must exist."""
     current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert current is not None
     return current

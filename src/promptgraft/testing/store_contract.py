@@ -1,4 +1,4 @@
-"""What every override store promises, as tests to run over your own.
+"""The contract of override stores, as a test suite for your own.
 
 A suite is a class; subclass it, name the subclass ``Test...`` and supply ``make_store``, a method
 that returns an empty store. For a store that needs a fixture, override the fixture ``store``:

@@ -67,7 +67,7 @@ _bad_namespaces = pytest.mark.parametrize(
 
 
 class StoreWrites:
-    """What ``PromptOverridesStore`` refuses, and that a write is kept whole or not at all."""
+    """Refused writes, and atomicity: the second half of the contract of stores."""
 
     def make_store(self) -> Store:
         """Return a store without overrides."""
