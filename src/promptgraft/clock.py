@@ -34,7 +34,7 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        if seconds > 0:
+        if seconds > 0:  # `time.sleep` refuses negative values
             time.sleep(seconds)
 
 

@@ -69,11 +69,12 @@ def _bounded(message: str) -> str:
 
 def joined_faults(lines: Sequence[str], more: int = 0) -> str:
     """Join faults to one message; those that do not fit, and ``more``, are counted at its end."""
-    told = len(lines)
-    while told > 1 and len("; ".join(lines[:told])) > LONGEST_MESSAGE - len("; and 99,999 more"):
-        told -= 1
-    more += len(lines) - told
-    return "; ".join(lines[:told]) + (f"; and {more:,} more" if more else "")
+    room = LONGEST_MESSAGE - len("; and 99,999 more")
+    shown = len(lines)
+    while shown > 1 and len("; ".join(lines[:shown])) > room:
+        shown -= 1
+    more += len(lines) - shown
+    return "; ".join(lines[:shown]) + (f"; and {more:,} more" if more else "")
 
 
 def _blank(kind: type[PromptgraftError], *args: object) -> PromptgraftError:

@@ -73,6 +73,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
         try:
             os.fchmod(descriptor, mode)
             write_all(descriptor, data)
+            # Before the rename, or a power loss may leave the new name with an empty file.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -81,7 +82,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
         raise
-    sync_folder(path.parent)
+    sync_folder(path.parent)  # makes the rename durable
 
 
 def sweep(path: Path) -> None:
@@ -115,6 +116,7 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
     """
     from filelock import FileLock, Timeout
 
+    # Not thread-local: the lock may be released by another thread than took it.
     lock = FileLock(path, thread_local=False)
     try:
         lock.acquire(timeout=seconds, poll_interval=0.05)

@@ -137,6 +137,7 @@ class _Walk:
         self._sources: dict[str, Source] = {}
         self._seen: dict[int, object] = {}  # keeps the objects alive, because ids are reused
         self._used: set[tuple[str, tuple[str, ...], int]] = set()
+        # A worklist instead of recursion, which deeply nested values could exhaust.
         self._waiting: list[tuple[str, object]] = []
 
     def follow(self, value: object) -> set[str]:

@@ -68,6 +68,7 @@ def digest_json(plain: Json) -> HexDigest:
 
 def digest_text(text: str) -> HexDigest:
     """Return the SHA-256 of ``text`` in UTF-8."""
+    # Answers of models may hold lone surrogates.
     return HexDigest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 

@@ -118,8 +118,8 @@ def duration(seconds: float) -> str:
     units = [(whole // 3600, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
     while len(units) > 1 and not units[0][0]:
         units.pop(0)
-    told = [f"{number} {unit}" for number, unit in units[:2] if number]
-    return " ".join(told) or "0 s"
+    parts = [f"{number} {unit}" for number, unit in units[:2] if number]
+    return " ".join(parts) or "0 s"
 
 
 def fewer_tokens(share: float) -> str:

@@ -194,6 +194,7 @@ class Journal(ABC):
                         f"{self._name} holds an answer under `{key}` already; "
                         "look for it with `find` before asking again"
                     )
+                # All are encoded before any is stored: together or not at all.
                 lines[key] = encode_record(record)
             self._store(lines)
 
@@ -228,7 +229,7 @@ class Journal(ABC):
         """
         with self._lock:
             self._check_open()
-            keys = tuple(self._keys())
+            keys = tuple(self._keys())  # a snapshot: the caller may append while iterating
         return map(self._recorded, keys)
 
     def __contains__(self, key: str) -> bool:

@@ -86,6 +86,7 @@ class FileJournal(Journal):
 
     def _store(self, lines: Mapping[str, bytes]) -> None:
         start = at = self._end
+        # Indexed before the write, so that Ctrl-C after it cannot leave a line without its entry.
         try:
             for key, line in lines.items():
                 self._spans[key] = (at, len(line))

@@ -72,6 +72,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
         read = _one_for_each(written, expected, "expected")
         gone = _one_for_each(written, removed, "removed")
         for place, (descriptor, override) in enumerate(written):
+            # With `expected`, None stands for a tag that was empty.
             seen = None if expected is None else read[place] or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
@@ -146,11 +147,13 @@ class BasePromptOverridesStore(PromptOverridesStore):
         gone = () if removed is None else removed.entries()
 
         def change(present: PromptOverride) -> PromptOverride:
+            # Checked here, under the lock of the writer, against the state that is replaced.
             visible = self._visible(descriptor, override.tag, present)
             if read is not None:
                 _check_unchanged(override, gone, read, visible)
             written = override.holding(_written(descriptor, override, present, visible))
             changed = present.without(*gone).merged_with(written)
+            # After the merge, because the same write may free the name.
             check_names(descriptor, written, self._visible(descriptor, override.tag, changed))
             return changed
 
@@ -250,6 +253,7 @@ def _check_unchanged(
     visible: PromptOverride,
 ) -> None:
     for entry in (*written.entries(), *removed):
+        # No conflict if the other writer wrote the same entry.
         if visible.find(entry) not in (read.find(entry), written.find(entry)):
             raise OverrideConflictError(
                 f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "

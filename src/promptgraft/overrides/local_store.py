@@ -72,6 +72,7 @@ class _Planned:
         return self.after != self.before
 
     def revision(self, time: datetime, provenance: Provenance) -> Revision:
+        # After a rollback the archive has later numbers; without an archive the document counts.
         latest = max((file.number for file in self.files.archived()), default=0)
         present = self.present.revision if self.present else None
         return make_revision(
@@ -134,6 +135,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         if self._intent.exists():
             stored = self._stored(RevisionFiles(self._root, address))
             return stored.revision.override if stored else None
+        # A string, because building a Path would take longer than the stat.
         path = f"{self._folder}/{address.ns}/{address.prompt_key}/{address.tag}.json"
         parsed = self._parsed.get(address)
         if parsed is not None:
@@ -197,6 +199,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         with self._locked([files]):
             present = files.read()
             target = _target(files, present, revision, where)
+            # Archived before it is replaced: a crash in between loses nothing.
             if present and present != target:
                 files.keep(present)
             if target is None:
@@ -241,6 +244,7 @@ class LocalPromptOverridesStore(RevisionedStore):
                         self._intent.complete(intent)
                     yield
                     return
+            # The intent has other tags too: start again with their locks, in order.
             for address in intent:
                 wanted[address] = RevisionFiles(self._root, address)
 
@@ -252,6 +256,7 @@ class LocalPromptOverridesStore(RevisionedStore):
             one.files.address: StoredRevision(revision, encode_revision(revision))
             for one, revision in zip(planned, revisions, strict=True)
         }
+        # Archived before anything is replaced, so that a crash cannot lose a revision.
         for one in planned:
             if one.present:
                 one.files.keep(one.present)

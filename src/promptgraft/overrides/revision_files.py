@@ -225,6 +225,7 @@ def write_file(path: Path, data: bytes, root: Path) -> None:
     """Replace a file below ``root`` durably; remove temporary files of killed writers."""
     try:
         names = _names_in(path.parent)
+        # Without a document the folder may be new, and its name not durable yet.
         if not any(name.endswith(".json") for name in names):
             make_folder(path.parent, under=root)
         for name in names:
@@ -252,6 +253,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | No
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
+            # Of the open file: the path may be replaced between two calls.
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode):
                 with os.fdopen(descriptor, "rb", closefd=False) as file:
@@ -348,6 +350,7 @@ class IntentFile:
 
     def complete(self, intent: Intent) -> None:
         """Write the documents of an intent, then remove it; may be interrupted and repeated."""
+        # All documents are checked before any is written.
         unwritten: list[tuple[RevisionFiles, StoredRevision]] = []
         for address, planned in intent.items():
             files = RevisionFiles(self._root, address)

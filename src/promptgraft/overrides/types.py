@@ -69,6 +69,7 @@ class PromptOverride:
         for field in _FIELDS:
             filed = getattr(self, field)
             if not isinstance(filed, FrozenMap):
+                # Maps that are frozen already are shared, not copied.
                 object.__setattr__(self, field, FrozenMap(filed))
             for key, entry in filed.items():
                 index[_place(entry)] = entry

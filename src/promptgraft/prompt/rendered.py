@@ -311,7 +311,7 @@ def _first_object(text: str) -> str | None:
 
 def _parse_choice(options: tuple[str, ...], text: str) -> str:
     bare = text.strip(_WRAPPING)
-    for fold in (str, str.casefold):
+    for fold in (str, str.casefold):  # exact case first: options may differ only in case
         matches = [option for option in options if fold(option) == fold(bare)]
         if len(matches) == 1:
             return matches[0]
@@ -334,6 +334,7 @@ def _named(options: tuple[str, ...], text: str) -> set[str]:
     ]
     named: set[str] = set()
     widest = (0, 0)
+    # At each start the longest match comes first; shorter ones inside it are not named.
     for start, minus_end, option in sorted(found):
         if -minus_end > widest[1] or (start, -minus_end) == widest:
             widest = (start, -minus_end)

@@ -308,6 +308,7 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
         return _option(data, options)
     arguments = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
+        # The first member that renames anything is taken for the type of the value.
         parts = (_renamed(data, part, rename) for part in arguments)
         return next((found for found in parts if found != data), data)
     if isinstance(data, list) and arguments:

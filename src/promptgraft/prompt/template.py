@@ -69,6 +69,7 @@ class _RecentlySettled:
     ) -> Settled:
         recent = self._recent
         for known, settled in recent:
+            # By identity: stores return the same object as long as nothing changes.
             if known is override:
                 return settled
         settled = settle(descriptor, walked, resolve_override(descriptor, override))

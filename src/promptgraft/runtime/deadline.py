@@ -90,6 +90,7 @@ class Cancellation:
         if was_set:
             listener()
             return lambda: None
+        # Otherwise the parent would only be noticed when somebody reads the flag.
         undo_parent = None if self._parent is None else self._parent.listen(self._look)
 
         def undo() -> None:
@@ -252,6 +253,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
     waiting = set(futures)
     ended: SimpleQueue[Future[T] | None] = SimpleQueue()
     cancellation = deadline.cancellation if deadline is not None else None
+    # None wakes the waiter, which then looks at the deadline.
     undo = cancellation.listen(lambda: ended.put(None)) if cancellation is not None else None
     try:
         for future in tuple(waiting):

@@ -170,7 +170,7 @@ def run(
             deadline.check()
         found.loop.call_soon_threadsafe(call.begin)
     except PromptgraftError:
-        coroutine.close()
+        coroutine.close()  # or Python warns that it was never awaited
         raise
     except RuntimeError:
         coroutine.close()
@@ -188,6 +188,7 @@ def run(
     finally:
         if undo is not None:
             undo()
+        # After an error or Ctrl-C here, the coroutine must not go on without a waiter.
         call.cancel()
 
 
@@ -260,7 +261,7 @@ async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
     # Not the loop's own executor: coroutines of the run may wait for that one.
     executor = ThreadPoolExecutor(1, thread_name_prefix="promptgraft-run")
     ended = loop.run_in_executor(executor, context.run, call)
-    executor.shutdown(wait=False)
+    executor.shutdown(wait=False)  # waiting would block the loop; the thread ends with the call
     cancelled: asyncio.CancelledError | None = None
     while not ended.done():
         try:

@@ -272,8 +272,8 @@ def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[o
     """
 
     def tell(event: object) -> None:
-        told = _dispatch(session, bus, event) if session is not None else False
-        if bus is not None and not told:
+        published = _dispatch(session, bus, event) if session is not None else False
+        if bus is not None and not published:
             bus.publish(event)
 
     return tell
@@ -288,7 +288,8 @@ def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> 
     finally:
         if stop_listening is not None:
             stop_listening()
-    return any(told is event for told in heard)
+    # By identity, because other threads may publish equal events meanwhile.
+    return any(one is event for one in heard)
 
 
 P = ParamSpec("P")

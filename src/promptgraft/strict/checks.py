@@ -124,7 +124,7 @@ def check(
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):  # `bool` is an `int`
         return None
     try:
         return value if math.isfinite(value) else None

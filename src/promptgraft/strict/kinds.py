@@ -177,8 +177,8 @@ def record(
             _place(str(error), node, members)
             return None
 
-    told: Schema = {"description": about} if about else {}
-    return Kind(read, {**told, **_object_schema(keys), **(rules or {})})
+    described: Schema = {"description": about} if about else {}
+    return Kind(read, {**described, **_object_schema(keys), **(rules or {})})
 
 
 def _object_schema(keys: Keys) -> Schema:
@@ -292,11 +292,11 @@ def keys_of(
     Descriptions come from the docstring of the class; ``special`` overrides the kinds of fields.
     Raises ``ConfigError`` if ``kind`` is not an attrs class.
     """
-    told = abouts_of(kind)
+    abouts = abouts_of(kind)
     return {
         field.name: Key(
             (special or {}).get(field.name) or _kind_of(field),
-            told.get(field.name, ""),
+            abouts.get(field.name, ""),
             required=field.default is attrs.NOTHING,
         )
         for field in _fields_of(kind)

@@ -85,18 +85,18 @@ class Source:
 
     def line(self, path: YamlPath, text: str) -> str:
         """Return ``text`` on one line after the place of ``path``."""
-        return self._told(self._number(path), f"{spelled(path)}: {text}" if path else text)
+        return self._placed(self._number(path), f"{spelled(path)}: {text}" if path else text)
 
     def _number(self, path: YamlPath) -> int:
         return self.document.line_of(path) if self.document.lines else 0
 
-    def _told(self, number: int, text: str) -> str:
+    def _placed(self, number: int, text: str) -> str:
         place = f"{self.name}:{number}" if number and self.name else self.name
         return " ".join(f"{place}: {text}".removeprefix(": ").splitlines())
 
     def note(self, number: int, text: str) -> None:
         """Report a fault in a line; 0 stands for the whole source."""
-        self._faults.append((number, self._told(number, text)))
+        self._faults.append((number, self._placed(number, text)))
         self._wrong.add(())
 
     def fault(self, path: YamlPath, text: str) -> None:
