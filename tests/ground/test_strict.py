@@ -199,9 +199,7 @@ def test_keys_of_other_tools_are_read_in_both_ways_of_writing() -> None:
     )
     for key in ("max_size", "maxSize", "limit"):
         assert kind.read(Source.of({key: 3, "note": "x", "other": None}).root) == {"max_size": 3}
-    assert faults({"maxSize": 3, "limit": 4}, kind) == (
-        "limit: says again what `maxSize` says; keep one",
-    )
+    assert faults({"maxSize": 3, "limit": 4}, kind) == ("limit: repeats `maxSize`; keep one",)
 
 
 def test_an_object_of_python_is_held_but_not_read() -> None:

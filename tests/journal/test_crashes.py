@@ -104,7 +104,7 @@ def test_a_full_disk_is_a_clear_error_and_the_line_is_taken_back(
         (message,) = promises(run, "error")
         assert message == (
             f"journal {run / 'journal.jsonl'} cannot be written: File too large; the latest "
-            "answers are not recorded, all before them are; mend the cause and run again"
+            "answers are not recorded, all before them are; fix the cause and run again"
         )
         assert recovered(run / "journal.jsonl") == ["k/0", "k/1"]
 

@@ -214,7 +214,8 @@ def test_placeholders_are_checked_against_the_fields_of_their_class(
         section("a", template, syntax=syntax, params_type=kind)
     fields = "subject, lines" if kind is Ticket else "name"
     assert str(caught.value) == (
-        f"section `a`: placeholder `{missing}` is no field of `{kind.__name__}`; fields: {fields}"
+        f"section `a`: placeholder `{missing}` is not a field of `{kind.__name__}`; "
+        f"fields: {fields}"
     )
 
 

@@ -148,7 +148,7 @@ def test_what_is_not_awaitable_is_returned_as_it_is_and_starts_no_loop() -> None
 
 def test_a_coroutine_is_never_left_behind_when_it_cannot_be_run() -> None:
     async def inside() -> None:
-        with pytest.raises(CallerError, match="would wait for ever"):
+        with pytest.raises(CallerError, match="would wait forever"):
             event_loop.run(double(1))
 
     event_loop.run(inside())

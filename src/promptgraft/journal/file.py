@@ -173,7 +173,7 @@ class FileJournal(Journal):
         except OSError as error:
             raise JournalWriteError(
                 f"{self._name} cannot be written: {error.strerror}; the latest answers are not "
-                "recorded, all before them are; mend the cause and run again"
+                "recorded, all before them are; fix the cause and run again"
             ) from error
         finally:
             # Also after Ctrl-C, which may interrupt the write in the middle of the line.
@@ -196,7 +196,7 @@ class FileJournal(Journal):
 
     def _check_sound(self) -> None:
         if self._failure is not None:
-            raise JournalWriteError(f"{self._failure}; mend the cause and open it again")
+            raise JournalWriteError(f"{self._failure}; fix the cause and open it again")
 
     def _cut(self) -> None:
         try:
@@ -214,7 +214,7 @@ class FileJournal(Journal):
     def _failed(self, what: str, error: OSError) -> JournalWriteError:
         # After a failed fsync the next one may report success although the bytes were dropped.
         self._failure = f"journal {self._path} could {what}: {error.strerror}"
-        return JournalWriteError(f"{self._failure}; mend the cause and open it again")
+        return JournalWriteError(f"{self._failure}; fix the cause and open it again")
 
 
 _Spans = dict[str, tuple[int, int]]

@@ -70,7 +70,7 @@ def encode_record(record: Record) -> bytes:
     except JournalCorruptError as error:
         raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
     if not same:
-        raise DataFormatError(f"{where}: it would not read back from JSON as it is")
+        raise DataFormatError(f"{where}: it would not read back unchanged from JSON")
     return line
 
 
@@ -141,7 +141,7 @@ def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
     text = f'{HEADER_START.decode()}{FORMAT_VERSION},"fingerprint":{inside}'
     line = _seal(text.encode("ascii"))
     if decode_header(line) != plain:
-        raise DataFormatError("fingerprint: it would not read back from JSON as it is")
+        raise DataFormatError("fingerprint: it would not read back unchanged from JSON")
     return line
 
 

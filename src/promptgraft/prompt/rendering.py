@@ -246,8 +246,8 @@ def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindin
         return decide(bindings.all)
     except Exception as error:
         raise BindingError(
-            f"section `{'/'.join(path)}`: `{name}` raised {raised(error)}; it is to be a function "
-            "of the values bound"
+            f"section `{'/'.join(path)}`: `{name}` raised {raised(error)}; expected a function "
+            "of the bound values"
         ) from error
 
 

@@ -226,8 +226,8 @@ class MarkdownSection:
         names = field_names(self.params_type)
         if self.source.syntax is BodySyntax.PLAIN:
             raise PromptDefinitionError(
-                f"{where}: params_type: expected none in a plain section, which no value is put "
-                "into; leave it out"
+                f"{where}: params_type: expected none in a plain section, which takes no "
+                "values; leave it out"
             )
         if names is None:
             raise PromptDefinitionError(
@@ -237,7 +237,7 @@ class MarkdownSection:
         for name in self.source.reads:
             if name not in names:
                 raise PromptDefinitionError(
-                    f"{where}: placeholder `{name}` is no field of "
+                    f"{where}: placeholder `{name}` is not a field of "
                     f"`{self.params_type.__name__}`; fields: {', '.join(names)}"
                 )
 

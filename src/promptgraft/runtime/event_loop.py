@@ -49,7 +49,7 @@ class RunLoop:
         if threading.get_ident() == self.thread:
             raise CallerError(
                 "a plain function that waits for the event loop of the run was called by a "
-                "coroutine in this loop, and would wait for ever; call it with "
+                "coroutine in this loop, and would wait forever; call it with "
                 "`await asyncio.to_thread(...)`"
             )
 
@@ -231,7 +231,9 @@ class _Call(Generic[T]):
     def result(self) -> T:
         assert self._task is not None  # noqa: S101 - it has ended
         if self._task.cancelled():
-            raise CallerError("a coroutine of the run was cancelled by something else than the run")
+            raise CallerError(
+                "a coroutine of the run was cancelled by something other than the run"
+            )
         return self._task.result()
 
     def cancel(self) -> None:

@@ -158,7 +158,7 @@ class EventBus:
         if not known:
             name = getattr(handler, "__qualname__", type(handler).__qualname__)
             what = f"handler `{name}` of {type(event).__name__} raised {raised_at(error)}"
-            _logger.error("%s; it is not said again", what, exc_info=error)
+            _logger.error("%s; it is logged only once", what, exc_info=error)
 
 
 class SessionProtocol(Protocol):

@@ -223,7 +223,7 @@ def known_members(
             said = (elsewhere or {}).get(name)
             node.member(key).fault(said or f"unknown key{_known(name, list(known))}")
         elif name in members:
-            node.member(key).fault(f"says again what `{members[name].path[-1]}` says; keep one")
+            node.member(key).fault(f"repeats `{members[name].path[-1]}`; keep one")
         elif value is not None:
             members[name] = node.member(key)
     return members
