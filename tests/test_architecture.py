@@ -42,6 +42,7 @@ ROWS = (
         "python_code",
         "strict",
         "text",
+        "under_way",
         "yaml_text",
     },
 )

@@ -22,11 +22,12 @@ from promptgraft.errors import (
 )
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.deadline import Deadline, doing
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.text import raised_at
+from promptgraft.under_way import doing
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)

@@ -19,8 +19,8 @@ from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.files import nearest_folder
-from promptgraft.runtime.deadline import left_behind
 from promptgraft.text import raised
+from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
 """Seconds that what is left of a command is given to end."""

@@ -1,8 +1,7 @@
-"""Deadlines, cancellation and stop files of a run, and bounded waiting for its threads."""
+"""Deadlines, cancellation and stop files of a run, and bounded waiting for its work."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
@@ -283,29 +282,3 @@ def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Fu
         return ended.get(timeout=seconds)
     except Empty:
         return None
-
-
-_by_thread: dict[int, str] = {}
-
-
-@contextlib.contextmanager
-def doing(what: str) -> Iterator[None]:
-    """Record what this thread is doing, for :func:`left_behind`; may be nested."""
-    thread = threading.get_ident()
-    before = _by_thread.get(thread, "")
-    _by_thread[thread] = what
-    try:
-        yield
-    finally:
-        _by_thread[thread] = before
-        if not before:
-            del _by_thread[thread]
-
-
-def left_behind(seconds: float) -> list[str]:
-    """Wait up to ``seconds`` for other threads; return what is still being done."""
-    threads = [one for one in threading.enumerate() if one.ident in _by_thread]
-    for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join(seconds / len(threads))
-    return [_by_thread[one.ident] for one in threads if one.ident in _by_thread]

@@ -32,7 +32,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.deadline import Deadline, doing
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
 from promptgraft.serde import shown
@@ -48,6 +48,7 @@ from promptgraft.targets.types import (
     TraceFormatter,
 )
 from promptgraft.text import raised_at
+from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
 

@@ -19,11 +19,11 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_held, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.runtime.deadline import doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import SHARE, plain_number
+from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression

@@ -1,0 +1,35 @@
+"""What the threads of this process are doing, for messages about those that do not end.
+
+A module of its own, because the command line imports it at every start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+_by_thread: dict[int, str] = {}
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Record what this thread is doing, for :func:`left_behind`; may be nested."""
+    thread = threading.get_ident()
+    before = _by_thread.get(thread, "")
+    _by_thread[thread] = what
+    try:
+        yield
+    finally:
+        _by_thread[thread] = before
+        if not before:
+            del _by_thread[thread]
+
+
+def left_behind(seconds: float) -> list[str]:
+    """Wait up to ``seconds`` for other threads; return what is still being done."""
+    threads = [one for one in threading.enumerate() if one.ident in _by_thread]
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(seconds / len(threads))
+    return [_by_thread[one.ident] for one in threads if one.ident in _by_thread]
