@@ -156,7 +156,7 @@ class HashMismatchError(CallerError, ValueError):
 
 
 class AdapterError(CallerError):
-    """The user's adapter raised a foreign exception, or did not return a response."""
+    """The user's adapter raised an unknown exception, or did not return a response."""
 
 
 class FeedbackError(CallerError):

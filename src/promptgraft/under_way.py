@@ -1,4 +1,4 @@
-"""What the threads of this process are doing, for messages about those that do not end.
+"""A record of what threads are doing, for messages about threads that do not end.
 
 A module of its own, because the command line imports it at every start.
 """

@@ -203,7 +203,7 @@ class Journal(ABC):
         self.append_all([Record(key, digest, kind, answer)])
 
     def sync(self) -> None:
-        """Make what was appended survive a power loss.
+        """Make all appended records survive a power loss.
 
         Raises ``JournalWriteError`` when the system refuses; later appends are refused too.
         """

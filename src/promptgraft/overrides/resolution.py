@@ -1,4 +1,4 @@
-"""Overrides against a prompt: which are allowed, which apply, and what they change."""
+"""Validation, resolution and comparison of overrides against the source of a prompt."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def check_names(
 
 @attrs.frozen(kw_only=True)
 class Resolution:
-    """Which overrides apply, and which do not.
+    """The overrides of a prompt, split into those that apply and those that are skipped.
 
     Attributes:
         fresh: the entries that apply; None when there are none.
@@ -222,7 +222,7 @@ def uncovered(
 
 @attrs.frozen(kw_only=True)
 class PartDiff:
-    """How one part of a prompt changes.
+    """The difference in one part of a prompt.
 
     Attributes:
         kind: ``section``, ``summary``, ``tool``, ``tool example``, ``task example``,

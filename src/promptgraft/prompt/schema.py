@@ -235,7 +235,7 @@ def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
 
 
 def said_of_params(params_type: Any, descriptions: Mapping[str, str]) -> Said:
-    """Return the descriptions of a tool's parameters by field key; given by field name."""
+    """Return descriptions of a tool's parameters, given by field name, by field key."""
     return {
         field.key: attrs.evolve(field.described, description=descriptions[field.name])
         for field in fields_of(params_type)

@@ -116,7 +116,7 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
 
 
 class SectionVisibility(StrEnum):
-    """How much of a section is rendered."""
+    """Whether a section is rendered in full or as its summary."""
 
     FULL = "full"
     SUMMARY = "summary"

@@ -65,7 +65,7 @@ class Cancellation:
             self._is_set = True
             listeners = tuple(self._listeners.values())
             self._listeners.clear()
-        # Outside the lock: a listener may use this cancellation from other threads.
+        # Outside the lock: listeners are code of the callers and may take locks of their own.
         for listener in listeners:
             listener()
 
