@@ -22,6 +22,16 @@ from promptgraft.parts.descriptors import (
 from promptgraft.parts.section import SectionOverride
 
 
+def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:
+    return FrozenMap(bodies)
+
+
+def _frozen_names(
+    names: Mapping[SectionPath, tuple[str, ...]],
+) -> Mapping[SectionPath, tuple[str, ...]]:
+    return FrozenMap(names)
+
+
 @attrs.frozen(kw_only=True)
 class FakePrompt:
     """A ``PromptLike`` made of source bodies; for tests of stores.
@@ -38,9 +48,9 @@ class FakePrompt:
 
     ns: str = "tests/stores"
     key: str = "support"
-    bodies: Mapping[SectionPath, str] = attrs.field(converter=FrozenMap[SectionPath, str])
+    bodies: Mapping[SectionPath, str] = attrs.field(converter=_frozen_bodies)
     placeholders: Mapping[SectionPath, tuple[str, ...]] = attrs.field(
-        factory=dict, converter=FrozenMap[SectionPath, tuple[str, ...]]
+        factory=dict, converter=_frozen_names
     )
     fixed: frozenset[SectionPath] = frozenset()
     syntax: BodySyntax = BodySyntax.DOLLAR
