@@ -21,7 +21,7 @@ from promptgraft.adapters.hosted import (
 )
 from promptgraft.errors import ConfigError
 from promptgraft.project import load_project
-from promptgraft.project.format_sections import HOSTED
+from promptgraft.project.format_models import HOSTED
 from promptgraft.project.models import named_adapter
 from servers.behaviour import says
 from servers.hosted import AzureChat, BedrockMessages

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baml.test_scanner import PROJECT, functions
-from promptgraft.baml.arguments import arguments_of
+from promptgraft.baml.calls import arguments_of
 from promptgraft.baml.functions import BamlFunction, load_function
 from promptgraft.baml.parts import Part, PartKind
 from promptgraft.baml.runtime import Compiled

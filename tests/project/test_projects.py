@@ -34,7 +34,7 @@ from promptgraft.project import (
     runs_folder_of,
 )
 from promptgraft.project.format import PROJECT
-from promptgraft.project.format_sections import ELSEWHERE
+from promptgraft.project.format_search import ELSEWHERE
 from promptgraft.runtime import EventBus
 from promptgraft.search.acceptance import MinGain, Paired
 from promptgraft.search.stopping import MaxProposals, StopFile

@@ -12,8 +12,7 @@ from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.baml.arguments import arguments_of
-from promptgraft.baml.calls import BamlCall, Environment
+from promptgraft.baml.calls import BamlCall, Environment, arguments_of
 from promptgraft.baml.functions import BamlFunction
 from promptgraft.baml.judging import check_rules
 from promptgraft.baml.runtime import Compiled

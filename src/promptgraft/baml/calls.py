@@ -1,10 +1,13 @@
-"""Calls of a function: the client of the BAML project answers, or a model of promptgraft."""
+"""Calls of a function with the arguments of a test, by its own client or by a model."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import mimetypes
 import os
 import time
+from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,18 +20,12 @@ from promptgraft.adapters.calling.access import SENSITIVE, one_line
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
-from promptgraft.adapters.calling.turns import (
-    Finish,
-    NothingReceivedError,
-    Received,
-    Turn,
-    read_as,
-)
+from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Received, Turn, read_as
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.baml.arguments import arguments_of
 from promptgraft.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.baml.judging import Judged, judged
 from promptgraft.baml.runtime import Compiled, UnreadableAnswerError, said_by
+from promptgraft.baml.scanner import Declaration, words_of
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -41,6 +38,85 @@ if TYPE_CHECKING:
     from baml_py.baml_py import FunctionLog, FunctionResult, LLMCall, LLMStreamCall
 
     from promptgraft.baml.runtime import Told
+
+
+_MEDIA = {
+    "image": ("Image", "image/png"),
+    "audio": ("Audio", "audio/mpeg"),
+    "pdf": ("Pdf", "application/pdf"),
+    "video": ("Video", "video/mp4"),
+}
+_WAYS = ("file", "url", "base64")
+
+
+def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
+    """Return the arguments of a call; files are read now.
+
+    Raises:
+        ConfigError: a file cannot be read, or is outside of the project's folder.
+    """
+    types, given = function.block.inputs, _Arguments(function, test)
+    return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
+
+
+class _Arguments:
+    def __init__(self, function: BamlFunction, test: BamlTest) -> None:
+        self._function, self._test = function, test
+
+    def value(self, value: Json, kind: str) -> object:
+        """Return a value as one of a type, which is known by the words in it."""
+        if isinstance(value, list):
+            return [self.value(one, kind) for one in value]
+        if not isinstance(value, dict):
+            return value
+        words = self._words(kind)
+        media = next((one for one in _MEDIA if one in words), "")
+        if media and len([way for way in _WAYS if way in value]) == 1:
+            return self._media(value, media)
+        fields = self._fields(words)
+        return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
+
+    def _words(self, kind: str) -> frozenset[str]:
+        """Return the words in a type, with those of what it is another name of."""
+        words = words_of(kind)
+        return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
+
+    def _fields(self, words: frozenset[str]) -> Mapping[str, str]:
+        classes = (one for one in self._named(words) if one.kind == "class")
+        return {one.name: one.type for block in classes for one in block.members}
+
+    def _named(self, words: frozenset[str]) -> list[Declaration]:
+        return [one for name, one in self._function.types.items() if name in words]
+
+    def _media(self, value: Mapping[str, Json], kind: str) -> object:
+        import baml_py
+
+        name_of_class, usual = _MEDIA[kind]
+        make = getattr(baml_py, name_of_class)
+        given = value.get("media_type")
+        if isinstance(url := value.get("url"), str):
+            return make.from_url(url)
+        if isinstance(name := value.get("file"), str):
+            content, named = self._content(name), mimetypes.guess_type(name)[0]
+        else:
+            content, named = str(value.get("base64")), None
+        media_type = given if isinstance(given, str) else named or usual
+        return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
+
+    def _content(self, name: str) -> str:
+        path = (self._test.file.parent / name).resolve()
+        if not path.is_relative_to(self._function.folder.resolve().parent):
+            raise ConfigError(
+                f"{self._test.origin}: {name} is outside of the folder around "
+                f"{self._function.folder}; copy it there"
+            )
+        try:
+            return base64.b64encode(path.read_bytes()).decode("ascii")
+        except OSError as error:
+            raise ConfigError(
+                f"{self._test.origin}: {name} cannot be read: {error.strerror}"
+            ) from error
+
 
 _SHORTEST_SECRET = 8
 _OK, _NO_SUCCESS = 200, 300

@@ -16,8 +16,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
-from promptgraft.project.applying.files import patch_of, patch_root, planned
-from promptgraft.project.applying.sources import Rewritten
+from promptgraft.project.applying.sources import Rewritten, patch_of, patch_root, planned
 from promptgraft.project.applying.storing import store_winners
 from promptgraft.project.applying.winner import (
     StaleWinnerError,

@@ -15,7 +15,7 @@ from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import RevisionedStore
 from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path, runs_folder_of
-from promptgraft.project.stores import open_store
+from promptgraft.project.services import open_store
 from promptgraft.text import listed
 
 # The libraries behind projects and runs take their time to load: imported when they are used.
@@ -235,7 +235,7 @@ def tried_options(command: options.Command) -> options.Command:
 
 def load_template(spec: str) -> PromptTemplate[object]:
     """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names."""
-    from promptgraft.project.python_source import PythonSource, Wanted, place_of
+    from promptgraft.project.python_source import PythonSource, Wanted
     from promptgraft.prompt import Prompt, PromptTemplate
 
     def read(value: object) -> PromptTemplate[object] | None:
@@ -244,8 +244,8 @@ def load_template(spec: str) -> PromptTemplate[object]:
         return value if isinstance(value, PromptTemplate) else None
 
     expected = "a PromptTemplate or a Prompt"
-    wanted = Wanted(what="--template", expected=expected, plural="templates", read=read)
-    return PythonSource().load(place_of(spec, wanted.what), wanted)
+    wanted = Wanted(expected=expected, plural="templates", read=read)
+    return PythonSource().load(spec, wanted, "--template")
 
 
 def shipped(name: str) -> Path:

@@ -46,7 +46,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.resolution import checked_entry, parts_json
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.stores import open_store
+from promptgraft.project.services import open_store
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
@@ -230,7 +230,7 @@ sys.path.insert(0, {folder!r})
 from task import TEMPLATE, Ticket
 from promptgraft import LocalPromptOverridesStore, Prompt
 from promptgraft.project.origins import loaded_job
-from promptgraft.project.stores import open_store
+from promptgraft.project.services import open_store
 prompt = Prompt(
     TEMPLATE,
     overrides_store=LocalPromptOverridesStore({store!r}),

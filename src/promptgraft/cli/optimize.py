@@ -20,7 +20,7 @@ from promptgraft.cli.progress import Progress, progress_for
 from promptgraft.cli.running import Keeping, conclude_run
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
-from promptgraft.project.workers import ExecutorConfig, cluster
+from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
 
 

@@ -15,9 +15,9 @@ from promptgraft.cli.choosing import in_project, opened_project
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen
 from promptgraft.files import nearest_folder
-from promptgraft.project.format_sources import TextsConfig
+from promptgraft.project.agents import callbacks_of
+from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.python_source import beside
-from promptgraft.project.sources import callbacks_of
 
 
 @options.command("restore", "restore", "restore --overwrite", "restore --keep")

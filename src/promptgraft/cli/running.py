@@ -22,7 +22,7 @@ from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import keep, run_job
-from promptgraft.project.trackers import TrackersConfig
+from promptgraft.project.services import TrackersConfig
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus

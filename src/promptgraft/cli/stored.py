@@ -15,7 +15,7 @@ from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotF
 from promptgraft.overrides import OverrideAddress, Revision, RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import shown_hash
-from promptgraft.project.stores import open_store
+from promptgraft.project.services import open_store
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import counted, listed, moment
 

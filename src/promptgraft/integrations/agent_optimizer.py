@@ -32,7 +32,8 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.functions import function_name
 from promptgraft.integrations.optimize_result import OptimizeResult, RoundRecord, result_of
-from promptgraft.project.format_sections import MODEL, OPTIMIZER
+from promptgraft.project.format_models import MODEL
+from promptgraft.project.format_search import OPTIMIZER
 from promptgraft.project.importing import Imported, import_optimizer
 from promptgraft.project.models import make_adapter
 from promptgraft.project.parts import judge_among

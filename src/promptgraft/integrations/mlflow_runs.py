@@ -18,7 +18,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.integrations.trackers import Figures
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.trackers import check_mlflow
+from promptgraft.project.services import check_mlflow
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
 from promptgraft.search.stopping import StopReason

@@ -26,7 +26,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.turns import content_of
 from promptgraft.environment import check_package
 from promptgraft.errors import DataFormatError
-from promptgraft.project.trackers import check_otlp
+from promptgraft.project.services import check_otlp
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted

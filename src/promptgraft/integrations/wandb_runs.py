@@ -16,7 +16,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.integrations.trackers import Figures
-from promptgraft.project.trackers import check_wandb
+from promptgraft.project.services import check_wandb
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
 

@@ -35,8 +35,7 @@ from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Changes, Runnable, run_job
-from promptgraft.project.trackers import TrackersConfig
-from promptgraft.project.workers import cluster
+from promptgraft.project.services import TrackersConfig, cluster
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult

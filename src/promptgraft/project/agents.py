@@ -1,21 +1,162 @@
-"""The agent of a project, with the texts that it is asked with."""
+"""The texts of an agent as a prompt of a project, and the agent that they are delivered to."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.agents.agent import AGENTS_NS
+from promptgraft.agents.call import Delivery
+from promptgraft.agents.delivery import FolderCopy, InCall
+from promptgraft.agents.live import LiveFiles
+from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import SIMULATED_USER
+from promptgraft.agents.writing import HeldText, difference
 from promptgraft.errors import ConfigError
+from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.store import PromptOverridesStore
+from promptgraft.parts.descriptors import show_path
 from promptgraft.project.format import ProjectConfig
-from promptgraft.project.format_agents import AgentConfig
+from promptgraft.project.format_agents import AgentConfig, DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
-from promptgraft.project.sources import delivery_of
+from promptgraft.project.python_source import Wanted
 from promptgraft.prompt.template import as_kept
-from promptgraft.prompt.texts import takes_cases
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
+
+
+@attrs.frozen
+class TextsSource:
+    """The files and callbacks that hold the texts of a prompt, as they were read."""
+
+    sources: Sources
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that the prompt is read from."""
+        return tuple(file.path for file in self.sources.files.values())
+
+    def texts(self, override: PromptOverride) -> Mapping[str, str]:
+        """Return the texts that ``override`` replaces, by name."""
+        return {show_path(path): entry.body for path, entry in override.sections.items()}
+
+    def changes(self, override: PromptOverride) -> tuple[HeldText, ...]:
+        """Return the changes that bring the sources in line with ``override``."""
+        return self.sources.changes(self.texts(override))
+
+    def changed_since(self, began: Mapping[str, str], base: PromptOverride) -> Iterator[str]:
+        """Yield a line for each source that has changed, with the first difference.
+
+        Args:
+            began: the text of each part when the run began.
+            base: the overrides then in force; the sources of overridden texts are not known.
+        """
+        for name in self.sources.texts:
+            before, held = began.get(f"section {name}"), self.sources.held(name)
+            if before is None or (name,) in base.sections:
+                continue
+            if (old := self.sources.content(name, before)) != held.old:
+                yield f"{held.where}:{difference(old, held.old)}"
+
+
+def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectPrompt:
+    """Read the texts of an agent and return them as a prompt.
+
+    Raises:
+        DataFormatError: all faults of the sources, one line each.
+    """
+    path = ("prompts", name)
+    sources: dict[str, Source] = {}
+    for text, file in config.files.items():
+        given = FileConfig(path=file) if isinstance(file, str) else file
+        sources[text] = FileSource(Path(given.path), given.frozen or "")
+    for text, one in callbacks_of(config, (*path, "callbacks"), around).items():
+        if sources.setdefault(text, one) is not one:
+            raise around.refusal(
+                (*path, "callbacks"), f"text `{text}` is one of `files` too; rename one of them"
+            )
+
+    def line(text: str, why: str) -> str:
+        if text in config.files:
+            return around.file.line((*path, "files", text), why)
+        return around.file.line((*path, "callbacks"), f"text `{text}`: {why}")
+
+    found = read_sources(sources, folder=around.folder, line=line)
+    with around.placed(path):
+        prompt = TextsPrompt.of(
+            found.texts,
+            ns=AGENTS_NS,
+            key=name,
+            placeholders=config.placeholders,
+            takes_cases=True,
+        )
+    return ProjectPrompt(name=name, prompt=prompt, source=TextsSource(found))
+
+
+def callbacks_of(
+    config: TextsConfig, path: tuple[str, ...], around: Surroundings
+) -> Mapping[str, CallbackSource]:
+    """Load the callbacks of texts, by name, without calling them.
+
+    Raises:
+        DataFormatError: they cannot be loaded.
+    """
+    if config.callbacks is None:
+        return {}
+    alone = config.callbacks.rpartition(":")[2].rpartition(".")[2].lower()
+    wanted = Wanted(
+        expected="an object with the functions `read` and `write`, or several of them by name",
+        plural="callbacks",
+        read=functools.partial(_as_callbacks, alone),
+    )
+    return around.loaded(path, config.callbacks, wanted)
+
+
+def _as_callbacks(alone: str, value: object) -> Mapping[str, CallbackSource] | None:
+    """Return callbacks by name; a single one is named ``alone``."""
+    given: Mapping[object, Any] = value if isinstance(value, Mapping) else {alone: value}
+    if isinstance(value, (type, ModuleType)):
+        return None
+    try:
+        found = {str(name): CallbackSource(one.read, one.write) for name, one in given.items()}
+    except (AttributeError, ConfigError):
+        return None
+    return found or None
+
+
+def delivery_of(
+    config: str | DeliveryConfig | None,
+    prompt: ProjectPrompt,
+    around: Surroundings,
+    *,
+    leave_out: Iterable[Path],
+) -> Delivery:
+    """Return the delivery of texts to the agent of a project.
+
+    Raises:
+        DataFormatError: the texts cannot be delivered in this way.
+    """
+    if config in (None, "argument", "request"):
+        return InCall("request" if config == "request" else "argument")
+    source = prompt.source
+    if not isinstance(source, TextsSource) or not (source.files or config == "live"):
+        raise around.refusal(
+            ("delivery",),
+            f"expected `files` in `prompts.{prompt.name}`, found none to deliver; name them there",
+        )
+    if config == "live":
+        return LiveFiles(source.sources)
+    folder = config.folder if isinstance(config, DeliveryConfig) else "."
+    with around.placed(("delivery",)):
+        return FolderCopy(source.sources, around.folder / folder, leave_out=tuple(leave_out))
+
 
 _MISFITS = {
     False: "expected texts of the agent, found a prompt that a model answers; `promptgraft docs "
@@ -25,7 +166,7 @@ _MISFITS = {
 
 
 def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
-    """Refuse texts without an agent, and an agent without texts, with a ``DataFormatError``."""
+    """Raise a ``DataFormatError`` for texts without an agent, or an agent without texts."""
     is_asked = takes_cases(found.prompt)
     if not found.answers_itself and is_asked != (agent is not None):
         raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
@@ -39,13 +180,13 @@ def asking(
     user: ProviderAdapter | None = None,
     store: PromptOverridesStore | None = None,
 ) -> AgentAdapter:
-    """Return what asks the agent of a project; nothing is asked, and secrets need not be set.
+    """Return the adapter of the agent of a project. No call is made; secrets need not be set.
 
-    What ``store`` holds for the question to the simulated user is asked in its place.
+    ``store`` may hold an override of the simulated user's meta-prompt.
 
     Raises:
         ConfigError: the project names no agent.
-        DataFormatError: the agent cannot be made, or the texts do not reach it.
+        DataFormatError: the agent cannot be made, or the texts cannot be delivered to it.
     """
     config = project.agent
     if config is None:
@@ -54,11 +195,9 @@ def asking(
         project.delivery, prompt, around, leave_out=[around.folder / project.runs]
     )
     names = tuple(section.key for section in prompt.prompt.template.sections)
-    try:
+    with around.placed(("agent",)):
         agent = config.made(around.python)
         agent.check(delivery.kind, names)
-    except ConfigError as error:
-        raise around.refusal(("agent",), error) from error
     return AgentAdapter(
         agent=agent,
         names=names,
@@ -71,7 +210,7 @@ def asking(
 
 
 def unset_variables(asking: AgentAdapter | None, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each variable that the agent needs and that is not set."""
+    """Yield a line for each environment variable that the agent needs and that is not set."""
     for name in getattr(asking and asking.agent, "variables", ()):
         if not os.environ.get(name):
             said = f"the environment variable {name} is not set; a run needs it"

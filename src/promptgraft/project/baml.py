@@ -1,4 +1,4 @@
-"""A function of a BAML project as a prompt of a project: its texts, tests, and way back."""
+"""A BAML function as a prompt of a project, with its tests as cases."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.baml.agent import BamlAgent
 from promptgraft.baml.functions import BamlFunction, chosen_tests, load_function
-from promptgraft.baml.metrics import PASS, metrics_of
+from promptgraft.baml.judging import PASS, metrics_of
 from promptgraft.baml.parts import Part, PartKind
 from promptgraft.baml.tests import BamlTest
-from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, WeightedMean
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics.base import is_required
@@ -24,7 +23,7 @@ from promptgraft.overrides import PromptOverride
 from promptgraft.parts.body import is_placeholder
 from promptgraft.parts.descriptors import show_path
 from promptgraft.project.files import FileChange
-from promptgraft.project.format_sources import BamlConfig
+from promptgraft.project.format_agents import BamlConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -37,11 +36,11 @@ BAML_NS = "baml"
 
 @attrs.frozen(slots=False)
 class BamlSource:
-    """The files of a BAML function, which take a winner back, and what comes with them.
+    """The files of a BAML function, with the cases and metrics that its tests provide.
 
     Attributes:
         function: the function as it was read.
-        tests: those of its tests that are cases.
+        tests: the tests that serve as cases.
     """
 
     function: BamlFunction
@@ -49,71 +48,61 @@ class BamlSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that holds a text of the function."""
+        """The files that hold texts of the function."""
         return tuple(dict.fromkeys(part.file for part in self.function.parts))
 
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        """Return the changes that make the files say what ``override`` says; writes nothing."""
+        """Return the file changes that apply ``override``, without writing them."""
         texts = {show_path(path): entry.body for path, entry in override.sections.items()}
         before = {file.path: file.source for file in self.function.files}
         changed = self.function.rewritten(texts)
         return tuple(FileChange(path, before[path], after) for path, after in changed.items())
 
     def agent(self, model: Callable[[], ProviderAdapter] | None = None) -> BamlAgent:
-        """Return what asks the function: ``model``, or without one its own client."""
+        """Return the agent that runs the function on ``model``, or else on its own client."""
         tests = {one.name: one for one in self.tests}
         return BamlAgent(function=self.function, tests=tests, model=model)
 
     def adapter(
         self, prompt: Prompt[object], model: Callable[[], ProviderAdapter] | None
     ) -> AgentAdapter:
-        """Return what answers the prompt of the function."""
+        """Return the adapter of the agent; see :meth:`agent`."""
         names = tuple(section.key for section in prompt.template.sections)
         return AgentAdapter(agent=self.agent(model), names=names)
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The tests as cases; their field ``file`` is the name of their file without its ending."""
+        """The tests as cases; their field ``file`` is the stem of their file's name."""
         return Dataset.of(
             [
-                Case(
-                    id=one.name,
-                    input=one.args,
-                    fields={"file": one.file.stem},
-                    origin=one.origin,
-                )
+                Case(id=one.name, input=one.args, fields={"file": one.file.stem}, origin=one.origin)
                 for one in self.tests
             ]
         )
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What the tests say of an answer."""
+        """The metrics that apply the rules of the tests."""
         return metrics_of(self.tests)
 
     def aggregation(self, metrics: Iterable[Metric]) -> Aggregation:
-        """Return the mean of the required metrics without `pass`, which only says how many do."""
+        """Return the mean of the required metrics except ``pass``, which is only reported."""
         named = [one.name for one in metrics if is_required(one) and one.name != PASS]
         return WeightedMean(dict.fromkeys(named, 1.0))
 
 
 def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPrompt:
-    """Return a function of a BAML project as a prompt; its files are read and compiled now.
+    """Read and compile a BAML function, and return it as a prompt.
 
     Raises:
-        DataFormatError: with every fault of the files and tests, one line each.
+        DataFormatError: all faults of the files and tests, one line each.
     """
-    path = ("prompts", name)
-    try:
+    with around.placed(("prompts", name)):
         function = load_function(
             config.function, around.folder / config.baml, with_inputs=config.inputs
         )
         source = BamlSource(function, chosen_tests(function, config.tests))
         faults = list(source.agent().faults())
-    except DataFormatError:
-        raise  # it says where in the BAML files
-    except ConfigError as error:
-        raise around.refusal(path, error) from error
     raise_lines(around.file.name, faults)
     template: PromptTemplate[object] = PromptTemplate(
         ns=BAML_NS, key=name, sections=[_section(part) for part in function.parts]

@@ -1,4 +1,4 @@
-"""Everything that a project names, looked at without a call."""
+"""A check of everything that a project names, without a model call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from promptgraft.search import RunPlan
 
 @attrs.frozen(kw_only=True)
 class Checked:
-    """A project without faults, or its faults; warnings, one line each; plans by prompt."""
+    """The result of a check: the project, or its faults.
+
+    Attributes:
+        project: the project; None if it has faults.
+        faults: one line each.
+        warnings: one line each.
+        plans: the plan of a run of each prompt, by name.
+    """
 
     project: Project | None = None
     faults: tuple[str, ...] = ()
@@ -23,7 +30,7 @@ class Checked:
 
 
 def check_project(path: Path) -> Checked:
-    """Look at everything that a project names. No call is made; secrets need not be set."""
+    """Check everything that a project names. No model is called; secrets need not be set."""
     try:
         project = load_project(path)
     except DataFormatError as error:

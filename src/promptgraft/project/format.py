@@ -6,7 +6,7 @@ Nothing that a project file names is looked up here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,41 +16,46 @@ import attrs
 from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation
-from promptgraft.evals.dataset import FORMATS
-from promptgraft.evals.splits import NAMES
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
-from promptgraft.project.format_agents import AGENT, AgentConfig
-from promptgraft.project.format_judging import AGGREGATION, METRICS
-from promptgraft.project.format_sections import (
-    MODELS,
-    OPTIMIZER,
-    ModelsConfig,
-    OptimizerConfig,
-    model_schema,
-    refuse_references,
-)
-from promptgraft.project.format_sources import (
+from promptgraft.project.format_agents import (
+    AGENT,
     DELIVERY,
     NAME,
     TEXTS_OR_BAML,
+    AgentConfig,
     BamlConfig,
     DeliveryConfig,
     TextsConfig,
 )
+from promptgraft.project.format_models import MODELS, ModelsConfig, model_schema, refuse_references
+from promptgraft.project.format_search import (
+    AGGREGATION,
+    DATASET,
+    DEFAULT_RATIO,
+    METRICS,
+    OPTIMIZER,
+    SPLITS,
+    DatasetConfig,
+    OptimizerConfig,
+    SplitsConfig,
+)
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.project.stores import STORE_URL, StoreConfig
-from promptgraft.project.trackers import TRACKERS, TrackersConfig
-from promptgraft.project.workers import EXECUTOR, ExecutorConfig
+from promptgraft.project.services import (
+    EXECUTOR,
+    STORE_URL,
+    TRACKERS,
+    ExecutorConfig,
+    StoreConfig,
+    TrackersConfig,
+)
 from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import DOLLARS, NUMBER, TEXT, Kind, Schema, check, integer, one_of
+from promptgraft.strict.checks import DOLLARS, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (
-    Key,
     Keys,
     checked,
     either,
     keys_of,
-    listed,
     named,
     record,
     record_of,
@@ -61,48 +66,7 @@ T = TypeVar("T")
 
 VERSION = 1
 DEFAULT_WORKERS = 4
-DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 _TAG = checked(TEXT, check_tag, {"pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
-
-
-@attrs.frozen(kw_only=True)
-class DatasetConfig:
-    """The cases: inputs with their ground truth; everything that ``Dataset.load`` takes.
-
-    Attributes:
-        path: The file of cases: JSONL, JSON, CSV or YAML.
-        format: By the ending of the file when it is left out.
-        fields: The columns that hold id, input, expected, ... where they have other names.
-        keep: Columns that the agent is not shown.
-        delimiter: Of a CSV file; found in its header when it is left out.
-    """
-
-    path: str | None = None
-    format: str | None = None
-    fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
-    keep: tuple[str, ...] = ()
-    delimiter: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class SplitsConfig:
-    """How the cases are parted; one of ratio, files and field.
-
-    Attributes:
-        ratio: Shares that sum to 1; what decides is the id of a case, not its place in the file.
-        seed: Another one gives another split by shares.
-        stratify: A field of the cases that is spread evenly over the shares.
-        files: A file for each set; then `dataset` has no `path`.
-        field: The field of a case that says train, validation or test.
-        only: Ids of cases by set: nothing else of these sets is used.
-    """
-
-    ratio: Mapping[str, float] | None = None
-    seed: int = 0
-    stratify: str | None = None
-    files: Mapping[str, str] | None = None
-    field: str | None = None
-    only: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -193,19 +157,6 @@ def _check_prompt(spec: str) -> None:
         )
 
 
-def _splits(**given: object) -> SplitsConfig:
-    ways = [name for name in ("ratio", "files", "field") if name in given]
-    if len(ways) > 1:
-        raise ConfigError(
-            f"expected one of `ratio`, `files` and `field`, found {' and '.join(ways)}"
-        )
-    for name in ("seed", "stratify"):
-        if name in given and ways and ways != ["ratio"]:
-            raise ConfigError(f"`{name}` is for `ratio` only, found `{ways[0]}`; leave it out")
-    make: Callable[..., SplitsConfig] = SplitsConfig  # the kinds have made sure of the types
-    return make(**({} if ways else {"ratio": DEFAULT_RATIO}), **given)
-
-
 _VERSION = check(
     f"{VERSION}, the version of the format that this promptgraft reads",
     lambda value: VERSION if value == VERSION and type(value) is int else None,
@@ -228,40 +179,6 @@ _PROMPT_OR_TEXTS: Kind[str | TextsConfig | BamlConfig] = either(
     "a prompt, or an object with `files` and `callbacks` or with `baml` and `function`",
     (str, _PROMPT),
     (dict, TEXTS_OR_BAML),
-)
-_DATASET: Kind[DatasetConfig] = record_of(
-    DatasetConfig,
-    special={
-        "path": TEXT,
-        "format": one_of(*FORMATS),
-        "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
-        "keep": listed(TEXT, "a list of columns"),
-        "delimiter": TEXT,
-    },
-    about="The cases: inputs with their ground truth.",
-)
-_CLASHES = (
-    ("ratio", "files"),
-    ("ratio", "field"),
-    ("files", "field"),
-    *((way, name) for way in ("files", "field") for name in ("seed", "stratify")),
-)
-_SPLITS: Kind[SplitsConfig] = record_of(
-    SplitsConfig,
-    make=_splits,
-    special={
-        "ratio": record(
-            functools.partial(dict, test=0.0),
-            {name: Key(NUMBER, required=name != "test") for name in NAMES},
-        ),
-        "seed": integer(0),
-        "stratify": TEXT,
-        "files": record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
-        "field": TEXT,
-        "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
-    },
-    about="What the search learns from (train), is steered by (validation) and never sees (test).",
-    rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
 )
 
 
@@ -342,8 +259,8 @@ _KEYS: Keys = keys_of(
         "version": _VERSION,
         "prompts": _by_name("prompt", _PROMPT_OR_TEXTS),
         "graphs": _by_name("graph", REFERENCE),
-        "dataset": _DATASET,
-        "splits": _SPLITS,
+        "dataset": DATASET,
+        "splits": SPLITS,
         "metrics": METRICS,
         "aggregation": AGGREGATION,
         "models": MODELS,

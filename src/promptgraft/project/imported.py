@@ -1,4 +1,4 @@
-"""What importers of other tools' files have in common: notes, prompts as files, a small project."""
+"""Shared parts of the importers of other tools: notes, rows, prompts as files, models."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import attrs
 from promptgraft.errors import DataFormatError, PromptgraftError
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.rows import Row, csv_rows, jsonl_rows
+from promptgraft.project.format_models import NO_KEY
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import Json, canonical_json
+from promptgraft.strict.kinds import snake_case
 from promptgraft.strict.nodes import Node, Source, read_source, read_text
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 
@@ -24,6 +26,16 @@ Messages: TypeAlias = list[tuple[str, str]]
 """A prompt as messages, each a role and a Jinja template."""
 _ROWS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
 _FEW = 10
+GENERATION = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "seed": "seed",
+    "reasoning_effort": "effort",
+}
+"""Our names of options of a generation, by those of others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -171,3 +183,55 @@ def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple
         node.fault(f"expected at least two cases that ask something else, found {len(questions)}")
     if len(questions) < _FEW:
         yield "splits", {"ratio": {"train": 0.5, "validation": 0.5}}
+
+
+OFFLINE: Json = {"provider": "offline"}
+_OFFLINE = "the embedded offline model takes the place of {}: name a model in `models.task`"
+_PROVIDERS: Mapping[str, tuple[str, ...]] = {  # ours, with address and key where they are fixed
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "azure": ("azure",),
+    "azureopenai": ("azure",),
+    "bedrock": ("bedrock",),
+    "google": ("gemini",),
+    "vertex": ("vertex",),
+    "ollama": ("openai", "http://localhost:11434/v1", NO_KEY),
+    "openrouter": ("openai", "https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
+}
+_INTERFACES = ("chat", "messages", "responses", "completion")
+
+
+def read_provider(node: Node, notes: Notes) -> Json:
+    """Return a provider as a model of the project file; a key is not copied."""
+    members = node.members()
+    told, config = node.value, node.member("config")
+    if isinstance(told, dict) and "id" not in told and len(members) == 1:
+        [(told, config)] = ((name, one.member("config")) for name, one in members.items())
+    elif isinstance(told, dict):
+        told = told.get("id")
+        for key in members.keys() - {"id", "config", "label"}:
+            notes.add(members[key], f"`{key}` of a provider is left out: `models` has no such key")
+    kind, *rest = str(told).split(":")
+    known = dict(zip(("provider", "base_url", "api_key"), _PROVIDERS.get(kind, ()), strict=False))
+    model = ":".join(rest[1:] if len(rest) > 1 and rest[0] in _INTERFACES else rest)
+    if not known or not model or (kind == "vertex" and not model.startswith("claude")):
+        notes.add(node, _OFFLINE.format(f"`{told}`"))
+        return OFFLINE
+    found: dict[str, Json] = {**known, "model": model}
+    for key, one in config.members().items():
+        match key:
+            case "apiKeyEnvar":
+                found["api_key"] = f"${{{one.value}}}"
+            case "apiBaseUrl" | "apiHost":
+                host = str(one.value)
+                found["base_url"] = host if "://" in host else f"https://{host}"
+            case _ if (ours := GENERATION.get(snake_case(key))) is not None:
+                found[ours] = one.value
+            case _:
+                what = (
+                    "a key is not copied: export it"
+                    if key == "apiKey"
+                    else "left out: `models` has no such key; `extra_body` sends more"
+                )
+                notes.add(one, f"`{key}`: {what}")
+    return found

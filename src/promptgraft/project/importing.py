@@ -16,8 +16,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
-from promptgraft.project.format_sections import NO_KEY, ModelConfig
-from promptgraft.project.imported import with_lines
+from promptgraft.project.format_models import NO_KEY, ModelConfig
+from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
 from promptgraft.search.frontier import FrontierType
@@ -42,15 +42,6 @@ _SEARCH = ("eval_case_parallelism", "stop", "algorithm")
 _STOP = ("required_metrics",)
 _WORKERS = 4
 _SIMULATOR = "left out: a user who is played is `models.user` of a project"
-GENERATION = {
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop": "stop",
-    "seed": "seed",
-    "reasoning_effort": "effort",
-}
 _STOPPERS = {
     "max_iterations_without_improvement": ("no_improvement", "steps"),
     "score_threshold": ("target_score", "score"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from promptgraft.project.imported import (
     CASES_FILE,
+    OFFLINE,
     ImportedProject,
     Notes,
     lines_of,
@@ -17,7 +18,6 @@ from promptgraft.project.imported import (
     splits_of,
     texts_in,
 )
-from promptgraft.project.promptfoo_models import OFFLINE
 from promptgraft.serde import Json
 from promptgraft.strict.nodes import Node
 

@@ -26,7 +26,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_sections import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
+from promptgraft.project.format_models import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -49,13 +49,13 @@ _DESCRIBED = "`help(promptgraft.ProviderAdapter)` says what an adapter has"
 
 
 def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> ProviderAdapter:
-    """Return the adapter of a model, which messages call ``what``; no call is made.
+    """Return the adapter of a model, without a call; ``what`` names it in messages.
 
     Raises:
         ConfigError: a secret is not set, an option is unusable, or the Python code is.
     """
     if config.provider == "python":
-        found = _found(config.python, what, python)
+        found = python.load(config.python, _ADAPTER, what)
         return _as_adapter(_called(found, config.python, python), config.python)
     return _built(config, lambda secret: secret.reveal())
 
@@ -90,7 +90,7 @@ def checked_model(
         ConfigError: an option is unusable, or the Python code cannot be loaded.
     """
     if config.provider == "python":
-        found = _found(config.python, what, python)
+        found = python.load(config.python, _ADAPTER, what)
         try:
             made = _called(found, config.python, python)
         except CallerError as error:
@@ -150,17 +150,6 @@ def _maker(provider: str) -> Callable[..., ProviderAdapter]:
     return OfflineAdapter
 
 
-def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | FunctionType:
-    wanted = Wanted[ProviderAdapter | FunctionType](
-        what=what,
-        expected="an adapter, or a function without arguments that returns one",
-        plural="adapters",
-        read=lambda value: value if _is_adapter(value) else as_maker(value),
-        lacking=_lacking,
-    )
-    return python.load(place_of(spec, what, base=python.folder), wanted)
-
-
 def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSource) -> object:
     if not isinstance(found, FunctionType):
         return found
@@ -193,6 +182,14 @@ def _lacking(value: object) -> str:
             f"as `promptgraft.ScriptedAdapter`; {_DESCRIBED}"
         )
     return f"it has no {EVALUATE}; {_DESCRIBED}"
+
+
+_ADAPTER = Wanted[ProviderAdapter | FunctionType](
+    expected="an adapter, or a function without arguments that returns one",
+    plural="adapters",
+    read=lambda value: value if _is_adapter(value) else as_maker(value),
+    lacking=_lacking,
+)
 
 
 @attrs.frozen

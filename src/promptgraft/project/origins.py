@@ -23,7 +23,7 @@ from promptgraft.project.python_source import (
     call_maker,
     place_of,
 )
-from promptgraft.project.stores import open_store
+from promptgraft.project.services import open_store
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
@@ -31,6 +31,12 @@ from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.prompts import address_of
+
+_JOB = Wanted[OptimizationJob | FunctionType](
+    expected="an OptimizationJob, or a function without arguments that returns one",
+    plural="jobs",
+    read=lambda value: value if isinstance(value, OptimizationJob) else as_maker(value),
+)
 
 
 @contextlib.contextmanager
@@ -50,15 +56,8 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 
     Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
-    wanted = Wanted[OptimizationJob | FunctionType](
-        what="JOB",
-        expected="an OptimizationJob, or a function without arguments that returns one",
-        plural="jobs",
-        read=lambda value: value if isinstance(value, OptimizationJob) else as_maker(value),
-    )
-    place = place_of(spec, wanted.what)
-    found = PythonSource().load(place, wanted)
-    with beside(place.folder):
+    found = PythonSource().load(spec, _JOB, "JOB")
+    with beside(place_of(spec, "JOB").folder):
         job = call_maker(found, spec) if isinstance(found, FunctionType) else found
         if not isinstance(job, OptimizationJob):
             raise ConfigError(f"{spec}: expected an OptimizationJob, it returned {shown(job)}")

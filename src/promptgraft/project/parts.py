@@ -1,4 +1,4 @@
-"""What a project file names, looked up: prompts, cases, metrics, functions."""
+"""Loaders for what a project file names: prompts, cases, metrics, functions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from promptgraft.graphs.graph import Graph
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
-from promptgraft.project.format import DatasetConfig, ProjectConfig, SplitsConfig
-from promptgraft.project.format_sources import BamlConfig, TextsConfig
-from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
+from promptgraft.project.format import ProjectConfig
+from promptgraft.project.format_agents import BamlConfig, TextsConfig
+from promptgraft.project.format_search import DatasetConfig, SplitsConfig
+from promptgraft.project.python_source import FUNCTION, PythonSource, Wanted
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.serde import Json, did_you_mean, shown
@@ -51,9 +52,10 @@ class ProjectPrompt:
     """A prompt of a project, or a graph of prompts.
 
     Attributes:
-        name: how the project file calls it.
-        prompt: the source, without a store; of a graph what stands for its prompts.
-        source: the files that can take a winner back; None for a prompt in Python.
+        name: its name in the project file.
+        prompt: the source, without a store; for a graph, a prompt that stands for all of its
+            prompts.
+        source: the files that a winner can be written back to; None for a prompt in Python.
         graph: the graph; None for a prompt.
     """
 
@@ -64,7 +66,7 @@ class ProjectPrompt:
 
     @property
     def place(self) -> YamlPath:
-        """Where the project file names it."""
+        """Its place in the project file."""
         return ("prompts" if self.graph is None else "graphs", self.name)
 
     @property
@@ -79,39 +81,52 @@ class ProjectPrompt:
 
     @property
     def answers_itself(self) -> bool:
-        """Whether what answers the prompt comes with it, as with a function of a BAML project."""
+        """Whether the prompt brings its own agent, as a BAML function does."""
         return getattr(self.source, "agent", None) is not None
 
     @property
     def address(self) -> str:
-        """How runs name it: ``namespace/key`` of a prompt."""
+        """Its name in runs: ``namespace/key`` for a prompt."""
         return name_of(self.subject)
 
     def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
-        """Return what answers :attr:`prompt`, where a model does the work."""
+        """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
         return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
 
     def held_in(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
-        """Return :attr:`prompt` with these overrides, which have one tag."""
+        """Return :attr:`prompt` with overrides that share one tag."""
         store = InMemoryPromptOverridesStore(overrides)
         return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=overrides[0].tag)
 
 
 @attrs.frozen
 class Surroundings:
-    """What the values of a project file are looked up in: it, its folder and Python code there."""
+    """Resolves names in a project file: against the file, its folder and its Python code."""
 
     file: Source
     folder: Path
     python: PythonSource
 
     def refusal(self, path: YamlPath, why: str | CallerError) -> DataFormatError:
-        """Return the error that says what is wrong at ``path``."""
+        """Return an error that names ``path`` and its line in the project file."""
         line = self.file.line(path, str(why).removeprefix(f"{spelled(path)}: "))
         return DataFormatError(line, (line,))
 
+    @contextlib.contextmanager
+    def placed(self, path: YamlPath) -> Iterator[None]:
+        """Raise the caller errors of a block as faults at ``path``.
+
+        A ``DataFormatError`` passes: it says itself where the fault is.
+        """
+        try:
+            yield
+        except DataFormatError:
+            raise
+        except CallerError as error:
+            raise self.refusal(path, error) from error
+
     def existing(self, path: YamlPath, name: str) -> Path:
-        """Return the file that ``name`` stands for at ``path``, which must exist."""
+        """Return the existing file that ``path`` names."""
         place = self.folder / name
         if not is_file(place):
             raise self.refusal(
@@ -120,19 +135,17 @@ class Surroundings:
         return place
 
     def loaded(self, path: YamlPath, spec: str, wanted: Wanted[T]) -> T:
-        """Return what ``file.py:NAME`` or ``module:NAME`` at ``path`` stands for."""
-        try:
-            return self.python.load(place_of(spec, wanted.what, base=self.folder), wanted)
-        except ConfigError as error:
-            raise self.refusal(path, error) from error
+        """Return the object that ``file.py:NAME`` or ``module:NAME`` at ``path`` names."""
+        with self.placed(path):
+            return self.python.load(spec, wanted, spelled(path))
 
     def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
-        """Return the function that ``spec`` at ``path`` stands for; see :meth:`loaded`."""
-        return self.loaded(path, spec, a_function(spelled(path)))
+        """Return the function that ``spec`` at ``path`` names; see :meth:`loaded`."""
+        return self.loaded(path, spec, FUNCTION)
 
 
 def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
-    """Return a function of the user's, named ``spec``, that refuses a case when it raises."""
+    """Return a user's function whose exceptions are raised as ``ConfigError`` with its name."""
 
     @functools.wraps(params)
     def made(case: Case) -> object:
@@ -147,19 +160,18 @@ def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
 
 
 def load_named(name: str, config: ProjectConfig, around: Surroundings) -> ProjectPrompt:
-    """Return the prompt or graph of a name; the error names every fault of it."""
+    """Load a prompt or graph by name; the error lists all its faults."""
     if name in config.graphs:
         return _load_graph(name, config.graphs[name], around)
     return _load_prompt(name, config.prompts[name], around, ("prompts", name))
 
 
 def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
-    """Return the prompt or graph that answers cases without ``expected``."""
+    """Load the prompt or graph that answers cases without ``expected``."""
     path = ("teacher",)
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
     wanted: Wanted[Prompt[object] | Graph] = Wanted(
-        what="teacher",
         expected="a PromptTemplate, a Prompt or a Graph",
         plural="prompts",
         read=_as_teacher,
@@ -181,29 +193,24 @@ def _load_prompt(
 
         return load_baml(name, spec, around)
     if isinstance(spec, TextsConfig):
-        from promptgraft.project.sources import load_texts
+        from promptgraft.project.agents import load_texts
 
         return load_texts(name, spec, around)
     if spec.endswith(".md"):
         place = around.existing(path, spec)
         from promptgraft.project.markdown import load_markdown_prompt
 
-        try:
+        with around.placed(path):
             found = load_markdown_prompt(place)
-        except DataFormatError:
-            raise  # it says where in the Markdown file
-        except CallerError as error:
-            raise around.refusal(path, error) from error
         return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
     expected = "a PromptTemplate, a Prompt, or texts of an agent by name"
     read = functools.partial(_as_prompt, name)
-    wanted = Wanted(what=spelled(path), expected=expected, plural="prompts", read=read)
+    wanted = Wanted(expected=expected, plural="prompts", read=read)
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
 
 
 def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
     wanted = Wanted(
-        what=spelled(("graphs", name)),
         expected="a Graph",
         plural="graphs",
         read=lambda value: value if isinstance(value, Graph) else None,
@@ -214,7 +221,7 @@ def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
 
 def _as_prompt(name: str, value: object) -> Prompt[object] | None:
     if isinstance(value, Mapping):
-        with contextlib.suppress(CallerError):  # many things in a module are mappings
+        with contextlib.suppress(CallerError):  # a module holds mappings of other kinds too
             return TextsPrompt.of(as_texts(value), ns=AGENTS_NS, key=name, takes_cases=True)
     if isinstance(value, PromptTemplate):
         return Prompt(value)
@@ -222,7 +229,7 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
 
 
 def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Return the cases, parted; the error names every fault of their files."""
+    """Load and split the cases; the error lists all faults of their files."""
     if splits.files is not None:
         return _narrowed(_of_files(dataset, splits.files, around), splits, around)
     if dataset.path is None:
@@ -235,7 +242,7 @@ def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundin
 
 
 def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Return all cases, parted as a project file says it."""
+    """Split a data set as a project file says."""
     with _placed_at(("splits",), around):
         if splits.field is not None:
             found = Splits.by_field(whole, splits.field)
@@ -252,19 +259,18 @@ def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Spli
 
 @contextlib.contextmanager
 def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
-    """Say where in the project file stands what is refused, unless a line of a case says it."""
-    try:
-        yield
-    except ConfigError as error:
-        raise around.refusal(path, error) from error
-    except DataFormatError as error:
-        lines = tuple(
-            line
-            if _OF_A_LINE.match(line)
-            else around.file.line(path, line.removeprefix("splits: "))
-            for line in error.faults
-        )
-        raise DataFormatError.of(lines) from error
+    """Name ``path`` in faults, except in those that name the line of a case already."""
+    with around.placed(path):
+        try:
+            yield
+        except DataFormatError as error:
+            lines = tuple(
+                line
+                if _OF_A_LINE.match(line)
+                else around.file.line(path, line.removeprefix("splits: "))
+                for line in error.faults
+            )
+            raise DataFormatError.of(lines) from error
 
 
 def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surroundings) -> Splits:
@@ -301,9 +307,9 @@ def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surrounding
 def load_project_metrics(
     source: str | list[Json], judges: Mapping[str, ProviderAdapter], around: Surroundings
 ) -> tuple[Metric, ...]:
-    """Return the metrics of a list in the project file, or of a file of their own.
+    """Load the metrics that a project file lists, or those of a metric file.
 
-    ``judges`` are the models that metrics may name. The error names every fault.
+    ``judges`` are the models that metrics may name. The error lists all faults.
     """
     registry = METRICS.plus(*judge_kinds(judge_among(judges)), _python_kind(around.python))
     if isinstance(source, str):
@@ -314,7 +320,7 @@ def load_project_metrics(
 
 
 def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
-    """Return what finds judges by their names, also where other tools write them."""
+    """Return a lookup of judges by name; it accepts the notations of other tools too."""
 
     def judge(model: Json) -> ProviderAdapter:
         if isinstance(model, dict) and len(model) == 1:
@@ -331,13 +337,13 @@ def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provi
 
 
 def _python_kind(source: PythonSource) -> MetricKind:
-    """Return the kind ``python`` of metrics, which are functions of the project."""
+    """Return the metric kind ``python``: functions of the project."""
 
     def function(node: Node) -> Judge | None:
         if not isinstance(node.value, str):
             node.expected("`file.py:NAME` or `module:NAME`")
             return None
-        return source.read(node, a_function("function"))
+        return source.read(node, FUNCTION)
 
     return MetricKind(
         name="python", build=record_of(Python, special={"function": Kind(function)}).read

@@ -1,4 +1,4 @@
-"""A project: everything that ``promptgraft.yaml`` names, looked up when it is needed."""
+"""A project: everything that ``promptgraft.yaml`` names, loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from promptgraft.evals.types import Metric
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
-from promptgraft.project.format_sections import OPTIMIZER, ModelConfig
+from promptgraft.project.format_models import ModelConfig
+from promptgraft.project.format_search import OPTIMIZER
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -33,8 +34,8 @@ from promptgraft.project.parts import (
     parted,
 )
 from promptgraft.project.python_source import PythonSource
+from promptgraft.project.services import project_store
 from promptgraft.project.settings import Judging, described, run_config, target_faults
-from promptgraft.project.stores import project_store
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig
 from promptgraft.search.teacher import Teacher
 from promptgraft.serde import Json, did_you_mean
@@ -47,16 +48,16 @@ if TYPE_CHECKING:
 
 
 class Project:
-    """A project file with what it names. Made by :func:`load_project` and :func:`open_project`.
+    """A project file and what it names. Made by :func:`load_project` and :func:`open_project`.
 
-    Prompts, cases and metrics are looked up at their first use, and raise ``DataFormatError``
-    with every fault then; after :func:`load_project` they are known to be right.
+    Prompts, cases and metrics are loaded at their first use, which raises ``DataFormatError``
+    with all their faults. :func:`load_project` has loaded them already.
 
     Attributes:
-        path: the file, as it was named.
-        folder: its folder, absolute; what the paths in it begin at.
+        path: the file, as the caller named it.
+        folder: its absolute folder; paths in the file are relative to it.
         config: the settings as values.
-        surroundings: what those are looked up in.
+        surroundings: resolves names in the settings.
     """
 
     def __init__(self, file: Source, config: ProjectConfig) -> None:
@@ -67,7 +68,7 @@ class Project:
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
         self._configs: dict[str, RunConfig] = {}
-        # Judges are first asked in the threads of a run.
+        # Judges are made in the threads of a run, several of which may need the same one.
         self._making = threading.Lock()
         self._adapters: dict[YamlPath, ProviderAdapter] = {}
 
@@ -76,30 +77,30 @@ class Project:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the prompts and then of the graphs, in the order of the file."""
+        """The names of the prompts, then of the graphs, in file order."""
         return (*self.config.prompts, *self.config.graphs)
 
     @property
     def runs_folder(self) -> Path:
-        """The folder of run directories; it need not exist."""
+        """The folder of run directories, which may not exist yet."""
         return self.folder / self.config.runs
 
     @property
     def tag(self) -> str:
-        """The tag that winners get and that a search begins from."""
+        """The tag that winners are stored under and searches start from."""
         return self.config.store.tag
 
     @property
     def workers(self) -> int:
-        """Rollouts side by side."""
+        """The number of concurrent rollouts."""
         return self.config.workers
 
     def prompt(self, name: str | None = None) -> ProjectPrompt:
-        """Return a prompt or graph, without a store; the only one when no name is given.
+        """Return a prompt or graph, without a store. ``name`` may be left out if there is only one.
 
         Raises:
-            ConfigError: there is no such prompt, or there are several and none is named.
-            DataFormatError: its source is at fault.
+            ConfigError: there is no such prompt, or a name is needed to choose one.
+            DataFormatError: its source has faults.
         """
         chosen = self._name(name)
         if chosen not in self._prompts:
@@ -110,26 +111,26 @@ class Project:
 
     @cached_property
     def splits(self) -> Splits:
-        """The cases: train, validation and, if there is one, test."""
+        """The cases, split into train, validation and optionally test."""
         if self.baml is not None:
             return parted(self.baml.dataset, self.config.splits, self.surroundings)
         return load_splits(self.config.dataset, self.config.splits, self.surroundings)
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
-        """What is asked of an answer; judges are made when they are first asked."""
+        """The metrics that score an answer; their judges are made at the first use."""
         own = self.baml.metrics if self.baml is not None else ()
         if self.config.metrics is None:
             return own
         judges = {
-            name: LateAdapter(config, partial(self._made, ("models", "judges", name), config))
+            name: self._late(("models", "judges", name), config)
             for name, config in self.config.models.judges.items()
         }
         return (*own, *load_project_metrics(self.config.metrics, judges, self.surroundings))
 
     @cached_property
     def baml(self) -> BamlSource | None:
-        """The function of a BAML project that it improves; None for another kind of prompt."""
+        """The BAML function that the project improves, if it improves one."""
         if self.config.baml is None:
             return None
         from promptgraft.project.baml import BamlSource
@@ -139,7 +140,7 @@ class Project:
 
     @cached_property
     def aggregation(self) -> Aggregation | None:
-        """Makes one score of several metrics; None for their mean."""
+        """Combines the scores of several metrics; None for their mean."""
         aggregation = self.config.aggregation
         if aggregation is None:
             return None if self.baml is None else self.baml.aggregation(self.metrics)
@@ -152,38 +153,34 @@ class Project:
 
     @cached_property
     def params(self) -> ParamsOf | None:
-        """Makes the parameters of a prompt of a case; None where their names decide."""
+        """Turns a case into the parameters of a prompt; None to match them by name."""
         spec = self.config.params
-        if spec is None:
-            return None
-        return guarded(self.surroundings.function(("params",), spec), spec)
+        return (
+            None if spec is None else guarded(self.surroundings.function(("params",), spec), spec)
+        )
 
     def adapter(self, role: str = "task") -> ProviderAdapter:
-        """Return who answers (``task``), reflects (``reflection``) or teaches (``teacher``).
-
-        Made at the first use.
+        """Return the adapter of a role, ``task``, ``reflection`` or ``teacher``; it is made once.
 
         Raises:
-            DataFormatError: it cannot be made, such as for want of a secret.
-            ConfigError: there is no such part in a run.
+            DataFormatError: it cannot be made, for example because a secret is not set.
+            ConfigError: there is no such role.
         """
         roles = ("teacher", "reflection", "task")
         if role not in roles:
             raise ConfigError(f"role: expected one of {listed(roles)}, found {role!r}")
-        models = self.models()
         if role == "task" and self.asking is not None:
             return self.asking
-        # Who is not named is the next one.
+        # A role without a model of its own falls back to the next one.
         paths = [("models", one) for one in roles[roles.index(role) :]]
-        path = next(path for path in paths if path in models)
-        return self._made(path, models[path])
+        return self.model(next(path for path in paths if path in self.models()))
 
     @cached_property
     def asking(self) -> AgentAdapter | None:
-        """What asks the agent; None where a model answers. Secrets need not be set.
+        """The adapter of the agent; None if a model answers. Secrets need not be set.
 
         Raises:
-            DataFormatError: the agent cannot be made, or the texts do not reach it.
+            DataFormatError: the agent cannot be made, or the texts cannot be delivered to it.
         """
         if self.baml is not None:
             made = partial(self.model, ("models", "task")) if self.config.models.task else None
@@ -191,33 +188,32 @@ class Project:
         if self.config.agent is None:
             return None
         user = self.config.models.user
-        place = ("models", "user")
-        model = None if user is None else LateAdapter(user, partial(self._made, place, user))
+        model = None if user is None else self._late(("models", "user"), user)
         store = None if model is None else self.store()
         return asking(self.config, self.prompt(), self.surroundings, user=model, store=store)
 
     @cached_property
     def teacher(self) -> Teacher | None:
-        """What answers cases that have no ``expected``; None where nothing does."""
+        """Answers cases without ``expected``; None if no teacher is configured."""
         if self.config.teacher is None:
             return None
         subject = load_teacher(self.config.teacher, self.surroundings)
         return Teacher(subject, self.adapter("teacher"), params=self.params)
 
     def store(self) -> RevisionedStore:
-        """Return the store that winners go to.
+        """Return the store of winners.
 
         Raises:
-            DataFormatError: its folder does not exist, or its URL is none.
+            DataFormatError: its folder does not exist, or its URL is invalid.
         """
         return project_store(self.config.store, self.folder, self.surroundings)
 
     def run_config(self, name: str | None = None) -> RunConfig:
-        """Return the settings of a run of a prompt; no model is needed for them.
+        """Return the run settings for a prompt, without making a model.
 
         Raises:
             ConfigError: as :meth:`prompt`.
-            DataFormatError: something that the run needs is at fault.
+            DataFormatError: something that the run needs has faults.
         """
         prompt = self.prompt(name)
         if prompt.name not in self._configs:
@@ -234,14 +230,15 @@ class Project:
         return self._configs[prompt.name]
 
     def job(self, name: str | None = None) -> OptimizationJob:
-        """Return a run of a prompt: validation steers it, train teaches it, test is held out.
+        """Return an optimization job for a prompt.
 
-        The winner is not stored by the run (``persist=False``). Code of the project may import
-        its neighbours while ``beside(project.folder)`` holds.
+        It learns from the training set, compares on the validation set and holds out the test
+        set. The job does not store its winner (``persist=False``). Run it inside
+        ``beside(project.folder)``, so that code of the project can import its neighbours.
 
         Raises:
             ConfigError: as :meth:`prompt`.
-            DataFormatError: something that the run needs is at fault.
+            DataFormatError: something that the run needs has faults.
         """
         config = self.run_config(name)
         context = OptimizationContext(
@@ -254,10 +251,10 @@ class Project:
         return OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
-        """Return the project with some settings of its search replaced, by their names in the file.
+        """Return the project with some keys of ``optimizer`` replaced.
 
         Raises:
-            DataFormatError: with a line for each that is none, or does not fit.
+            DataFormatError: one line for each unknown or unsuitable setting.
         """
         if not settings:
             return self
@@ -270,24 +267,25 @@ class Project:
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
-        """Return the model at a place of the file, such as ``("models", "task")``.
+        """Return the model at a place in the file, such as ``("models", "task")``.
 
         Raises:
-            DataFormatError: it cannot be made, such as for want of a secret.
+            DataFormatError: it cannot be made, for example because a secret is not set.
         """
         return self._made(place, self.models()[place])
 
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""
-        models = self.config.models
-        named = {role: getattr(models, role) for role in ("task", "reflection", "user", "teacher")}
-        found: dict[YamlPath, ModelConfig] = {
-            ("models", role): config for role, config in named.items() if config is not None
-        }
-        return found | {("models", "judges", name): one for name, one in models.judges.items()}
+        given, found = self.config.models, dict[YamlPath, ModelConfig]()
+        for role in ("task", "reflection", "user", "teacher"):
+            if (config := getattr(given, role)) is not None:
+                found["models", role] = config
+        return found | {("models", "judges", name): one for name, one in given.judges.items()}
 
     def stand_in(self) -> list[str]:
-        """Make every model, to plan with: without secrets that are not set; return what lacks.
+        """Make every model for planning, and return a line for each missing secret.
+
+        A model whose secrets are not set is replaced by one that cannot be called.
 
         Raises:
             DataFormatError: a model cannot be made for another reason.
@@ -308,11 +306,11 @@ class Project:
         return lacking
 
     def described(self) -> dict[str, Json]:
-        """Return the settings as written with the defaults filled in; secrets as ``${NAME}``."""
+        """Return the settings as written, with defaults filled in and secrets as ``${NAME}``."""
         return described(self.surroundings.file.document.value)
 
     def faults(self) -> Iterator[str]:
-        """Look up everything but models, and yield a line for each fault."""
+        """Load everything but the models, and yield a line for each fault."""
         parts: list[Callable[[], object]] = [
             *(partial(self.prompt, name) for name in self.names),
             lambda: self.splits,
@@ -328,8 +326,7 @@ class Project:
             return
         yield from _lines(lambda: self.aggregation)
         yield from self._twins()
-        targets = self.config.optimizer.targets
-        if targets is not None:
+        if (targets := self.config.optimizer.targets) is not None:
             descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
             if missing := target_faults(targets, descriptors, self.surroundings):
                 yield from missing
@@ -338,6 +335,7 @@ class Project:
             yield from _lines(partial(self.run_config, name))
 
     def _twins(self) -> Iterator[str]:
+        """Yield a line for each prompt with the key of an earlier one."""
         seen: dict[str, str] = {}
         for name in self.names:
             key = self.prompt(name).address
@@ -352,12 +350,13 @@ class Project:
         known = listed(self.names)
         if name is None and len(self.names) > 1:
             raise ConfigError(f"{self.path} has several prompts; name one of {known}")
-        if name is None:
-            return self.names[0]
-        if name not in self.names:
+        if name is not None and name not in self.names:
             near = did_you_mean(name, list(self.names))
             raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {known}")
-        return name
+        return name or self.names[0]
+
+    def _late(self, path: YamlPath, config: ModelConfig) -> LateAdapter:
+        return LateAdapter(config, partial(self._made, path, config))
 
     def _made(self, path: YamlPath, config: ModelConfig) -> ProviderAdapter:
         with self._making:
@@ -371,19 +370,19 @@ class Project:
 
 
 def open_project(path: str | Path) -> Project:
-    """Return a project whose file is right; what it names is looked up when it is needed.
+    """Read and check a project file; what it names is loaded when it is first needed.
 
     Raises:
-        DataFormatError: with every fault of the file, one line each.
+        DataFormatError: all faults of the file, one line each.
     """
     return Project(*read_project(Path(path)))
 
 
 def load_project(path: str | Path) -> Project:
-    """Return a project with everything that its file names but the models: no secret is needed.
+    """Read a project file and load all it names except models, so no secrets are needed.
 
     Raises:
-        DataFormatError: with the first 20 faults, one line each, and how many more there are.
+        DataFormatError: the first 20 faults, one line each, and the number of the others.
     """
     project = open_project(path)
     raise_lines(str(project.path), project.faults())

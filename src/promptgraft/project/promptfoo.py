@@ -13,6 +13,7 @@ import attrs
 from promptgraft.errors import PromptgraftError
 from promptgraft.project.imported import (
     CASES_FILE,
+    OFFLINE,
     ImportedProject,
     Messages,
     Notes,
@@ -21,6 +22,7 @@ from promptgraft.project.imported import (
     name_of,
     placeholders,
     prompt_file,
+    read_provider,
     rows_of,
     splits_of,
     text_of,
@@ -28,7 +30,6 @@ from promptgraft.project.imported import (
     with_lines,
 )
 from promptgraft.project.promptfoo_asserts import Test, choices_of, judged, read_assert, row_as_test
-from promptgraft.project.promptfoo_models import OFFLINE, read_provider
 from promptgraft.serde import Json
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed

@@ -40,16 +40,15 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @attrs.frozen(kw_only=True)
 class Wanted(Generic[T]):
-    """What is taken from Python code.
+    """A kind of object that a user may name in Python code.
 
     Attributes:
-        what: what messages call it: an option, or a place in a file.
-        expected: what it must be; ``plural`` names several.
-        read: returns it if a value is one, or leads to one; else None.
-        lacking: says what a value lacks that is none; empty when there is nothing to say.
+        expected: what the object must be, for messages.
+        plural: what messages call several of them.
+        read: returns the object, or what it leads to; None for a value of another kind.
+        lacking: says what a value of another kind lacks; may be empty.
     """
 
-    what: str
     expected: str
     plural: str
     read: Callable[[object], T | None]
@@ -58,7 +57,7 @@ class Wanted(Generic[T]):
 
 @attrs.frozen
 class Place:
-    """A name in a module or a file, which is looked up from the folder ``base``."""
+    """A name in a module or a file; ``where`` is relative to the folder ``base``."""
 
     where: str
     attribute: str
@@ -66,13 +65,13 @@ class Place:
 
     @property
     def file(self) -> Path | None:
-        """The file that is named; None for a module."""
+        """The file; None for a module."""
         is_file = self.where.endswith(".py") or os.sep in self.where
         return self.base / self.where if is_file else None
 
     @property
     def folder(self) -> Path:
-        """The folder that its code imports its neighbours from."""
+        """The folder from which its code imports its neighbours."""
         return self.base.absolute() if self.file is None else self.file.resolve().parent
 
 
@@ -87,22 +86,29 @@ def place_of(spec: str, what: str, *, base: Path = HERE) -> Place:
 
 
 class PythonSource:
-    """Loads things from Python code; each file is run once, however much is taken from it."""
+    """Loads objects from Python code below a folder; each file is run only once."""
 
     def __init__(self, folder: Path = HERE) -> None:
         self.folder = folder
         self._modules: dict[Path, ModuleType] = {}
 
-    def load(self, place: Place, wanted: Wanted[T]) -> T:
-        """Return what stands at ``place``; a ConfigError when it is not of the wanted kind."""
-        return _found_in(self._module_at(place, wanted.what), place, wanted)
+    def load(self, spec: str, wanted: Wanted[T], what: str) -> T:
+        """Return the object that ``module:NAME`` or ``file.py:NAME`` names.
+
+        Raises:
+            ConfigError: it cannot be loaded, or is of another kind; the message begins with
+                ``what``, an option or a place in a file.
+        """
+        place = place_of(spec, what, base=self.folder)
+        return _found_in(self._module_at(place, what), place, wanted, what)
 
     def read(self, node: Node, wanted: Wanted[T]) -> T | None:
-        """Return what a file names at ``node``; a fault is noted there, and None returned."""
+        """Return the object that ``node`` names; None, with the fault noted, if there is none."""
+        what = str(node.path[-1])
         try:
-            return self.load(place_of(str(node.value), wanted.what, base=self.folder), wanted)
+            return self.load(str(node.value), wanted, what)
         except ConfigError as error:
-            node.fault(without_name(str(error), wanted.what))
+            node.fault(without_name(str(error), what))
             return None
 
     def _module_at(self, place: Place, what: str) -> ModuleType:
@@ -118,9 +124,9 @@ class PythonSource:
 
 
 def load_file(path: Path, *, name: str, what: str) -> ModuleType:
-    """Import a file, which can import modules beside it; ``what`` names it in messages.
+    """Import a file, which may import modules beside it, as the module ``name``.
 
-    Names that ``feedback_fn`` and classes get depend on ``name``, that of the module.
+    ``what`` names it in messages. The identities of its functions and classes depend on ``name``.
     """
     if not is_file(path):
         raise ConfigError(
@@ -141,7 +147,7 @@ def beside(folder: Path) -> Iterator[None]:
     """Let code import its neighbours in ``folder``; what it prints goes to standard error."""
     sys.path.insert(0, str(folder))
     try:
-        # What it prints is not what the command prints.
+        # Standard output belongs to the command: others may parse it.
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
@@ -149,23 +155,21 @@ def beside(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def a_function(what: str) -> Wanted[Callable[..., Any]]:
-    """Return what is taken from Python code as a function: anything to call but a class."""
-    return Wanted(
-        what=what,
-        expected="a function",
-        plural="functions",
-        read=lambda value: value if callable(value) and not isinstance(value, type) else None,
-    )
+FUNCTION = Wanted[Callable[..., Any]](
+    expected="a function",
+    plural="functions",
+    read=lambda value: value if callable(value) and not isinstance(value, type) else None,
+)
+"""Any callable but a class."""
 
 
 def as_maker(value: object) -> FunctionType | None:
-    """Return a function that can be called without arguments, or None."""
+    """Return ``value`` if it is a function that needs no arguments, else None."""
     return value if isinstance(value, FunctionType) and not needed_by(value) else None
 
 
 def needed_by(function: FunctionType) -> list[str]:
-    """Return the names of the arguments that a function cannot be called without."""
+    """Return the names of the required arguments of a function."""
     return [
         name
         for name, given in inspect.signature(function).parameters.items()
@@ -174,7 +178,7 @@ def needed_by(function: FunctionType) -> list[str]:
 
 
 def call_maker(make: FunctionType, spec: str) -> object:
-    """Return what a plain or ``async`` function makes; ``spec`` names it in messages.
+    """Call a plain or ``async`` factory and return the result; ``spec`` names it in messages.
 
     Raises:
         CallerError: the function raised it.
@@ -198,13 +202,13 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _found_in(module: ModuleType, place: Place, wanted: Wanted[T]) -> T:
+def _found_in(module: ModuleType, place: Place, wanted: Wanted[T], what: str) -> T:
     found: object = module
     for name in place.attribute.split("."):
         if not hasattr(found, name):
             known = sorted(key for key, value in vars(module).items() if wanted.read(value))
             raise ConfigError(
-                f"{wanted.what}: `{place.where}` has no `{place.attribute}`"
+                f"{what}: `{place.where}` has no `{place.attribute}`"
                 f"{did_you_mean(place.attribute, known)}; "
                 f"{wanted.plural} in it: {', '.join(known) or 'none'}"
             )
@@ -213,7 +217,7 @@ def _found_in(module: ModuleType, place: Place, wanted: Wanted[T]) -> T:
     if read is None:
         lacking = wanted.lacking(found)
         raise ConfigError(
-            f"{wanted.what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
+            f"{what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
             f"found {shown(found)}{lacking and f'; {lacking}'}"
         )
     return read

@@ -20,8 +20,7 @@ from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
-from promptgraft.project.trackers import TrackersConfig
-from promptgraft.project.workers import ExecutorConfig
+from promptgraft.project.services import ExecutorConfig, TrackersConfig
 from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
 from promptgraft.runs.documents import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document

@@ -18,8 +18,9 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.files import DEFAULT_RUNS
-from promptgraft.project.format import DEFAULT_RATIO, DEFAULT_WORKERS
-from promptgraft.project.format_sections import (
+from promptgraft.project.format import DEFAULT_WORKERS
+from promptgraft.project.format_search import (
+    DEFAULT_RATIO,
     ELSEWHERE,
     FORMATTERS,
     OptimizerConfig,

@@ -1,8 +1,11 @@
-"""Winners into the sources of their prompts: Markdown and BAML files, and texts of agents."""
+"""Winners written into the sources of their prompts, or shown as a patch of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
@@ -10,20 +13,113 @@ from promptgraft.agents.sources import CallbackSource
 from promptgraft.agents.writing import HeldText, SourceWriter
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
-from promptgraft.project.applying.files import planned
-from promptgraft.project.applying.winner import (
-    StaleWinnerError,
-    Winner,
-    fresh_entries,
-    winners_of,
-)
+from promptgraft.project.agents import TextsSource
+from promptgraft.project.applying.winner import StaleWinnerError, Winner, fresh_entries, winners_of
 from promptgraft.project.baml import BamlSource
+from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.prompts import MarkdownSource
 from promptgraft.project.origins import Target
 from promptgraft.project.parts import ProjectPrompt
-from promptgraft.project.sources import TextsSource
 from promptgraft.runs import RunRecord
+
+_SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
+_ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
+"""What a character is in a path that git quotes, behind a backslash."""
+_NEEDS_QUOTES = re.compile(r'[^ -~]|["\\]')
+_NO_NEWLINE = "\n\\ No newline at end of file\n"
+
+
+def may_hold_a_prompt(path: PurePath) -> bool:
+    """Tell whether a file may be one of a prompt: none that says what code is run."""
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and path.suffix in _SUFFIXES and path.name != PROJECT_FILE
+
+
+def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]:
+    """Return the changes of a project as they are written; files that stay are left out.
+
+    Raises:
+        ConfigError: a file is not in the project's folder, a link leads out of it, it is none of
+            a prompt by its name, or two changes are of one file.
+    """
+    plans: dict[str, HeldText] = {}
+    root = folder.resolve()
+    for change in changes:
+        real = change.path.resolve()
+        if change.before == change.after:
+            continue
+        if not real.is_relative_to(root):
+            raise ConfigError(
+                f"{change.path}: leads out of the project's folder {root}, to {real}; only files "
+                "in it are written; move the file there, or use --patch"
+            )
+        relative = real.relative_to(root)
+        if not may_hold_a_prompt(relative):
+            raise ConfigError(
+                f"{change.path}: expected a file whose name ends in .md, .yaml, .yml or .baml, in "
+                "no hidden folder, found another, which is not written; rename it, or use --patch"
+            )
+        path = relative.as_posix()
+        if path in plans:
+            raise ConfigError(f"{change.path}: two parts of the prompt change the file in two ways")
+        plans[path] = HeldText(name=path, path=path, old=change.before, new=(change.after,))
+    return tuple(plans.values())
+
+
+def patch_root(folder: Path) -> Path:
+    """Return what paths in a patch are relative to: the root of the repository, or ``folder``."""
+    real = folder.resolve()
+    for parent in (real, *real.parents):
+        if (parent / ".git").exists():
+            return parent
+    return real
+
+
+def patch_of(changes: Iterable[FileChange], *, root: Path) -> str:
+    """Return a unified patch of all changes; nothing for files that stay as they are.
+
+    Paths in it are relative to ``root``, which holds no links.
+
+    Raises:
+        ValueError: a file is not below ``root``.
+    """
+    return "".join(
+        _patch(change, PurePosixPath(change.path.resolve().relative_to(root)).as_posix())
+        for change in changes
+        if change.before != change.after
+    )
+
+
+def _patch(change: FileChange, path: str) -> str:
+    old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    # A name that holds a space ends with a tab, as git writes it.
+    end = "\t" if " " in path else ""
+    before, after = _lines(change.before), _lines(change.after)
+    hunks = list(difflib.unified_diff(before, after))[2:]
+    header = f"diff --git {old} {new}\n--- {old}{end}\n+++ {new}{end}\n"
+    return header + "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in hunks)
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git writes it: bytes that are not plain ASCII in octal digits."""
+    if not _NEEDS_QUOTES.search(path):
+        return path
+    return '"' + "".join(map(_escaped, path)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return f"\\{_ESCAPES[character]}"
+    if " " <= character <= "~":
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines: a form feed or a carriage return is a character of its line.
+    *whole, rest = text.split("\n")
+    return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
 
 @attrs.frozen(kw_only=True)

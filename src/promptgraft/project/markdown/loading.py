@@ -1,4 +1,4 @@
-"""From Markdown and YAML files to a prompt."""
+"""Reading of Markdown and YAML files as prompts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
 from promptgraft.project.markdown.outline import Block, Outline, read_outline, slug_of
-from promptgraft.project.markdown.tool_files import EXAMPLE, AnyTool, read_examples, read_tools
-from promptgraft.project.markdown.values import OUTPUT, Value, described, kind_of
+from promptgraft.project.markdown.values import (
+    EXAMPLE,
+    OUTPUT,
+    AnyTool,
+    Value,
+    described,
+    kind_of,
+    read_examples,
+    read_tools,
+)
 from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
@@ -34,12 +42,12 @@ _TEXT = "text"
 
 @attrs.frozen(kw_only=True)
 class FrontMatter:
-    """What the front matter says; everything may be left out.
+    """The front matter, in which all keys are optional.
 
     Attributes:
-        key: the key; empty for the file's name.
+        key: the key of the prompt; empty for the stem of the file's name.
         placeholders: strings that a plain text must keep.
-        output: what answers are; None where no object says it.
+        output: the type of answers, if it is written as an object.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -63,7 +71,7 @@ class FrontMatter:
 
 @attrs.frozen
 class Answer:
-    """What a prompt asks for: a type, and what is said of a choice."""
+    """The type of answers, and the description of a choice."""
 
     type: Any = str
     choice: Described = attrs.field(factory=Described)
@@ -83,7 +91,7 @@ _OUTPUT: Kind[Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, OUTPUT)
 def _read_placeholder(node: Node) -> str | None:
     if isinstance(node.value, str) and is_placeholder(node.value):
         return node.value
-    # Without quotation marks YAML takes `{query}` for an object.
+    # Unquoted, `{query}` is an object in YAML.
     node.expected('printable text in quotation marks, such as `"{query}"`')
     return None
 
@@ -104,7 +112,6 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
 
 
 _ANSWER: Wanted[object] = Wanted(
-    what="output",
     expected="a class or a Literal of strings",
     plural="classes",
     read=lambda value: value if isinstance(value, type) or get_origin(value) is Literal else None,
@@ -112,10 +119,9 @@ _ANSWER: Wanted[object] = Wanted(
 
 
 def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer | None:
-    """Return the type of answers; faults are noted at ``node``, and None returned."""
+    """Return the type of answers; None, with faults noted at ``node``, if there are any."""
     if output is None:
-        is_text = node.value in (None, _TEXT)
-        return Answer() if is_text else _python_answer(node, python)
+        return Answer() if node.value in (None, _TEXT) else _python_answer(node, python)
     if not output.choices and output.description:
         node.member("description").fault("expected a description only beside `choices`")
     if output.choices and output.fields is None and output.name:
@@ -143,7 +149,7 @@ def _python_answer(node: Node, python: PythonSource) -> Answer | None:
 
 
 def _read_list(node: Node) -> list[Json] | None:
-    """Return a list as it is: its items are read when more is known of the prompt."""
+    """Return a list as it is: its items can only be checked against the rest of the prompt."""
     if isinstance(node.value, list):
         return node.value
     node.expected("a list")
@@ -158,7 +164,7 @@ _FILES: Mapping[str, Kind[dict[str, object]]] = {
 
 @attrs.frozen
 class Beside:
-    """A file of tools or examples, and the section that what it holds belongs to."""
+    """A file of tools or examples, and the section that they belong to."""
 
     path: Path
     text: str
@@ -168,7 +174,7 @@ class Beside:
 
 @attrs.frozen
 class Loaded:
-    """A prompt and the files that it was read from: Markdown, and ``tools`` and ``examples``."""
+    """A prompt and its files: the Markdown file, and those of ``tools`` and ``examples``."""
 
     template: PromptTemplate[object]
     path: Path
@@ -184,7 +190,7 @@ class Loaded:
 
 
 def _text_of(path: Path) -> str:
-    """Return a file as it is: line breaks and byte order mark are kept."""
+    """Return the text of a file, with its line breaks and byte order mark."""
     source = Source(str(path))
     try:
         raw = path.read_bytes()
@@ -196,17 +202,17 @@ def _text_of(path: Path) -> str:
 
 
 def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> Loaded:
-    """Return the prompt that a Markdown file holds; ``texts`` take the place of files on the disk.
+    """Read a prompt from a Markdown file; ``texts`` replace files on the disk.
 
     Raises:
-        DataFormatError: with every fault of all its files, one line each.
+        DataFormatError: all faults of all its files, one line each.
     """
     return _Loader(path, texts, python, Source(str(path))).load()
 
 
 @attrs.define
 class _Loader:
-    """Reads the files of one prompt, and collects what is wrong with them."""
+    """Reads the files of one prompt and collects their faults."""
 
     path: Path
     texts: Mapping[Path, str]
@@ -216,7 +222,7 @@ class _Loader:
     beside: dict[str, Beside] = attrs.field(factory=dict)
     tools: tuple[AnyTool, ...] = ()
     examples: tuple[TaskExample, ...] = ()
-    # Faults of the files beside it that nothing more is read of.
+    # Faults of files beside it that could not be parsed.
     unread: list[str] = attrs.field(factory=list)
 
     def load(self) -> Loaded:
@@ -240,7 +246,7 @@ class _Loader:
         return self.texts[path] if path in self.texts else _text_of(path)
 
     def read_front(self, text: str | None) -> Answer | None:
-        """Take over the front matter, and return the answer; None when one has a fault."""
+        """Read the front matter and return the answer type; None if either has a fault."""
         if text is not None:
             self.front.take_yaml(f"\n{text}")  # so that its lines count as those of the file
         root = self.front.root
@@ -249,7 +255,7 @@ class _Loader:
         return answer_of(said.output, root.member("output"), self.python) if said else None
 
     def find_beside(self, known: set[SectionPath]) -> None:
-        """Take over the files of tools and examples that are YAML."""
+        """Parse the files of tools and examples."""
         for kind, name in ((TOOLS, self.said.tools), (EXAMPLES, self.said.examples)):
             path = self.path.parent / name
             if not name:
@@ -271,7 +277,7 @@ class _Loader:
                 self.unread.extend(file.faults)
 
     def section_of(self, kind: str, file: Source, known: set[SectionPath]) -> SectionPath:
-        """Return the section that a file is for; one that cannot be made is a fault."""
+        """Return the section of a file of tools or examples, which may need to be added."""
         found = _FILES[kind].read(file.root)
         name = found.get("section") if found else None
         if not isinstance(name, str):
@@ -296,7 +302,7 @@ class _Loader:
         if answer is not None and is_right:
             self.examples = read_examples(nodes, self.tools, answer.type)
         else:
-            # What they say of tools and answers would be compared with what is not there.
+            # Tools and answers are not known, so examples cannot be checked against them.
             for node in nodes:
                 EXAMPLE.read(node)
 
@@ -327,7 +333,7 @@ class _Loader:
             return MarkdownSection(key=block.path[-1], title=block.title, children=children)
 
     def implicit_sections(self, outline: Outline) -> Iterator[MarkdownSection]:
-        """Yield the sections that only tools and examples need."""
+        """Yield sections for tools and examples that have no heading in the file."""
         known = {block.path for block in outline.blocks}
         for path in dict.fromkeys(found.section for found in self.beside.values()):
             if path not in known:
@@ -339,7 +345,7 @@ class _Loader:
     def section(self, path: SectionPath, **given: Any) -> MarkdownSection:
         given |= {"key": path[-1], "syntax": self.said.syntax}
         if self.said.syntax == BodySyntax.PLAIN:
-            # A section keeps the placeholders that it holds.
+            # Each section must keep only the placeholders that it contains.
             template, names = given.get("template", ""), frozenset(self.said.placeholders)
             held = kept_names(template, BodySyntax.PLAIN, names)
             given["placeholders"] = [name for name in self.said.placeholders if name in held]
@@ -353,7 +359,7 @@ class _Loader:
         return kind in self.beside and self.beside[kind].section == path
 
     def check_placeholders(self, outline: Outline) -> None:
-        """Note the placeholders of a plain text that none of its sections holds."""
+        """Note placeholders of a plain text that no section contains."""
         names = frozenset(self.said.placeholders)
         bodies = (block.body for block in outline.blocks)
         held = {name for body in bodies for name in kept_names(body, BodySyntax.PLAIN, names)}
@@ -384,7 +390,7 @@ class _Loader:
 
 
 def _what_is_right(root: Node) -> FrontMatter:
-    """Return of a front matter with faults what leads to further ones."""
+    """Return the usable part of a front matter with faults, to find further faults."""
 
     def said(name: str) -> str:
         value = root.member(name).value

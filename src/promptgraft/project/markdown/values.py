@@ -1,27 +1,33 @@
-"""Types that are written in YAML: of parameters, results and answers.
+"""Types, tools and worked examples that are written in YAML.
 
-They become ordinary attrs classes, lists and choices, so that everything that is asked of types
-written in Python is asked of them too.
+Types become ordinary attrs classes, tuples and literals, so that the checks of types written in
+Python apply to them too.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.validation import check_key
+from promptgraft.project.python_source import FUNCTION, PythonSource
+from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict import structure
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
-from promptgraft.strict.kinds import listed, named, record_of
+from promptgraft.strict.kinds import checked, either, listed, named, record_of
 from promptgraft.strict.nodes import Node
+
+T = TypeVar("T")
 
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
 _OBJECT = "object"
@@ -32,14 +38,14 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
 @attrs.frozen(kw_only=True)
 class Value:
-    """What a field holds.
+    """The type of a field, parameter or answer.
 
     Attributes:
-        type: ``string``, ``integer``, ``number``, ``boolean`` or ``object``, with ``list of``
-            before it as often as needed; empty where choices or fields say it.
-        choices: what may be chosen, with what each option means, or an empty text.
+        type: ``string``, ``integer``, ``number``, ``boolean`` or ``object``, after any number of
+            ``list of``; empty if choices or fields say it.
+        choices: the options, each with its meaning, which may be empty.
         fields: the fields of an object, by name.
-        optional: whether it may be left out, and is None then.
+        optional: whether it may be left out, which means None.
         name: the name of an object's class.
     """
 
@@ -99,16 +105,13 @@ _SPECIAL: Mapping[str, Kind[object]] = {
     "name": TEXT,
 }
 _NAMED_FIELDS = named(record_of(Value, special=_SPECIAL), "an object with an object for each name")
-SHAPE: Kind[Value] = record_of(
-    Value, skip=("description", "optional", "default", "aliases"), special=_SPECIAL
-)
-OUTPUT: Kind[Value] = record_of(
-    Value, skip=("type", "optional", "default", "aliases"), special=_SPECIAL
-)
+_OF_FIELDS = ("optional", "default", "aliases")
+SHAPE: Kind[Value] = record_of(Value, skip=("description", *_OF_FIELDS), special=_SPECIAL)
+OUTPUT: Kind[Value] = record_of(Value, skip=("type", *_OF_FIELDS), special=_SPECIAL)
 
 
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
-    """Return an attrs class with these fields; faults are noted at ``node``, and None returned."""
+    """Return an attrs class with these fields; None, with faults noted, if there are any."""
     made: dict[str, Any] = {}
     for field, value in fields.items():
         here = node.member(field)
@@ -128,7 +131,7 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
 
 
 def check_name(name: str, node: Node) -> None:
-    """Note it at ``node`` if Python cannot name a field or a class so."""
+    """Note a fault at ``node`` unless ``name`` is a valid Python name."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "self":
         node.fault(
             "expected a name that Python can use: letters, digits and `_`, beginning with a "
@@ -137,23 +140,21 @@ def check_name(name: str, node: Node) -> None:
 
 
 def described(value: Value) -> Described:
-    """Return the description of a value for models."""
+    """Return how a value is described to models."""
     meanings = {option: meaning for option, meaning in value.choices.items() if meaning}
     return Described(value.description, aliases=value.aliases, values=meanings)
 
 
 def _attribute(value: Value, kind: Any, node: Node) -> Any:
     wanted = kind | None if value.optional else kind
-    default: object = attrs.NOTHING
+    default: object = None if value.optional else attrs.NOTHING
     if value.default is not None:
         default = fitting(value.default, wanted, node.member("default"))
-    elif value.optional:
-        default = None
     return attrs.field(type=applied(Annotated, (wanted, described(value))), default=default)
 
 
 def kind_of(value: Value, name: str, node: Node) -> Any:
-    """Return the type of a value; faults are noted, and None returned."""
+    """Return the Python type of a value; None, with faults noted, if there are any."""
     base = value.type
     if base.startswith(_LIST_OF):
         inner = attrs.evolve(value, type=base.removeprefix(_LIST_OF))
@@ -164,15 +165,13 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
         return None
     if value.choices:
         if base not in {"", "string"}:
-            node.member("type").fault(
-                f"expected string or list of string with choices, found `{base}`"
-            )
+            said = f"expected string or list of string with choices, found `{base}`"
+            node.member("type").fault(said)
         return applied(Literal, tuple(value.choices))
     if value.fields is not None:
         if base not in {"", _OBJECT}:
-            node.member("type").fault(
-                f"expected object or list of object with fields, found `{base}`"
-            )
+            said = f"expected object or list of object with fields, found `{base}`"
+            node.member("type").fault(said)
         if value.name:
             check_name(value.name, node.member("name"))
         return class_of(value.fields, value.name or name, node.member("fields"))
@@ -188,7 +187,7 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
 
 
 def fitting(value: Json, kind: Any, node: Node) -> Any:
-    """Return plain data as a value of a type; faults are noted at ``node``, and None returned."""
+    """Convert plain data to a type; None, with faults noted at ``node``, if there are any."""
     try:
         return structure(value, kind, where="")
     except DataFormatError as error:
@@ -198,15 +197,201 @@ def fitting(value: Json, kind: Any, node: Node) -> Any:
 
 
 def applied(form: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return a generic type with these arguments, which are only known at run time."""
+    """Return a generic type with arguments that are only known at run time."""
     return form[arguments]
 
 
 def nested_name(owner: str, field: str) -> str:
-    """Return the name of the class that is the type of a field, unless it has one of its own."""
+    """Return the default name of the class of a field."""
     return f"{owner}{camel(field)}"
 
 
 def camel(name: str) -> str:
-    """Return a name as part of the name of a class: ``find_user`` is ``FindUser``."""
+    """Return a name in camel case: ``find_user`` becomes ``FindUser``."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^a-zA-Z0-9]+", name))
+
+
+AnyTool = Tool[Any, Any]
+
+
+@attrs.frozen(kw_only=True)
+class _Call:
+    """A call in an example, as YAML has it.
+
+    Attributes:
+        tool: the tool.
+    """
+
+    tool: str
+    description: str = ""
+    input: Json = attrs.field(factory=dict)
+    output: Json = None
+
+
+@attrs.frozen(kw_only=True)
+class _ToolEntry:
+    """A tool, as YAML has it.
+
+    Attributes:
+        name: the name that the model calls it by.
+        description: what it does and when to use it.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Value] = attrs.field(factory=dict)
+    result: Value = attrs.field(factory=lambda: Value(type="string"))
+    handler: str | None = None
+    examples: tuple[_Call, ...] = ()
+    frozen: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class _ExampleEntry:
+    """A worked example, as YAML has it.
+
+    Attributes:
+        key: its key.
+        objective: what is asked.
+        outcome: the answer.
+    """
+
+    key: str
+    objective: str
+    steps: tuple[_Call, ...] = ()
+    outcome: Json
+    frozen: bool = False
+
+
+def _type_alone(node: Node) -> Value | None:
+    kind = TYPE.read(node)
+    return None if kind is None else Value(type=kind)
+
+
+_CALL_KEYS: Mapping[str, Kind[object]] = {"tool": TEXT, "input": ANYTHING, "output": ANYTHING}
+_STEP: Kind[_Call] = record_of(_Call, special=_CALL_KEYS)
+_CALL: Kind[_Call] = record_of(
+    _Call, make=partial(_Call, tool=""), skip=("tool",), special=_CALL_KEYS
+)
+_RESULT: Kind[Value] = either(
+    "a type, or an object with `type`, `choices` or `fields`",
+    (str, Kind(_type_alone)),
+    (dict, SHAPE),
+)
+TOOL: Kind[_ToolEntry] = record_of(
+    _ToolEntry,
+    special={
+        "name": TEXT,
+        "description": TEXT,
+        "parameters": FIELDS,
+        "result": _RESULT,
+        "handler": TEXT,
+        "examples": listed(_CALL),
+    },
+)
+EXAMPLE: Kind[_ExampleEntry] = record_of(
+    _ExampleEntry,
+    special={
+        "key": checked(TEXT, lambda key: check_key(key, "key")),
+        "objective": TEXT,
+        "steps": listed(_STEP),
+        "outcome": ANYTHING,
+    },
+)
+
+
+def read_tools(nodes: Sequence[Node], python: PythonSource) -> tuple[AnyTool, ...]:
+    """Return the tools of a list; those with faults are noted and left out."""
+    found: dict[str, AnyTool] = {}
+    for node in nodes:
+        entry = TOOL.read(node)
+        if entry is not None and (tool := _tool(entry, node, python)) is not None:
+            _add(found, tool.name, tool, node.member("name"))
+    return tuple(found.values())
+
+
+def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
+    if found.setdefault(name, item) is not item:
+        node.fault(f"`{name}` is there already; use another {node.path[-1]}")
+
+
+def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None:
+    name = camel(entry.name)
+    params = class_of(entry.parameters, f"{name}Params", node.member("parameters"))
+    result = kind_of(entry.result, f"{name}Result", node.member("result"))
+    handler = python.read(node.member("handler"), FUNCTION) if entry.handler is not None else None
+    if params is None or not node.is_right():
+        return None
+    examples = tuple(
+        _tool_example(call, params, result, here)
+        for call, here in zip(entry.examples, node.member("examples").items(), strict=True)
+    )
+    if not node.is_right():
+        return None
+    try:
+        return Tool(
+            name=entry.name,
+            description=entry.description,
+            params_type=params,
+            result_type=result,
+            handler=handler,
+            examples=examples,
+            overridable=not entry.frozen,
+        )
+    except PromptDefinitionError as error:
+        node.fault(str(error))
+        return None
+
+
+def _tool_example(call: _Call, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
+    # In YAML `none` is a text; a tool without parameters can mean only one thing by it.
+    given = {} if call.input == "none" and not attrs.fields(params) else call.input
+    return ToolExample(
+        description=call.description,
+        input=fitting(given, params, node.member("input")),
+        output=fitting(call.output, result, node.member("output")),
+    )
+
+
+def read_examples(
+    nodes: Sequence[Node], tools: tuple[AnyTool, ...], outcome_type: Any
+) -> tuple[TaskExample, ...]:
+    """Return the worked examples of a list; those with faults are noted and left out."""
+    by_name = {tool.name: tool for tool in tools}
+    found: dict[str, TaskExample] = {}
+    for node in nodes:
+        entry = EXAMPLE.read(node)
+        example = entry and _example(entry, node, by_name, outcome_type)
+        if example is not None:
+            _add(found, example.key, example, node.member("key"))
+    return tuple(found.values())
+
+
+def _example(
+    entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool], outcome_type: Any
+) -> TaskExample | None:
+    steps = tuple(_steps(entry, node.member("steps"), tools))
+    outcome = fitting(entry.outcome, outcome_type, node.member("outcome"))
+    if not node.is_right():
+        return None
+    return TaskExample(
+        key=entry.key,
+        objective=entry.objective,
+        steps=steps,
+        outcome=outcome,
+        overridable=not entry.frozen,
+    )
+
+
+def _steps(entry: _ExampleEntry, node: Node, tools: Mapping[str, AnyTool]) -> Iterator[TaskStep]:
+    for call, here in zip(entry.steps, node.items() if entry.steps else (), strict=True):
+        tool = tools.get(call.tool)
+        if tool is None:
+            known = ", ".join(f"`{name}`" for name in tools) or "none"
+            here.member("tool").fault(
+                f"there is no tool `{call.tool}`{did_you_mean(call.tool, list(tools))}; "
+                f"tools: {known}"
+            )
+        else:
+            example = _tool_example(call, tool.params_type, tool.result_type, here)
+            yield TaskStep(tool_name=call.tool, example=example)

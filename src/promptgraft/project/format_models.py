@@ -1,4 +1,4 @@
-"""The larger sections of a project file: its models and its search.
+"""The models of a project file.
 
 A secret is ``${NAME}``, which stands for a variable of the environment; a file holds no other.
 """
@@ -8,39 +8,31 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.calling.prices import PRICE, ModelPrice
-from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.environment import Secret
-from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.search.acceptance import MinGain, Paired, Strict
-from promptgraft.search.config import BUDGET, RunConfig
-from promptgraft.search.settings import Limits, groups_of
-from promptgraft.search.stopping import BuiltIn
 from promptgraft.serde import looks_like_a_key
-from promptgraft.strict.checks import TEXT, Kind, Schema, check, integer, one_of
+from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (
     Key,
     Keys,
     abouts_of,
-    class_of,
     keys_of,
-    listed,
     named,
     record,
     record_of,
-    without_name,
 )
 from promptgraft.strict.nodes import Node
 
 if TYPE_CHECKING:
     from promptgraft.adapters.calling.adapter import ModelAdapter
+
 
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
@@ -271,125 +263,3 @@ def model_schema() -> Schema:
         "description": "A model: its provider with options, or an adapter from Python.",
         "anyOf": [*(_kind_of(provider).schema for provider in PROVIDERS), _PYTHON.schema],
     }
-
-
-@attrs.frozen(kw_only=True)
-class TargetsConfig:
-    """The parts that may change.
-
-    Attributes:
-        sections: Sections whose text may change, keys joined by `/`.
-        summaries: Sections whose summaries may change.
-        tools: Tools whose descriptions may change.
-        output_fields: Fields of the answer, such as `Review.severity`.
-        tool_examples: Examples of tools: `search/0`.
-        task_examples: Task examples: `guide/sqli`.
-    """
-
-    sections: tuple[str, ...] = ()
-    summaries: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    output_fields: tuple[str, ...] = ()
-    tool_examples: tuple[str, ...] = ()
-    task_examples: tuple[str, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class OptimizerConfig:
-    """The settings of the search.
-
-    Attributes:
-        algorithm: how prompts are improved.
-        settings: those that are given, by their names in the settings of the algorithm.
-        targets: what may change; None for every section that may be overridden.
-    """
-
-    algorithm: str
-    settings: Mapping[str, object] = attrs.field(factory=dict)
-    targets: TargetsConfig | None = None
-
-
-ELSEWHERE: Mapping[str, str] = {
-    "pareto_set_size": "is the number of validation cases; leave it out, or mend `splits`",
-    "training_examples": "come from `dataset` and `splits`; leave it out",
-    "data": "comes from `dataset` and `splits`; leave it out",
-    "feedback_fn": "is made of `metrics` and `aggregation`; leave it out",
-    "persist": "is not for projects, `promptgraft apply` writes the winner; leave it out",
-    "persist_scope": "is not for projects, `promptgraft apply` writes the winner; leave it out",
-    "target_section_paths": "is written `targets.sections` here",
-    "target_tool_examples": "is written `targets.tool_examples` here",
-    "target_task_examples": "is written `targets.task_examples` here",
-}
-"""Settings of a run that other parts of a project file decide."""
-
-FORMATTERS = ("example_formatter", "trace_formatter")
-"""Settings that name a function in Python."""
-
-_SETTINGS: Mapping[str, Kind[object]] = {
-    "rollout_budget": BUDGET,
-    "acceptance": class_of(Strict, MinGain, Paired),
-    "limits": record_of(
-        Limits, special={"stoppers": listed(class_of(*get_args(BuiltIn)), "a list of stoppers")}
-    ),
-    "targets": record_of(
-        TargetsConfig,
-        special=dict.fromkeys(abouts_of(TargetsConfig), listed(TEXT, "a list of names")),
-    ),
-    **dict.fromkeys(FORMATTERS, REFERENCE),
-}
-"""Kinds of settings whose types say too little, or that are written otherwise in a file."""
-
-
-def _optimizer(
-    algorithm: str = DEFAULT, targets: TargetsConfig | None = None, **settings: object
-) -> OptimizerConfig:
-    return OptimizerConfig(algorithm=algorithm, settings=settings, targets=targets)
-
-
-def _algorithm(node: Node) -> str | None:
-    """Return the name of an algorithm that is installed."""
-    name = TEXT.read(node)
-    if name is None:
-        return None
-    try:
-        algorithm(name)
-    except ConfigError as error:
-        node.fault(without_name(str(error), "algorithm"))
-        return None
-    return name
-
-
-@functools.cache
-def _settings_of(name: str) -> Kind[OptimizerConfig]:
-    about = f"The algorithm of the search; `{DEFAULT}` by default."
-    config: type[RunConfig] = algorithm(name)
-    settings = keys_of(config, skip=tuple(ELSEWHERE), special=_SETTINGS)
-    grouped = {
-        field.name: f"is written `{group}.{field.name}` here"
-        for group, kind in groups_of(config).items()
-        for field in attrs.fields(kind)
-    }
-    return record(
-        _optimizer,
-        {
-            "algorithm": Key(Kind(_algorithm, {"type": "string"}), about),
-            # A project has a budget where it gives none.
-            **{name: attrs.evolve(key, required=False) for name, key in settings.items()},
-        },
-        elsewhere={**grouped, **ELSEWHERE},
-        about="The search; by default `rollout_budget: light`.",
-    )
-
-
-def _read_optimizer(node: Node) -> OptimizerConfig | None:
-    """Read the settings that the algorithm has which is named among them."""
-    given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
-    try:
-        kind = _settings_of(given if isinstance(given, str) else DEFAULT)
-    except ConfigError:
-        _algorithm(node.member("algorithm"))  # says what is wrong with the name
-        return None  # of the other keys nothing is known
-    return kind.read(node)
-
-
-OPTIMIZER: Kind[OptimizerConfig] = Kind(_read_optimizer, _settings_of(DEFAULT).schema)

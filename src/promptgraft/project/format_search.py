@@ -1,0 +1,279 @@
+"""The cases, the judging and the search of a project file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import get_args
+
+import attrs
+
+from promptgraft.algorithms import DEFAULT, algorithm
+from promptgraft.errors import ConfigError
+from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
+from promptgraft.evals.dataset import FORMATS
+from promptgraft.evals.splits import NAMES
+from promptgraft.project.python_source import REFERENCE
+from promptgraft.search.acceptance import MinGain, Paired, Strict
+from promptgraft.search.config import BUDGET, RunConfig
+from promptgraft.search.settings import Limits, groups_of
+from promptgraft.search.stopping import BuiltIn
+from promptgraft.strict.checks import NUMBER, TEXT, Kind, integer, one_of
+from promptgraft.strict.kinds import (
+    Key,
+    abouts_of,
+    class_of,
+    either,
+    keys_of,
+    listed,
+    named,
+    record,
+    record_of,
+    without_name,
+)
+from promptgraft.strict.nodes import Node
+
+DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
+
+
+@attrs.frozen(kw_only=True)
+class DatasetConfig:
+    """The cases: inputs with their ground truth; everything that ``Dataset.load`` takes.
+
+    Attributes:
+        path: The file of cases: JSONL, JSON, CSV or YAML.
+        format: By the ending of the file when it is left out.
+        fields: The columns that hold id, input, expected, ... where they have other names.
+        keep: Columns that the agent is not shown.
+        delimiter: Of a CSV file; found in its header when it is left out.
+    """
+
+    path: str | None = None
+    format: str | None = None
+    fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
+    keep: tuple[str, ...] = ()
+    delimiter: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SplitsConfig:
+    """How the cases are parted; one of ratio, files and field.
+
+    Attributes:
+        ratio: Shares that sum to 1; what decides is the id of a case, not its place in the file.
+        seed: Another one gives another split by shares.
+        stratify: A field of the cases that is spread evenly over the shares.
+        files: A file for each set; then `dataset` has no `path`.
+        field: The field of a case that says train, validation or test.
+        only: Ids of cases by set: nothing else of these sets is used.
+    """
+
+    ratio: Mapping[str, float] | None = None
+    seed: int = 0
+    stratify: str | None = None
+    files: Mapping[str, str] | None = None
+    field: str | None = None
+    only: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+
+def _splits(**given: object) -> SplitsConfig:
+    ways = [name for name in ("ratio", "files", "field") if name in given]
+    if len(ways) > 1:
+        raise ConfigError(
+            f"expected one of `ratio`, `files` and `field`, found {' and '.join(ways)}"
+        )
+    for name in ("seed", "stratify"):
+        if name in given and ways and ways != ["ratio"]:
+            raise ConfigError(f"`{name}` is for `ratio` only, found `{ways[0]}`; leave it out")
+    make: Callable[..., SplitsConfig] = SplitsConfig  # the kinds have made sure of the types
+    return make(**({} if ways else {"ratio": DEFAULT_RATIO}), **given)
+
+
+DATASET: Kind[DatasetConfig] = record_of(
+    DatasetConfig,
+    special={
+        "path": TEXT,
+        "format": one_of(*FORMATS),
+        "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
+        "keep": listed(TEXT, "a list of columns"),
+        "delimiter": TEXT,
+    },
+    about="The cases: inputs with their ground truth.",
+)
+_CLASHES = (
+    ("ratio", "files"),
+    ("ratio", "field"),
+    ("files", "field"),
+    *((way, name) for way in ("files", "field") for name in ("seed", "stratify")),
+)
+SPLITS: Kind[SplitsConfig] = record_of(
+    SplitsConfig,
+    make=_splits,
+    special={
+        "ratio": record(
+            functools.partial(dict, test=0.0),
+            {name: Key(NUMBER, required=name != "test") for name in NAMES},
+        ),
+        "seed": integer(0),
+        "stratify": TEXT,
+        "files": record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
+        "field": TEXT,
+        "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
+    },
+    about="What the search learns from (train), is steered by (validation) and never sees (test).",
+    rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
+)
+
+
+METRICS = either(
+    "a list of metrics, or the path of a metric file",
+    (
+        list,
+        Kind(
+            lambda node: node.value, {"type": "array", "minItems": 1, "items": {"type": "object"}}
+        ),
+    ),
+    (str, TEXT),
+)
+
+
+def _aggregation(
+    weights: Mapping[str, float] | None = None, order: tuple[str, ...] | None = None
+) -> Aggregation:
+    if weights is not None and order is None:
+        return WeightedMean(weights)
+    if order is not None and weights is None:
+        return Lexicographic(order)
+    raise ConfigError("expected either `weights` or `order`")
+
+
+AGGREGATION: Kind[Aggregation] = record(
+    _aggregation,
+    {
+        "weights": Key(named(NUMBER), "The score is their weighted mean."),
+        "order": Key(listed(TEXT), "The first metric decides; then the next."),
+    },
+    rules={"minProperties": 1, "maxProperties": 1},
+)
+
+
+@attrs.frozen(kw_only=True)
+class TargetsConfig:
+    """The parts that may change.
+
+    Attributes:
+        sections: Sections whose text may change, keys joined by `/`.
+        summaries: Sections whose summaries may change.
+        tools: Tools whose descriptions may change.
+        output_fields: Fields of the answer, such as `Review.severity`.
+        tool_examples: Examples of tools: `search/0`.
+        task_examples: Task examples: `guide/sqli`.
+    """
+
+    sections: tuple[str, ...] = ()
+    summaries: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    output_fields: tuple[str, ...] = ()
+    tool_examples: tuple[str, ...] = ()
+    task_examples: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class OptimizerConfig:
+    """The settings of the search.
+
+    Attributes:
+        algorithm: how prompts are improved.
+        settings: those that are given, by their names in the settings of the algorithm.
+        targets: what may change; None for every section that may be overridden.
+    """
+
+    algorithm: str
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    targets: TargetsConfig | None = None
+
+
+ELSEWHERE: Mapping[str, str] = {
+    "pareto_set_size": "is the number of validation cases; leave it out, or mend `splits`",
+    "training_examples": "come from `dataset` and `splits`; leave it out",
+    "data": "comes from `dataset` and `splits`; leave it out",
+    "feedback_fn": "is made of `metrics` and `aggregation`; leave it out",
+    "persist": "is not for projects, `promptgraft apply` writes the winner; leave it out",
+    "persist_scope": "is not for projects, `promptgraft apply` writes the winner; leave it out",
+    "target_section_paths": "is written `targets.sections` here",
+    "target_tool_examples": "is written `targets.tool_examples` here",
+    "target_task_examples": "is written `targets.task_examples` here",
+}
+"""Settings of a run that other parts of a project file decide."""
+
+FORMATTERS = ("example_formatter", "trace_formatter")
+"""Settings that name a function in Python."""
+
+_SETTINGS: Mapping[str, Kind[object]] = {
+    "rollout_budget": BUDGET,
+    "acceptance": class_of(Strict, MinGain, Paired),
+    "limits": record_of(
+        Limits, special={"stoppers": listed(class_of(*get_args(BuiltIn)), "a list of stoppers")}
+    ),
+    "targets": record_of(
+        TargetsConfig,
+        special=dict.fromkeys(abouts_of(TargetsConfig), listed(TEXT, "a list of names")),
+    ),
+    **dict.fromkeys(FORMATTERS, REFERENCE),
+}
+"""Kinds of settings whose types say too little, or that are written otherwise in a file."""
+
+
+def _optimizer(
+    algorithm: str = DEFAULT, targets: TargetsConfig | None = None, **settings: object
+) -> OptimizerConfig:
+    return OptimizerConfig(algorithm=algorithm, settings=settings, targets=targets)
+
+
+def _algorithm(node: Node) -> str | None:
+    """Return the name of an algorithm that is installed."""
+    name = TEXT.read(node)
+    if name is None:
+        return None
+    try:
+        algorithm(name)
+    except ConfigError as error:
+        node.fault(without_name(str(error), "algorithm"))
+        return None
+    return name
+
+
+@functools.cache
+def _settings_of(name: str) -> Kind[OptimizerConfig]:
+    about = f"The algorithm of the search; `{DEFAULT}` by default."
+    config: type[RunConfig] = algorithm(name)
+    settings = keys_of(config, skip=tuple(ELSEWHERE), special=_SETTINGS)
+    grouped = {
+        field.name: f"is written `{group}.{field.name}` here"
+        for group, kind in groups_of(config).items()
+        for field in attrs.fields(kind)
+    }
+    return record(
+        _optimizer,
+        {
+            "algorithm": Key(Kind(_algorithm, {"type": "string"}), about),
+            # A project has a budget where it gives none.
+            **{name: attrs.evolve(key, required=False) for name, key in settings.items()},
+        },
+        elsewhere={**grouped, **ELSEWHERE},
+        about="The search; by default `rollout_budget: light`.",
+    )
+
+
+def _read_optimizer(node: Node) -> OptimizerConfig | None:
+    """Read the settings that the algorithm has which is named among them."""
+    given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+    try:
+        kind = _settings_of(given if isinstance(given, str) else DEFAULT)
+    except ConfigError:
+        _algorithm(node.member("algorithm"))  # says what is wrong with the name
+        return None  # of the other keys nothing is known
+    return kind.read(node)
+
+
+OPTIMIZER: Kind[OptimizerConfig] = Kind(_read_optimizer, _settings_of(DEFAULT).schema)
