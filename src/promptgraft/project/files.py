@@ -1,6 +1,6 @@
-"""Files of a project: the one that describes it, and those that its prompts are written in.
+"""The project file, and changes of the files of prompts.
 
-Importing this module is cheap: commands that only list runs need no more of a project.
+Importing this module is cheap: commands that only list runs need nothing else of a project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from promptgraft.strict.nodes import Source, read_source
 
 FILE_NAME = "promptgraft.yaml"
 SCHEMA_FILE = "promptgraft.schema.json"
-"""Stands beside a new project file, so that editors know its keys without a network."""
+"""Written beside a new project file, so that editors know its keys without a network."""
 SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
 DEFAULT_RUNS = "runs"
 
@@ -26,11 +26,11 @@ _BARE_REFERENCE = re.compile(r"\{.*: *(\$\{\w+\})")
 
 
 def find_project(start: Path | None = None, *, option: str = "--project FILE") -> Path:
-    """Return the project file of a folder: its own, or that of the nearest folder above it.
+    """Return the project file of a folder, or of the nearest folder above it.
 
     Args:
         start: the folder; None for the current one.
-        option: what names another file on the caller's command line, for the message.
+        option: the command-line option that names another file, for the message.
 
     Raises:
         ConfigError: there is none.
@@ -39,7 +39,7 @@ def find_project(start: Path | None = None, *, option: str = "--project FILE") -
     for place in (folder, *folder.parents):
         if (place / FILE_NAME).is_file():
             path, here = place / FILE_NAME, Path.cwd()
-            # What stands below the current folder is named as a user would name it.
+            # Below the current folder, a relative path is what a user would type.
             return path.relative_to(here) if path.is_relative_to(here) else path
     raise ConfigError(
         f"there is no {FILE_NAME} in {folder} or above it; `promptgraft init` makes one, and "
@@ -48,7 +48,7 @@ def find_project(start: Path | None = None, *, option: str = "--project FILE") -
 
 
 def project_path(file: str | None) -> Path:
-    """Return the project file that ``--project`` names: it or its folder; None for the nearest.
+    """Return the project file that ``--project`` names, a file or a folder; None for the nearest.
 
     Raises:
         ConfigError: there is none.
@@ -64,17 +64,17 @@ def project_path(file: str | None) -> Path:
 
 
 def project_around() -> Path | None:
-    """Return the file of the project around the current folder; None when there is none."""
+    """Return the project file of the current folder, or of one above it, if there is one."""
     with contextlib.suppress(ConfigError):
         return find_project()
     return None
 
 
 def runs_folder_of(path: Path) -> Path:
-    """Return the folder of run directories of a project; nothing else of its file is looked at.
+    """Return the folder of run directories of a project, without checking the rest of its file.
 
     Raises:
-        DataFormatError: the file is no YAML, or ``runs`` no text.
+        DataFormatError: the file is not YAML, or ``runs`` is not a text.
     """
     source = source_file(path)
     runs = source.root.member("runs")
@@ -84,7 +84,7 @@ def runs_folder_of(path: Path) -> Path:
 
 
 def source_file(path: Path) -> Source:
-    """Return a project file as plain data with its lines."""
+    """Read a project file as plain data with line numbers."""
     source = read_source(path, mend=_quoted)
     if source.document.value is None:
         raise DataFormatError(f"{path}: expected a project file, found an empty one")
@@ -92,19 +92,19 @@ def source_file(path: Path) -> Source:
 
 
 def _quoted(written: str, fault: str) -> str:
-    """Say how to mend the fault that ``${NAME}`` leads to where YAML sees an object in it."""
+    """Add a hint to the YAML fault that an unquoted ``${NAME}`` inside braces causes."""
     bare = fault.startswith("not YAML") and _BARE_REFERENCE.search(written)
     return f'{fault}; between braces, quote it: "{bare[1]}"' if bare else fault
 
 
 @attrs.frozen
 class FileChange:
-    """One file as it is, and as it is to be.
+    """A change of one file.
 
     Attributes:
         path: the file.
-        before: its whole text now: its bytes as UTF-8, line breaks and byte order mark kept.
-        after: its whole text afterwards.
+        before: its current text, decoded from UTF-8, with line breaks and byte order mark.
+        after: its new text.
     """
 
     path: Path

@@ -1,7 +1,7 @@
-"""Meta-prompts as Markdown files: written out, edited, and read back with every check.
+"""Meta-prompts as Markdown files: written out, edited by the user, and read back.
 
-A file knows the hash of each text that it was written from, so that an edit of an older shipped
-text is noticed and never taken for an edit of the present one.
+A file records the hash of each shipped text that it was written from, so that an edit of an older
+shipped text is never applied to the current one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HELP = (
 
 @attrs.frozen(kw_only=True)
 class MetaCopy:
-    """A meta-prompt in a file of the user's.
+    """A copy of a meta-prompt in a user's file.
 
     Attributes:
         template: the shipped meta-prompt.
-        shipped: for each section, the hash of the shipped text when the file was written.
+        shipped: for each section, the hash of the shipped text at the time of writing.
         texts: the text of each section.
     """
 
@@ -64,7 +64,7 @@ class MetaCopy:
 
     @property
     def edits(self) -> PromptOverride:
-        """What differs from the text that the file was written from, bound to that text."""
+        """The edited sections, as overrides of the texts that the file was written from."""
         return empty(self.template).holding(
             SectionOverride(
                 path=(section.key,),
@@ -78,7 +78,7 @@ class MetaCopy:
 
 
 def empty(template: Template) -> PromptOverride:
-    """Return the override that changes nothing: of the tag that runs look at."""
+    """Return an empty override under the tag that runs use."""
     return OverrideAddress(template.ns, template.key, DEFAULT_TAG).empty()
 
 
@@ -87,8 +87,8 @@ def _hash(section: MarkdownSection) -> HexDigest:
 
 
 def meta_text(template: Template, stored: PromptOverride | None) -> str:
-    """Return a meta-prompt as a file: with the overrides in force, without stale ones."""
-    # Quoted, because a hash of digits alone, or with one `e` among them, is a number in YAML.
+    """Return a meta-prompt as a file, with the overrides in force; stale ones are ignored."""
+    # Quoted, because a hash of digits, or of digits and one `e`, would be a number in YAML.
     in_force = resolve_override(template.descriptor, stored).sections
     hashes = "".join(f'  {section.key}: "{_hash(section)}"\n' for section in template.sections)
     head = f"{_FENCE}\n{_HELP}prompt: {template.ns}/{template.key}\nshipped:\n{hashes}{_FENCE}\n"
@@ -101,7 +101,7 @@ def meta_text(template: Template, stored: PromptOverride | None) -> str:
 
 
 def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
-    """Read every copy of a meta-prompt in ``folder``; other Markdown files are passed over.
+    """Read all copies of meta-prompts in ``folder``; other Markdown files are ignored.
 
     Raises:
         DataFormatError: a line for each fault of each file; or there is no copy.
@@ -130,7 +130,7 @@ def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
 
 
 def checked_edits(copies: Iterable[MetaCopy]) -> tuple[PromptOverride, ...]:
-    """Return what each copy changes, as a store keeps it.
+    """Return the edits of each copy as overrides for a store.
 
     Raises:
         DataFormatError: a line for each section that was edited in a copy of an older shipped
@@ -160,7 +160,7 @@ def checked_edits(copies: Iterable[MetaCopy]) -> tuple[PromptOverride, ...]:
 
 
 def _read(path: Path) -> MetaCopy | None:
-    """Return the copy that a file holds; None for a Markdown file of another kind."""
+    """Read a copy; return None for a Markdown file of another kind."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -207,7 +207,7 @@ def _hashes(template: Template, shipped: Node) -> Iterator[tuple[str, str]]:
 
 
 def _sections(template: Template, body: str, line: int, note: Note) -> Iterator[tuple[str, str]]:
-    """Yield key and text of each section; ``line`` is the number of the first line."""
+    """Yield the key and text of each section; ``line`` is the line number of the body."""
     known = [section.key for section in template.sections]
     seen: set[str] = set()
     for key, text, at in _cut(body, line):
@@ -229,7 +229,7 @@ def _sections(template: Template, body: str, line: int, note: Note) -> Iterator[
 
 
 def _cut(body: str, line: int) -> Iterator[tuple[str, str, int]]:
-    """Yield key, text and line of each piece that a heading with a key begins."""
+    """Split a body at headings with a key; yield the key, text and line of each piece."""
     key, begin, held = "", line, list[str]()
     for at, text in enumerate(body.split("\n"), start=line):
         if match := _MARKER.fullmatch(text):

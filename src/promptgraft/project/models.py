@@ -1,4 +1,4 @@
-"""The adapters that a project file describes."""
+"""Adapters made from the models of a project file."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
 
 
 def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
-    """Return an adapter: as it is, or that of ``offline``, ``openai/NAME``, ``anthropic/NAME``, ...
+    """Return an adapter unchanged, or make that of ``offline``, ``openai/NAME``, ...
 
     Raises:
-        ConfigError: it is none, or cannot be made; messages call it ``what``.
+        ConfigError: it is not an adapter, or cannot be made; the message begins with ``what``.
     """
     if not isinstance(model, str):
         check_adapter(model, what)
@@ -82,9 +82,9 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
 def checked_model(
     config: ModelConfig, *, what: str, python: PythonSource
 ) -> tuple[ProviderAdapter, list[tuple[YamlPath, str]]]:
-    """Return a model that is right but for its secrets, to plan with and not to call.
+    """Make a model for planning, which must not be called if its secrets are not set.
 
-    What a run still needs, such as a secret, is returned too, with what asks for it.
+    Also return what a run still needs, such as a secret, each with the option that needs it.
 
     Raises:
         ConfigError: an option is unusable, or the Python code cannot be loaded.
@@ -94,7 +94,7 @@ def checked_model(
         try:
             made = _called(found, config.python, python)
         except CallerError as error:
-            # It may be nothing but a secret that is missing here.
+            # A missing secret may be the only reason.
             return _Unmade(config.python), [((), f"cannot be made here: {error}")]
         return _as_adapter(made, config.python), []
     missing = missing_secrets(config)
@@ -102,7 +102,7 @@ def checked_model(
         return make_adapter(config, what=what, python=python), []
     keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
     if isinstance(config.options.get("base_url"), Secret):
-        # No stand-in is an address, and none is called.
+        # A stand-in would not be a valid address; the default is, and is never called.
         known = {name: one for name, one in config.options.items() if name != "base_url"}
         keyed = attrs.evolve(keyed, options=known)
     needed = [
@@ -113,7 +113,7 @@ def checked_model(
 
 
 def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
-    """Return the variables that the model needs and that are not set, and what names each."""
+    """Return each unset variable that the model needs, with the option that names it."""
     secrets: dict[YamlPath, Secret | None] = {
         **{("headers", name): secret for name, secret in config.headers.items()},
         **{(name,): one for name, one in config.options.items() if isinstance(one, Secret)},
@@ -166,12 +166,12 @@ def _as_adapter(made: object, spec: str) -> ProviderAdapter:
 
 
 def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
-    """Tell whether a value has what adapters have; a class has not, its objects may."""
+    """Return whether a value is an adapter; a class is not, although its instances may be."""
     return not isinstance(value, type) and has_evaluate(value)
 
 
 def _lacking(value: object) -> str:
-    """Return what a value lacks that is no adapter and makes none, and where that is described."""
+    """Return why a value is neither an adapter nor a factory of one, and where to read more."""
     if isinstance(value, type) and has_evaluate(value):
         return "it is a class: name an object of it, or a function that returns one"
     if isinstance(value, type):
@@ -194,7 +194,7 @@ _ADAPTER = Wanted[ProviderAdapter | FunctionType](
 
 @attrs.frozen
 class _Unmade:
-    """Stands in for what cannot be made here; its price is not known."""
+    """Stands in for an adapter that cannot be made here; its prices are unknown."""
 
     identity: str
 
@@ -209,14 +209,14 @@ class _Unmade:
 class LateAdapter:
     """An adapter that is made when it is first needed, so that files can be read without secrets.
 
-    Its ``repr`` is that of the model: it tells two of them apart in a run's fingerprint.
+    Its ``repr`` contains the model's, which distinguishes two of them in a run's fingerprint.
     """
 
     _config: ModelConfig
     _make: Callable[[], ProviderAdapter] = attrs.field(repr=False)
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        # Another process has no project to make it from.
+        # Another process does not have the project, so the adapter itself is pickled.
         return self._make().__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
     @property

@@ -1,4 +1,4 @@
-"""A search in one call: a prompt, cases and metrics go in, and the result of the run comes out."""
+"""A search in one call, from a prompt, cases and metrics to the result of the run."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from promptgraft.strict.checks import COUNT
 
 
 class OptimizeOptions(TypedDict, total=False):
-    """What :func:`optimize` takes besides; each may be left out.
+    """Optional arguments of :func:`optimize`.
 
     Attributes:
         reflection_model: proposes new texts; by default the model that answers.
         rollout_budget: rollouts that the run may use, or ``light`` (the default), ``medium`` or
             ``heavy``.
         target_section_paths: sections that may change; by default all that are overridable.
-        limits: what ends the run before its budget is used up, such as ``Limits(max_cost=5)``.
-        seed: decides every random choice; 0 by default.
-        workers: rollouts side by side, 4 by default; the result does not depend on it.
-        overrides_store: what is in force now, and where the winner goes; by default none.
+        limits: limits that may end the run early, such as ``Limits(max_cost=5)``.
+        seed: seed of all random choices; 0 by default.
+        workers: concurrent rollouts, 4 by default; the result does not depend on it.
+        overrides_store: the store to start from and to write the winner to; by default none.
         overrides_tag: the tag for both; ``latest`` by default.
-        keep_anyway: store a winner that is better on the validation set only, too.
-        journal: keeps every answer, so that the run can be resumed; by default none.
-        event_bus: gets every event of the run; by default none.
+        keep_anyway: also store a winner that is better only on the validation set.
+        journal: records every answer, so that the run can be resumed; by default none.
+        event_bus: receives every event of the run; by default none.
     """
 
     reflection_model: str | ProviderAdapter
@@ -71,19 +71,19 @@ def optimize(
     model: str | ProviderAdapter,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
-    """Improve a prompt on cases, and return what was found.
+    """Improve a prompt on cases, and return the result of the run.
 
     The search learns from the training set and compares candidates on the validation set; the
-    winner and the source are evaluated once on the test set. ``GepaOptimizer`` does the same with
-    every further setting.
+    winner and the source are evaluated once on the test set. ``GepaOptimizer`` does the same and
+    has further settings.
 
     Args:
-        prompt: the source, with whatever is bound for every case; or a graph.
-        splits: the cases. A text goes to the one placeholder that is open, an object to the
-            placeholders of its names; the flow of a graph is called with the input as it is.
-        metrics: what is asked of an answer; the score is their mean.
-        model: answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``, the same of ``azure``,
-            ``bedrock``, ``gemini`` and ``vertex``, or an adapter.
+        prompt: the source, with values bound that all cases share; or a graph.
+        splits: the cases. A text is bound to the only open placeholder, an object to the
+            placeholders of its keys; the flow of a graph is called with the input unchanged.
+        metrics: score an answer; the score is their mean.
+        model: the model that answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``, the same
+            with ``azure``, ``bedrock``, ``gemini`` or ``vertex``, or an adapter.
         options: see :class:`OptimizeOptions`.
 
     Raises:
@@ -158,5 +158,5 @@ def _prepared(
     try:
         yield Optimizer(context, config), subject
     finally:
-        # A run that was cancelled leaves behind what does not end.
+        # A cancelled run does not wait for rollouts that hang.
         executor.shutdown(wait=False, cancel_futures=True)

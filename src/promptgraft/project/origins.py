@@ -1,4 +1,4 @@
-"""Where a run came from: a prompt of a project, or a job in Python; and that as it is today."""
+"""The origin of a run, a prompt of a project or a job in Python, and its current state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _JOB = Wanted[OptimizationJob | FunctionType](
 
 @contextlib.contextmanager
 def loaded_project(file: str | None) -> Iterator[Project]:
-    """Give the project of ``file``, or the nearest one, with all that it names but the models.
+    """Load the project of ``file``, or the nearest one, with all that it names except models.
 
     Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
@@ -52,7 +52,7 @@ def loaded_project(file: str | None) -> Iterator[Project]:
 
 @contextlib.contextmanager
 def loaded_job(spec: str) -> Iterator[OptimizationJob]:
-    """Give the job that ``module:NAME`` or ``file.py:NAME`` names, to be used inside.
+    """Load the job that ``module:NAME`` or ``file.py:NAME`` names.
 
     Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
@@ -65,10 +65,10 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 
 
 class Origin:
-    """What ``config.json`` says of where a run came from.
+    """The origin of a run, as ``config.json`` records it.
 
-    ``name`` is that of the prompt in the project, or the job as the command line named it. All
-    methods raise ``DataFormatError`` when the file is not what a run writes.
+    ``name`` is the prompt of the project, or the job as the command line named it. All methods
+    raise ``DataFormatError`` if the file is malformed.
     """
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
@@ -81,7 +81,7 @@ class Origin:
         return field_of(STRING, self._config, self._folder.config, "origin", name)
 
     def refuse_project(self, file: str | None) -> None:
-        """Refuse a project that is named for a run of a job."""
+        """Raise a ``ConfigError`` if a project file is given for a run of a job."""
         if file is not None:
             raise ConfigError(
                 f"--project: run {self._folder.id} was made from the job {self.name}, which takes "
@@ -91,8 +91,8 @@ class Origin:
     def project_file(self, file: str | None) -> Path:
         """Return the project file: ``file``, or the one that the run was made from.
 
-        The project around the current folder comes first when it keeps the run: it may have been
-        moved, or checked out elsewhere, since then.
+        The project of the current folder takes precedence if the run is in its runs folder: it
+        may have been moved, or checked out elsewhere, since the run.
         """
         if file is not None:
             return project_path(file)
@@ -106,7 +106,7 @@ class Origin:
         return path
 
     def job_folder(self) -> Path:
-        """Return the folder that the job was run in."""
+        """Return the working folder of the job."""
         folder = self._absolute("folder")
         code = self.name.rpartition(":")[0]
         for place in (code, code.replace(".", "/")):
@@ -128,7 +128,7 @@ class Origin:
         return path
 
     def _refuse_inside_runs(self, path: Path) -> None:
-        """Refuse what a run directory would bring along: a run is data, also that of others."""
+        """Refuse code in a run directory: runs are data, and may come from other people."""
         root, real = self._folder.path.resolve().parent, path.resolve()
         inside = real.relative_to(root).parts if real.is_relative_to(root) else ()
         if inside and RUN_ID.fullmatch(inside[0]):
@@ -144,13 +144,13 @@ class Origin:
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What a run was made from, as it is today.
+    """The current state of what a run was made from.
 
     Attributes:
         prompts: the sources.
-        tag: the tag that the run began with.
-        files: the prompts with the files that they are written in, where these are wanted.
-        folder: the folder of the project that holds these files.
+        tag: the tag that the run started from.
+        files: the prompts with their files; empty if these were not requested.
+        folder: the folder of the project that contains these files.
     """
 
     name: str
@@ -162,13 +162,13 @@ class Target:
 
     @property
     def addresses(self) -> tuple[OverrideAddress, ...]:
-        """The prompts and the tag that the run began with."""
+        """The address of each prompt under the tag of the run."""
         described = [prompt.descriptor for prompt in self.prompts]
         return tuple(OverrideAddress(one.ns, one.key, self.tag) for one in described)
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
-    """Return the project that a run was made from; None when it was made from a job."""
+    """Return the project that a run was made from; None if it was made from a job."""
     origin = Origin(run.folder, run.config)
     if origin.is_project:
         return open_project(origin.project_file(file))
@@ -177,7 +177,7 @@ def project_of(run: RunRecord, file: str | None) -> Project | None:
 
 
 def files_folder(run: RunRecord, project: Project | None) -> Path | None:
-    """Return the folder of the project that holds the files of a run's prompts, if one does."""
+    """Return the folder of the project that contains the prompts of a run, if there is one."""
     if project is not None:
         return project.folder
     with contextlib.chdir(Origin(run.folder, run.config).job_folder()):
@@ -186,7 +186,7 @@ def files_folder(run: RunRecord, project: Project | None) -> Path | None:
 
 
 def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...]:
-    """Return the prompts of a job as the project around it has them; others are in Python."""
+    """Return the prompts of a job, with their files if the surrounding project has them."""
     known: dict[str, ProjectPrompt] = {}
     if path := project_around():
         project = open_project(path)
@@ -203,10 +203,10 @@ def _in_files(prompts: Mapping[str, Prompt[object]]) -> tuple[ProjectPrompt, ...
 def found_target(
     run: RunRecord, project: Project | None, store: str | None, *, to_files: bool
 ) -> Iterator[Target]:
-    """Give what the run was made from; inside, its code can import its neighbours.
+    """Load what a run was made from; inside, its code can import its neighbours.
 
-    No model is made for a prompt of a project, so no secret is needed. ``to_files``: the files of
-    the prompts are wanted.
+    Models of a project are not made, so no secrets are needed. ``to_files`` requests the files of
+    the prompts.
     """
     origin = Origin(run.folder, run.config)
     opened = None if store is None else open_store(store)

@@ -1,4 +1,4 @@
-"""What came of a job that was carried out, and where its winner is."""
+"""The outcome of a job: its result, its folder and its stored winner."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from promptgraft.serde import Json
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """A job that was carried out.
+    """A job that was run.
 
     Attributes:
-        job: the job, as it was run.
-        dry: whether the embedded offline model answered, and nothing was kept.
-        error: what ended the run, or refused its winner; None when nothing did.
-        folder: where the run is kept; None for a dry run.
-        failure: why files of the folder are missing; empty when none is.
-        seconds: wall time, without what an earlier process took; 0 when it was not measured.
+        job: the job.
+        dry: whether it ran on the embedded offline model, unrecorded.
+        error: the error that ended the run or prevented storing its winner, if any.
+        folder: the run directory; None for a dry run.
+        failure: why files of the folder are missing; empty if none are.
+        seconds: wall time of this process; 0 if it was not measured.
     """
 
     job: OptimizationJob
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def address(self) -> OverrideAddress | None:
-        """Prompt and tag; None when there is not one prompt."""
+        """The prompt and tag; None unless the job has exactly one prompt."""
         if len(self.job.prompts) != 1:
             return None
         descriptor = self.job.prompt.descriptor
@@ -44,18 +44,18 @@ class Outcome:
 
     @property
     def parts(self) -> tuple[PartDiff, ...]:
-        """How the winner differs from the source."""
+        """The differences between the winner and the source."""
         result = self.result
         return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the run and its winner, a line each."""
+        """Doubts about the run and its winner, one line each."""
         return warnings_of(self.result.remarks, self.job.prompts, self.parts)
 
     @property
     def store(self) -> RevisionedStore | None:
-        """The store with a history that holds the winner; None when there is no such thing."""
+        """The store that holds the winner, if there is one and it keeps revisions."""
         store = self.job.context.overrides_store
         if isinstance(store, RevisionedStore) and self.result.persisted:
             return store
@@ -63,13 +63,13 @@ class Outcome:
 
     @property
     def revision(self) -> Revision | None:
-        """What the tag points at since the winner was stored; None where there is not one tag."""
+        """The stored revision of the winner; None unless there is exactly one."""
         store, address = self.store, self.address
         return None if store is None or address is None else store.current_at(address)
 
     @property
     def unstored(self) -> str:
-        """Why no winner is in the store; empty when one is."""
+        """Why no winner was stored; empty if one was."""
         if self.result.persisted:
             return ""
         if not self.result.found_better:
@@ -85,7 +85,7 @@ class Outcome:
         return "the job has no `overrides_store`"
 
     def document(self) -> dict[str, Json]:
-        """Return what ``result.json`` says of the run, but for whole prompts."""
+        """Return the contents of ``result.json``, without whole prompts."""
         result = self.result
         return result_document(
             result.ended,

@@ -1,4 +1,4 @@
-"""A run as it is made, changed, carried out and kept: from a command, a program or a worker."""
+"""Runs: loaded, changed, carried out and recorded, for commands, programs and workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from promptgraft.serde import Json
 from promptgraft.strict import structure
 
 _MOST_LOOKED_AT = 500
-"""Rollouts of an earlier run that a plan counts the steps of."""
+"""The most rollouts of an earlier run that a plan counts steps in."""
 
 
 def _is_given(_: object, value: object) -> bool:
@@ -43,16 +43,16 @@ def _is_given(_: object, value: object) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """What is changed of a job for one run, as ``config.json`` keeps it; None changes nothing.
+    """Settings of a job to change for one run, as ``config.json`` records them; None for no change.
 
     Attributes:
-        tag: the tag that the search begins from and that gets the winner.
-        pick: weights of objectives that decide which candidate wins.
-        seed: decides every random choice.
-        budget: rollouts in all.
-        max_cost: US dollars, a decimal number as text.
-        max_tokens: tokens in all, sent and received.
-        timeout: seconds that this one process may take; not kept.
+        tag: the tag that the search starts from and the winner is stored under.
+        pick: weights of the objectives, which decide the winner.
+        seed: seed of all random choices.
+        budget: total rollouts.
+        max_cost: US dollars, as decimal text.
+        max_tokens: total tokens, sent and received.
+        timeout: seconds for the current process; not recorded.
     """
 
     tag: str | None = None
@@ -64,10 +64,10 @@ class Changes:
     timeout: float | None = None
 
     def applied(self, job: OptimizationJob) -> OptimizationJob:
-        """Return the job with the changes.
+        """Return the changed job.
 
         Raises:
-            ConfigError: one of them does not fit the job.
+            ConfigError: a change does not suit the job.
         """
         given = attrs.asdict(self, filter=_is_given)
         tag, pick = (given.pop(name, None) for name in ("tag", "pick"))
@@ -82,24 +82,25 @@ class Changes:
         return OptimizationJob(job.subject, context, config)
 
     def and_then(self, more: Changes) -> Changes:
-        """Return these changes with those of ``more`` that change anything in their place."""
+        """Return these changes, with those of ``more`` taking precedence."""
         return attrs.evolve(self, **attrs.asdict(more, filter=_is_given))
 
 
 @attrs.frozen(kw_only=True)
 class Runnable:
-    """A job with where it came from.
+    """A job and its origin.
 
     Attributes:
-        name: what names it: the prompt of the project, or the job.
-        origin: where it came from, as ``config.json`` keeps it; ``settings`` those it had there.
+        name: the prompt of the project, or the reference of the job.
+        origin: its origin, as ``config.json`` records it.
+        settings: its settings before any changes, as ``config.json`` records them.
         runs: the folder for its run directory.
-        workers: rollouts side by side; None leaves their number to the job.
-        executor: what makes them in place of threads.
-        code: the folder that its functions are in.
-        to_source: whether a winner that is shown to be better is to be written into its source.
-        trackers: where the run is to be shown besides.
-        changes: what was changed of it.
+        workers: concurrent rollouts; None to leave this to the job.
+        executor: runs rollouts in place of threads.
+        code: the folder of its Python code.
+        to_source: whether to write a confirmed winner into its source.
+        trackers: further places to report the run to.
+        changes: the changes made so far.
     """
 
     job: OptimizationJob
@@ -116,7 +117,7 @@ class Runnable:
 
     @classmethod
     def of(cls, project: Project, name: str, job: OptimizationJob) -> Runnable:
-        """Return ``job``, which is one of a prompt or graph of the project."""
+        """Return the runnable of ``job``, made for the prompt or graph ``name`` of the project."""
         return cls(
             job=job,
             name=name,
@@ -131,31 +132,31 @@ class Runnable:
         )
 
     def changed(self, changes: Changes) -> Runnable:
-        """Return the same with a changed job."""
+        """Return the same with ``changes`` applied to the job."""
         return attrs.evolve(self, job=changes.applied(self.job), changes=changes)
 
     @property
     def config(self) -> dict[str, Json]:
-        """What ``config.json`` says of a run of it, but for the id."""
+        """The contents of ``config.json`` for its run, without the id."""
         options = attrs.asdict(attrs.evolve(self.changes, timeout=None), filter=_is_given)
         return run_config(self.job, origin=self.origin, settings=self.settings, options=options)
 
     def plan(self) -> RunPlan:
-        """Return what a run may use; without a call, with what earlier runs say of answers."""
+        """Estimate what a run may use, without a call, from the answers of earlier runs."""
         return self.job.plan(seen=_seen(self.runs, self.job.name))
 
     def make_folder(self, runs: Path) -> RunFolder:
-        """Make a run directory for it in the folder ``runs``.
+        """Create a run directory in the folder ``runs``.
 
         Raises:
-            ConfigError: the folder cannot be made.
+            ConfigError: the directory cannot be created.
         """
         key = self.job.name.rpartition("/")[2]
         return make_run(runs.absolute(), key, self.config, now=SystemClock().now())
 
 
 def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
-    """Return how long answers were in the newest run that has ended, and what nodes were asked."""
+    """Return the length of answers and the calls of nodes in the newest completed run."""
     for run in list_runs(runs):
         if run.state is not State.ENDED or run.prompt != prompt:
             continue
@@ -176,16 +177,16 @@ def _seen(runs: Path, prompt: str) -> SeenAnswers | None:
 def loaded(
     target: str | None = None, project: str | None = None, *, to_plan: bool = False
 ) -> Iterator[Runnable]:
-    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB.
+    """Load a prompt of a project, or a JOB, to be run inside the context.
 
     Args:
         target: the name of a prompt, ``file.py:NAME`` or ``module:NAME``; None for the only prompt.
         project: the project file; None for the nearest one.
-        to_plan: no call will be made, so secrets of the project need not be set.
+        to_plan: whether no call will be made, so that secrets need not be set.
 
     Raises:
         ConfigError: there is no such project, prompt or job, or it cannot be run.
-        DataFormatError: something that the project names is at fault.
+        DataFormatError: something that the project names has faults.
     """
     if target is not None and (":" in target or target.endswith(".py")):
         if project is not None:
@@ -213,16 +214,16 @@ def loaded(
 def loaded_again(
     folder: RunFolder, changes: Changes, *, project: str | None = None
 ) -> Iterator[Runnable]:
-    """Give what a run was made from, as it is today and changed as it was then, to be run inside.
+    """Load the current origin of a run, with the recorded changes, to be run inside the context.
 
     Args:
         folder: the run, by its absolute path.
-        changes: what else is changed now.
+        changes: further changes, which take precedence over the recorded ones.
         project: the project file; None for the one that the run was made from.
 
     Raises:
-        ConfigError: what the run was made from is not there any more, or cannot be run.
-        DataFormatError: ``config.json``, or something that the project names, is at fault.
+        ConfigError: the origin of the run no longer exists, or cannot be run.
+        DataFormatError: ``config.json``, or something that the project names, has faults.
     """
     config = read_document(folder.config)
     before = structure(config.get("options"), Changes, where=f"{folder.config}: options")
@@ -250,11 +251,11 @@ def run_job(
 
     Args:
         job: the job.
-        workers: rollouts side by side, in threads; None leaves that to the job.
-        executor: makes them instead.
-        listeners: are told every event of the run, from several threads.
-        cancellation: stops the run, and so does that of the job.
-        journal: keeps the answers, in place of the job's.
+        workers: concurrent rollouts, in threads; None to leave this to the job.
+        executor: runs rollouts in place of threads.
+        listeners: called with every event of the run, from several threads.
+        cancellation: stops the run; the cancellation of the job does too.
+        journal: records the answers, in place of the job's own.
     """
     given = job.context
     bus = given.event_bus or EventBus()
@@ -265,9 +266,9 @@ def run_job(
             held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
         executor = executor or (None if workers is not None else given.executor)
         if executor is None and workers is not None:
-            # One worker is a thread, too: this one waits for what may not end.
+            # Even one worker is a thread, so that this one can stop waiting for a hung rollout.
             executor = threads = ThreadPoolExecutor(max_workers=workers)
-            # A run that was stopped leaves behind what does not end; so does its process.
+            # A stopped run does not wait for rollouts that hang.
             held.callback(threads.shutdown, wait=False, cancel_futures=True)
         context = attrs.evolve(
             given,
@@ -280,7 +281,7 @@ def run_job(
 
 
 Run = Callable[[OptimizationJob], RunResult]
-"""Runs a job, such as :func:`run_job` with arguments of its own."""
+"""Runs a job, such as :func:`run_job` with some arguments bound."""
 
 
 def keep(
@@ -290,16 +291,16 @@ def keep(
     *,
     config: Mapping[str, Json] | None = None,
 ) -> Outcome:
-    """Run a job in its folder; answers that it holds are not paid again.
+    """Run a job in its folder, reusing the answers recorded there.
 
     Args:
         folder: the run directory.
         job: the job.
-        run: runs it.
-        config: what ``config.json`` is to say now, with the id and the origin that it has.
+        run: runs the job.
+        config: new contents of ``config.json``, which keeps its id and origin.
 
     Raises:
-        JournalLockedError: another process works in the folder.
+        JournalLockedError: another process is using the folder.
     """
     with recorded(folder, job) as (kept, recorder):
         if config is not None:
@@ -311,7 +312,11 @@ def keep(
 
 
 def run_dry(job: OptimizationJob, run: Run = run_job) -> Outcome:
-    """Run a job on the embedded offline model, which must serve it, and keep nothing."""
+    """Run a job on the embedded offline model without recording it.
+
+    Raises:
+        ConfigError: the offline model cannot serve the job.
+    """
     try:
         return attrs.evolve(_run(job.dry(), run), dry=True)
     except ConfigError as error:
@@ -326,6 +331,6 @@ def _run(job: OptimizationJob, run: Run) -> Outcome:
         result = run(job)
     except PromptgraftError as found:
         if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:
-            raise  # nothing was found by then
+            raise  # the run failed before it had a result
         result, error = found.result, found
     return Outcome(job=job, result=result, error=error, seconds=clock.monotonic() - began)

@@ -1,4 +1,4 @@
-"""The settings of a project: of a run, and as plain data that is kept with the run."""
+"""The settings of a project: for a run, and as plain data to record with it."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _BUDGET = "light"
 
 @attrs.frozen(kw_only=True)
 class Judging:
-    """What answers are judged by.
+    """The cases of a run and how answers to them are scored.
 
     Attributes:
-        aggregation: makes one score of several; None for their mean.
-        params: makes the parameters of a prompt of a case; None where their names decide.
-        taught: whether a teacher answers cases that have no ``expected``.
+        aggregation: combines several scores; None for their mean.
+        params: turns a case into the parameters of a prompt; None to match them by name.
+        taught: whether a teacher answers cases without ``expected``.
     """
 
     splits: Splits
@@ -66,7 +66,9 @@ class Judging:
 
 
 def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]:
-    """Return validation before train as examples of a run, test as held out, and the feedback.
+    """Return the run settings that hold the data: examples, held-out examples and feedback.
+
+    The validation set comes first among the examples, followed by the training set.
 
     Raises:
         ConfigError: cases, metrics and prompt do not fit together.
@@ -90,7 +92,7 @@ def run_config(
     """Return the settings of a run.
 
     Raises:
-        DataFormatError: the settings do not fit the prompt or the cases; with their place.
+        DataFormatError: the settings do not suit the prompt or the cases; with their place.
     """
     targets = targets_of(prompt, optimizer.targets, around)
     try:
@@ -127,13 +129,13 @@ def run_config(
 
 
 def num_runs_of(optimizer: OptimizerConfig) -> int:
-    """Return how often each case is answered in a search, and in an evaluation beside it."""
+    """Return how many times a search or an evaluation answers each case."""
     objectives = optimizer.settings.get("objectives")
     return objectives.num_runs if isinstance(objectives, Objectives) else 1
 
 
 def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each fault that makes cases unfit for the metrics or the prompt."""
+    """Yield a line for each case that does not suit the metrics or the prompt."""
     cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
     source = prompt.prompt
@@ -159,12 +161,12 @@ def _place_of(case: Case) -> tuple[str, int]:
 def targets_of(
     prompt: ProjectPrompt, targets: TargetsConfig | None, around: Surroundings
 ) -> Mapping[str, object]:
-    """Return what may change in a prompt, as settings of a run."""
+    """Return the run settings that name the parts of a prompt that may change."""
     if prompt.graph is not None:
-        return {}  # it says itself what may change
+        return {}  # a graph declares what may change
     descriptor = prompt.prompt.descriptor
     if targets is None:
-        # A heading without a text of its own only holds others.
+        # A heading without a text of its own only groups others.
         free = tuple(
             section.path
             for section in descriptor.sections
@@ -194,7 +196,7 @@ def targets_of(
 
 
 def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
-    """Return everything of a prompt that may change, by kind and name."""
+    """Return all parts of a prompt that may change, by kind and name."""
     return {
         "sections": {"/".join(s.path): s.path for s in descriptor.sections if s.overridable},
         "summaries": {
@@ -221,7 +223,7 @@ def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
 def target_faults(
     targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
 ) -> list[str]:
-    """Return one line for each target that no prompt of the project has."""
+    """Return a line for each target that no prompt of the project has."""
     known = [known_targets(descriptor) for descriptor in descriptors]
     faults = []
     for kind in attrs.fields_dict(TargetsConfig):
@@ -237,9 +239,9 @@ def target_faults(
 
 
 def described(written: Json) -> dict[str, Json]:
-    """Return what a right project file says, with the defaults filled in.
+    """Return the contents of a valid project file, with defaults filled in.
 
-    Secrets stand in it as they stand in the file: as ``${NAME}``.
+    Secrets stay as they are written: ``${NAME}``.
     """
     given = copy.deepcopy(_object(written))
     optimizer = _object(given.get("optimizer"))
@@ -258,7 +260,7 @@ def described(written: Json) -> dict[str, Json]:
 
 
 def _filled(kind: type[Settings], given: dict[str, Json]) -> dict[str, Json]:
-    """Return settings with the defaults that are plain, in the groups too."""
+    """Return settings, including those of groups, with plain defaults filled in."""
     groups = groups_of(kind)
     found = dict(given)
     for field in attrs.fields(kind):
@@ -278,6 +280,6 @@ def _splits(given: dict[str, Json]) -> dict[str, Json]:
 
 
 def _object(value: Json) -> dict[str, Json]:
-    """Return the members of an object that have a value; the others count as left out."""
+    """Return the members of an object except nulls, which count as left out."""
     members = value if isinstance(value, dict) else {}
     return {name: member for name, member in members.items() if member is not None}

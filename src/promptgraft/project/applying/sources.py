@@ -25,23 +25,23 @@ from promptgraft.runs import RunRecord
 
 _SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
 _ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
-"""What a character is in a path that git quotes, behind a backslash."""
+"""The letters with which git escapes characters of a quoted path."""
 _NEEDS_QUOTES = re.compile(r'[^ -~]|["\\]')
 _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 def may_hold_a_prompt(path: PurePath) -> bool:
-    """Tell whether a file may be one of a prompt: none that says what code is run."""
+    """Return whether a file may belong to a prompt; files that configure code may not."""
     hidden = any(part.startswith(".") for part in path.parts)
     return not hidden and path.suffix in _SUFFIXES and path.name != PROJECT_FILE
 
 
 def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]:
-    """Return the changes of a project as they are written; files that stay are left out.
+    """Return the file changes of a project for the writer, without files that stay the same.
 
     Raises:
-        ConfigError: a file is not in the project's folder, a link leads out of it, it is none of
-            a prompt by its name, or two changes are of one file.
+        ConfigError: a file is outside the project's folder, or a link leads out of it; its name is
+            not that of a prompt file; or two changes are of one file.
     """
     plans: dict[str, HeldText] = {}
     root = folder.resolve()
@@ -68,7 +68,7 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
 
 
 def patch_root(folder: Path) -> Path:
-    """Return what paths in a patch are relative to: the root of the repository, or ``folder``."""
+    """Return the base of paths in a patch: the root of the git repository, or ``folder``."""
     real = folder.resolve()
     for parent in (real, *real.parents):
         if (parent / ".git").exists():
@@ -77,9 +77,9 @@ def patch_root(folder: Path) -> Path:
 
 
 def patch_of(changes: Iterable[FileChange], *, root: Path) -> str:
-    """Return a unified patch of all changes; nothing for files that stay as they are.
+    """Return a unified patch of all changes.
 
-    Paths in it are relative to ``root``, which holds no links.
+    Paths in it are relative to ``root``, which must not contain links.
 
     Raises:
         ValueError: a file is not below ``root``.
@@ -93,7 +93,7 @@ def patch_of(changes: Iterable[FileChange], *, root: Path) -> str:
 
 def _patch(change: FileChange, path: str) -> str:
     old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
-    # A name that holds a space ends with a tab, as git writes it.
+    # git writes a tab after a name with a space, to mark its end.
     end = "\t" if " " in path else ""
     before, after = _lines(change.before), _lines(change.after)
     hunks = list(difflib.unified_diff(before, after))[2:]
@@ -102,7 +102,7 @@ def _patch(change: FileChange, path: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as git writes it: bytes that are not plain ASCII in octal digits."""
+    """Return a path quoted as git does, with other bytes than ASCII in octal."""
     if not _NEEDS_QUOTES.search(path):
         return path
     return '"' + "".join(map(_escaped, path)) + '"'
@@ -117,17 +117,21 @@ def _escaped(character: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines: a form feed or a carriage return is a character of its line.
+    # Not splitlines: to git, a form feed or a carriage return is part of a line.
     *whole, rest = text.split("\n")
     return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
 
 @attrs.frozen(kw_only=True)
 class Rewritten:
-    """A candidate against the sources of today.
+    """A candidate, to be written into the current sources.
 
-    ``entries`` has what its parts are named after; ``changes`` are those of the files of Markdown
-    prompts, ``texts`` those of the texts of agents, of which ``callbacks`` store some.
+    Attributes:
+        winner: the candidate, for the first prompt.
+        entries: for each prompt, the overrides to write and the prefix of names of its parts.
+        changes: the changes of Markdown and BAML files.
+        texts: the changes of texts of agents.
+        callbacks: the callbacks that store some of these texts.
     """
 
     winner: Winner
@@ -138,11 +142,11 @@ class Rewritten:
 
     @classmethod
     def of(cls, run: RunRecord, candidate: int, target: Target) -> Rewritten:
-        """Return a candidate against the sources of today.
+        """Prepare a candidate for writing, without writing it.
 
         Raises:
             ConfigError: a prompt that it changes is written in Python.
-            StaleWinnerError: a source has changed since; says where, if that is known.
+            StaleWinnerError: a source has changed since the run; with the place, if known.
         """
         winners = winners_of(run, candidate, target.addresses)
         entries: list[tuple[PromptLike, PromptOverride, str]] = []
@@ -173,7 +177,7 @@ class Rewritten:
         )
 
     def write(self, run: RunRecord, candidate: int, target: Target, *, dry: bool) -> list[str]:
-        """Write the candidate, all or nothing, and return what was written."""
+        """Write the candidate, all or nothing, and return the names of what was written."""
         texts = (*planned(target.folder, self.changes), *self.texts)
         if texts and not dry:
             writer = SourceWriter(target.folder.resolve(), self.callbacks)
@@ -183,7 +187,7 @@ class Rewritten:
 
     @property
     def parts(self) -> list[PartDiff]:
-        """How the parts differ from the files."""
+        """The differences between the candidate and the sources."""
         return [
             attrs.evolve(diff, part=f"{of}{diff.part}")
             for prompt, override, of in self.entries
@@ -191,7 +195,7 @@ class Rewritten:
         ]
 
     def left_behind(self, target: Target) -> list[str]:
-        """Return the parts that the tag overrides and that now stand in the source."""
+        """Return the parts whose overrides under the tag are stale after the write."""
         parts = []
         for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
             held = target.store.current_at(address)
@@ -201,6 +205,6 @@ class Rewritten:
 
 
 def _places(run: RunRecord, winner: Winner, found: ProjectPrompt) -> Iterator[str]:
-    """Yield where texts differ from what they were when the run began, if that is known."""
+    """Yield a line for each text that has changed since the run began, if that is known."""
     if run.started is not None and isinstance(found.source, TextsSource):
         yield from found.source.changed_since(run.started.texts, winner.base)

@@ -1,4 +1,4 @@
-"""A winner in a store: checked against what a tag holds, and written as one revision of it."""
+"""Winners in a store: checked against a tag, and written as one revision of it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def check_tag_contents(
 ) -> tuple[str, ...]:
     """Return a line for each part that has changed under the tag since the run began.
 
-    A part may be as it was then, or as the winner wants it; under a tag that the run did not
-    begin with, it may also be missing.
+    A part may equal the base or the winner; under another tag than the run's it may also be
+    missing.
     """
     return tuple(
         _stale_tag(winner, entry, present)
@@ -61,11 +61,11 @@ def _named(entry: Entry | None) -> str:
 def merged_into(
     present: PromptOverride, entries: Iterable[Entry], descriptor: PromptDescriptor
 ) -> PromptOverride:
-    """Return what a tag holds when it takes ``entries``; what else it held stays.
+    """Return the overrides of a tag with ``entries`` added or replaced.
 
     Raises:
         UnknownPartError, HashMismatchError, InvalidOverrideError: an entry does not fit the
-            prompt, or what the tag holds already.
+            prompt, or contradicts another override.
     """
     written = present.holding(
         entry if present.find(entry) == entry else checked_entry(descriptor, entry)
@@ -78,7 +78,7 @@ def merged_into(
 
 @attrs.frozen(kw_only=True)
 class Stored:
-    """What a tag pointed at and points at now, and how what models are told changes."""
+    """The revision of a tag before and after a write, and how the prompt changes."""
 
     address: OverrideAddress
     before: Revision | None
@@ -93,15 +93,15 @@ def store_winners(
     *,
     dry: bool,
 ) -> tuple[Stored, ...]:
-    """Let a tag hold the winner for each prompt, with everything else that it holds.
+    """Write the winner of each prompt to a tag, keeping the other overrides under it.
 
-    That is one atomic write of at most one revision of each prompt; ``dry`` writes nothing. Checks
-    and write are one step for all other writers.
+    This is one atomic write of at most one revision of each prompt, checked under the lock of the
+    store. ``dry`` only checks.
 
     Raises:
-        StaleWinnerError: a source, or what the tag holds, has changed since the run began in
-            a part that the winner says something of.
-        InvalidOverrideError: the winner contradicts what the tag holds besides.
+        StaleWinnerError: a part that the winner changes has changed since the run began, in its
+            source or under the tag.
+        InvalidOverrideError: the winner contradicts another override under the tag.
         StoreError: the store cannot be read or written.
     """
     writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
@@ -125,7 +125,7 @@ def store_winners(
 
 
 class _Write:
-    """What a winner changes under the tag of one prompt."""
+    """The write of a winner to the tag of one prompt."""
 
     def __init__(self, winner: Winner, prompt: PromptLike, tag: str, of_several: bool) -> None:
         self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
@@ -137,6 +137,8 @@ class _Write:
 
     def change(self, present: PromptOverride) -> PromptOverride:
         winner, descriptor = self._winner, self._prompt.descriptor
+        # Another candidate of the run may have been applied before: undo it, so that the tag
+        # holds only what was evaluated together.
         left = left_by(winner.candidates, winner.base, winner.beside(present))
         given_back = uncovered(descriptor, winner.base, left).entries()
         freed = present.without(*left.entries()).with_entries(given_back)
@@ -154,7 +156,7 @@ class _Write:
 def in_force_changes(
     prompt: PromptLike, present: PromptOverride, entries: Iterable[Entry]
 ) -> Iterator[PartDiff]:
-    """Yield how each of ``entries`` differs from what is in force: an override, or the source."""
+    """Yield how each entry differs from the override in force, or else from the source."""
     for entry in entries:
         held = present.find(entry)
         written = present.holding([entry])

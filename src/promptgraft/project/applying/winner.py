@@ -1,6 +1,6 @@
-"""The winner of a run: out of the run's files, and against today's source.
+"""The winner of a run, read from the run's files and compared with the current source.
 
-An entry of a winner may apply, be what the source says itself by now, or be stale.
+Each entry of a winner is fresh (it applies), settled (the source says the same by now) or stale.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from promptgraft.text import listed
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """A candidate of a run, to be handed over.
+    """A candidate of a run, to be applied.
 
     Attributes:
-        base: what the tag of the run held when the run began.
+        base: the overrides under the tag of the run when the run began.
         changes: the entries in which the candidate differs from ``base``.
-        candidates: the changes of every candidate of the run, which may have been applied before.
-        provenance: what a store keeps of its origin.
+        candidates: the changes of every candidate of the run, any of which may have been applied.
+        provenance: its origin, for the store.
     """
 
     base: PromptOverride
@@ -47,44 +47,44 @@ class Winner:
 
     @property
     def of(self) -> str:
-        """The prompt: ``namespace/key``."""
+        """The name of the prompt: ``namespace/key``."""
         return f"{self.base.ns}/{self.base.prompt_key}"
 
     @property
     def whole(self) -> PromptOverride:
-        """What was tried on the examples: the base and the changes."""
+        """The overrides that were evaluated: the base with the changes."""
         return self.base.merged_with(self.changes)
 
     @property
     def touched(self) -> PromptOverride:
-        """The changes, with what the base said of the same tools: what a store is to hold."""
+        """The changes as a store holds them: merged with what the base says of the same tools."""
         whole = self.whole
         return whole.holding(filter(None, (whole.find(entry) for entry in self.changes.entries())))
 
     def beside(self, present: PromptOverride) -> PromptOverride:
-        """Return what a tag holds and the winner does not."""
+        """Return the overrides under a tag that differ from the winner's."""
         whole = self.whole
         return present.holding(one for one in present.entries() if whole.find(one) != one)
 
     @property
     def untouched(self) -> PromptOverride:
-        """The rest of the base."""
+        """The entries of the base that the winner does not change."""
         rest = [entry for entry in self.base.entries() if self.changes.find(entry) is None]
         return self.base.holding(rest)
 
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """The number of the candidate that is meant; without one, why there is none."""
+    """The number of the chosen candidate; or None, and why there is none."""
 
     candidate: int | None
     why_not: str = ""
 
 
 def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chosen:
-    """Return the candidate that is meant: the one named, or else the winner of the run.
+    """Choose the candidate of a number, or else the winner of the run.
 
-    A winner that held-out examples do not show to be better is meant with ``keep_anyway`` only.
+    A winner that held-out examples do not confirm is chosen only with ``keep_anyway``.
 
     Raises:
         ConfigError: the run has no such candidate, or has not ended.
@@ -127,16 +127,16 @@ def _checked(run: RunRecord, candidate: int) -> Chosen:
 def winners_of(
     run: RunRecord, candidate: int, addresses: Sequence[OverrideAddress]
 ) -> tuple[Winner, ...]:
-    """Return a candidate as something to hand over, for each prompt that the run changes.
+    """Return a candidate as a winner, for each prompt of the run.
 
     Args:
         run: the run.
         candidate: its number; 0 is the baseline.
-        addresses: the prompts, and the tag that the run began with.
+        addresses: the prompts, and the tag that the run started from.
 
     Raises:
-        ConfigError: the run is of other prompts, or its journal does not say what it began with.
-        DataFormatError, JournalError: a file of the run is not what a run writes.
+        ConfigError: the run is of other prompts, or its journal does not record its base.
+        DataFormatError, JournalError: a file of the run is malformed.
         OSError: a file cannot be read.
     """
     names = [f"{at.ns}/{at.prompt_key}" for at in addresses]
@@ -174,7 +174,7 @@ def _override(changes: Mapping[str, Change], name: str, *, where: str) -> Prompt
 
 
 def _scores(run: RunRecord, candidate: int) -> FrozenMap[str, float]:
-    """Return the means on the validation set, and on the held-out set those of the winner."""
+    """Return the means on the validation set and, for the winner, on the held-out set."""
     found = {"baseline": run.candidates[0].mean, "best": run.candidates[candidate].mean}
     if run.best == candidate and (gain := held_out_gain(run)) is not None:
         found |= {"held_out_baseline": gain.mean_before, "held_out_best": gain.mean_after}
@@ -183,7 +183,7 @@ def _scores(run: RunRecord, candidate: int) -> FrozenMap[str, float]:
 
 @attrs.frozen(kw_only=True)
 class AgainstSource:
-    """Entries sorted by what today's source makes of them.
+    """Entries classified by the current source.
 
     Attributes:
         fresh: those that apply.
@@ -197,7 +197,7 @@ class AgainstSource:
 
 
 def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
-    """Compare ``entries`` with today's source of the prompt."""
+    """Compare ``entries`` with the current source of the prompt."""
     skipped = {found.part: found for found in resolve_override(prompt.descriptor, entries).skipped}
     settled = tuple(
         entry for entry in entries.entries() if entry.part in skipped and entry.is_said_by(prompt)
@@ -232,7 +232,7 @@ def _stale_source(found: SkippedOverride) -> str:
 
 
 class StaleWinnerError(HashMismatchError):
-    """The source, the tag or a file is not what the winner was made for: a line for each part."""
+    """The source, the tag or a file has changed since the run; ``faults`` has a line per part."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         super().__init__("; ".join(faults))
@@ -245,11 +245,11 @@ class StaleWinnerError(HashMismatchError):
 def fresh_entries(
     winner: Winner, prompt: PromptLike, tag: str, *, of: str = ""
 ) -> tuple[Entry, ...]:
-    """Return what of a winner is to be written under a tag.
+    """Return the entries of a winner to write under a tag.
 
-    What the source says itself by now is not. Under a tag that the run did not begin with, what
-    the winner was tried with belongs to it: what of the base applies. ``of`` begins each line about
-    a part of one of several prompts.
+    Settled entries are left out. For another tag than the run's, the applicable entries of the
+    base are included, because the winner was evaluated with them. ``of`` is put before each line
+    about a part, to name one of several prompts.
 
     Raises:
         StaleWinnerError: the source has changed in a part that the winner changes.

@@ -1,8 +1,8 @@
-r"""A Markdown file as sections: its front matter, its headings, and the text between them.
+r"""Outlines of Markdown files: front matter, headings, and the text between them.
 
-The pieces of an outline put together are the file, to the last byte, so that one of them can be
-written anew without touching the others. Of a line ``\# text``, ``\===`` or ``\---`` one
-backslash is left out when a file is read, so that it means in a prompt what it means in Markdown.
+Concatenated, the pieces of an outline are the file to the last byte, so that each can be replaced
+without touching the others. In a line ``\# text``, ``\===`` or ``\---`` one backslash is removed
+when a file is read, as Markdown does.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 INTRO = "intro"
 BREAK = re.compile(r"\r\n|\r|\n")
-"""What ends a line, in Markdown and in YAML."""
+"""A line break in Markdown and YAML."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _RULE = re.compile(r"---[ \t]*")
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
 _FROZEN = ".frozen"
-# A line that would be, or underline, a heading but for the backslashes before it.
+# A line that would be a heading, or underline one, without the backslashes before it.
 _ESCAPED = re.compile(
     r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
 )
@@ -43,16 +43,16 @@ _PROBE = "\n\n# probe"
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """A section as the file has it.
+    """A section of the file.
 
     Attributes:
         path: the keys of the headings above it, and its own.
         level: 1 for ``#``, and so on; 0 for the text before the first heading.
-        frozen: whether its text may not be overridden.
-        line: line of the heading; ``body_line`` without one.
-        body_line: line in which the text begins.
-        heading: the heading as it is written, without the last line break.
-        raw: all between it and the next heading, line breaks included.
+        frozen: whether overrides of its text are forbidden.
+        line: the line of the heading; ``body_line`` without one.
+        body_line: the line in which the text begins.
+        heading: the heading as written, without the last line break.
+        raw: everything up to the next heading, line breaks included.
     """
 
     path: SectionPath
@@ -66,13 +66,13 @@ class Block:
 
     @property
     def body(self) -> str:
-        """The text, its lines ended by line feeds, and without escapes of this format."""
+        """The text with line feeds as line breaks, and with backslash escapes removed."""
         return unescaped(BREAK.sub("\n", self.raw).strip("\n"))
 
 
 @attrs.frozen(kw_only=True)
 class Outline:
-    """The pieces of a Markdown file, in their order.
+    """The pieces of a Markdown file, in order.
 
     ``front`` is the YAML between the two ``---``; None without front matter.
     """
@@ -90,13 +90,13 @@ class Outline:
 
 
 def with_breaks(text: str, file: str) -> str:
-    """Return a text with the line breaks of a file instead of line feeds."""
+    """Return a text with the kind of line breaks that ``file`` uses."""
     first = BREAK.search(file)
     return text.replace("\n", first[0]) if first else text
 
 
 def read_outline(text: str, note: Note) -> Outline:
-    """Split a file into front matter and sections; faults are noted, nothing is raised."""
+    """Split a file into front matter and sections; faults are noted, not raised."""
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = _LINE.findall(text.removeprefix(mark))
     end = _front_matter_end(lines)
@@ -117,7 +117,7 @@ def read_outline(text: str, note: Note) -> Outline:
 
 
 def _front_matter_end(lines: Sequence[str]) -> int | None:
-    """Return how many lines the front matter takes, with its rules; None when it has no end."""
+    """Return the number of lines of the front matter with its rules; None if it has no end."""
     rules = (at for at, line in enumerate(lines) if _RULE.fullmatch(line.rstrip("\r\n")))
     if next(rules, None) != 0 or not BREAK.search(lines[0]):
         return 0
@@ -158,7 +158,7 @@ def _breaks_before(raw: str) -> int:
 
 
 def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
-    """Return title, key and whether the section is frozen."""
+    """Return the title, the key, and whether the section is frozen."""
     if "\n" in written:
         count = written.count("\n") + 1
         mend = "put an empty line above the underline if it is a rule, or use `#`"
@@ -187,13 +187,13 @@ def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
 
 
 def slug_of(title: str) -> str:
-    """Return the key that a title makes: ``Édit rules!`` is ``edit-rules``; it may be empty."""
+    """Derive a key from a title: ``Édit rules!`` gives ``edit-rules``; it may be empty."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
 
 
 def _told_apart(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
-    """Yield the blocks; one whose path is taken is a fault, and gets a path of its own."""
+    """Yield the blocks with unique paths; a path that is taken is noted as a fault."""
     first: dict[SectionPath, Block] = {}
     for block in blocks:
         known = first.setdefault(block.path, block)
@@ -210,7 +210,7 @@ def _told_apart(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
 
 
 class Heading(NamedTuple):
-    """A heading in a text, from line ``start`` to before ``end``, which count from 0."""
+    """A heading in a text, from line ``start`` (counted from 0) to before line ``end``."""
 
     title: str
     level: int
@@ -220,7 +220,7 @@ class Heading(NamedTuple):
 
 
 def find_headings(text: str) -> Iterator[Heading]:
-    """Yield the headings of a text that stand in no list, quotation, code or HTML."""
+    """Yield the top-level headings of a text: not those in lists, quotations, code or HTML."""
     tokens = _parser().parse(text)
     for token, inline in itertools.pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
@@ -230,14 +230,14 @@ def find_headings(text: str) -> Iterator[Heading]:
 
 
 def unescaped(text: str) -> str:
-    """Return the text that a text of a file stands for; its lines end with a line feed."""
+    """Return a text of a file without escapes; its lines must end with line feeds."""
     return _ESCAPED.sub(r"\g<indent>\g<rest>", text)
 
 
 def escaped(text: str) -> str:
-    """Return the text that a file holds for ``text``: the same, with no heading in it."""
+    """Return ``text`` with escapes, so that no line of it reads as a heading."""
     written = _ESCAPED.sub(r"\g<indent>\\\\\g<rest>", text)
-    if _RULE.fullmatch(written.partition("\n")[0]):  # it would begin the front matter of a file
+    if _RULE.fullmatch(written.partition("\n")[0]):  # it would open front matter
         written = f"\\{written}"
     while found := list(find_headings(written)):
         lines = written.split("\n")
@@ -249,7 +249,7 @@ def escaped(text: str) -> str:
 
 
 def stays_open(text: str) -> bool:
-    """Tell whether code or HTML that begins in a text would swallow a heading below it."""
+    """Return whether code or HTML left open in a text would swallow the next heading."""
     last = text.count("\n") + 2
     return not any(heading.start == last for heading in find_headings(text + _PROBE))
 
@@ -259,5 +259,5 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark")
-    parser.disable("inline")  # headings are blocks; what stands in a line is not looked at
+    parser.disable("inline")  # headings are blocks, so inline markup need not be parsed
     return parser

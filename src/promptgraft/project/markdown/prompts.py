@@ -1,4 +1,4 @@
-"""Prompts in Markdown files, and the way back for what was found to be better."""
+"""Prompts in Markdown files, and overrides written back into them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 
 @attrs.frozen
 class MarkdownPrompt:
-    """A prompt that stands in a Markdown file, without a store, and its files."""
+    """A prompt from a Markdown file, without a store, and its files."""
 
     prompt: Prompt[object]
     source: MarkdownSource
@@ -55,7 +55,7 @@ class MarkdownPrompt:
 
 @attrs.frozen
 class MarkdownSource:
-    """The Markdown file of a prompt, and the YAML files beside it."""
+    """The Markdown file of a prompt and the YAML files beside it."""
 
     _loaded: Loaded
     _python: PythonSource
@@ -65,10 +65,10 @@ class MarkdownSource:
         return tuple(self._loaded.texts)
 
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        """Return the changes that make the files say what ``override`` says.
+        """Return the file changes that apply ``override``, without writing them.
 
-        The files as they would be are read again: a change that does not mean just what the
-        override means is refused.
+        The new files are read back and compared with the overridden prompt; a difference is
+        refused with a ``ConfigError``.
         """
         loaded = self._loaded
         fresh = resolve_override(loaded.template.descriptor, override).fresh
@@ -87,10 +87,10 @@ class MarkdownSource:
 
 
 def load_markdown_prompt(path: Path) -> MarkdownPrompt:
-    """Return the prompt that a Markdown file holds, with the tools and examples beside it.
+    """Read a prompt from a Markdown file, with the tools and examples beside it.
 
     Raises:
-        DataFormatError: with every fault of all its files, one line each.
+        DataFormatError: all faults of all its files, one line each.
     """
     python = PythonSource(path.parent)
     loaded = load_texts(path, {}, python)
@@ -98,7 +98,7 @@ def load_markdown_prompt(path: Path) -> MarkdownPrompt:
 
 
 def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
-    """Return the front matter as an override leaves it: with what it says of the answer."""
+    """Return the front matter with the overridden fields of the answer."""
     text = loaded.outline.front
     places = dict(_places(loaded))
     source = EffectiveParts.of_source(loaded.template.descriptor).fields
@@ -114,7 +114,7 @@ def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
 
 
 def _places(loaded: Loaded) -> Iterator[tuple[str, Node]]:
-    """Yield each field of the answer that the front matter describes, by its key."""
+    """Yield the key and node of each field of the answer in the front matter."""
     output = loaded.front.root.member("output")
     if "choices" in output.members():
         yield loaded.template.descriptor.output_fields[0].field, output
@@ -199,7 +199,7 @@ def _check(
 def _meanings(
     template: PromptTemplate[object], fresh: PromptOverride | None
 ) -> Iterator[tuple[str, object]]:
-    """Yield the parts of a prompt, as messages name them, with all that a model is shown."""
+    """Yield the name of each part of a prompt, with everything that a model is shown of it."""
     descriptor = template.descriptor
     parts = effective_parts(descriptor, fresh)
     for path, section in template.walked:
@@ -217,7 +217,7 @@ def _meanings(
 
 
 def _meaning(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
-    """Yield text, and slots by what they stand for; their names depend on their order."""
+    """Yield text and slots; opaque slots by their source, as their names depend on the order."""
     for piece in pieces:
         if isinstance(piece, Slot) and piece.name in source.opaque:
             yield Slot(_TRIMS.sub(lambda trim: trim[0].replace("-", ""), source.opaque[piece.name]))
@@ -226,16 +226,16 @@ def _meaning(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
 
 
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")
-# What begins a tag, or would begin one together with what follows the text.
+# The beginning of a tag, or a final brace that would begin one with what follows.
 _OPENING = re.compile(r"\{(?:[{%#])+|\{\Z")
 _DEFINES = re.compile(r"\{%[-+]?\s*(?:set|macro)\b")
 
 
 def with_sections(loaded: Loaded, fresh: PromptOverride, front: str | None) -> str:
-    """Return the Markdown file with the section bodies of an override, and a front matter.
+    """Return the Markdown file with the section bodies of an override and a new front matter.
 
     Raises:
-        ConfigError: a body cannot stand in the file.
+        ConfigError: a body cannot be written in the file.
     """
     new = dict(_new_texts(loaded, fresh))
     blocks = loaded.outline.blocks
@@ -256,7 +256,7 @@ def with_sections(loaded: Loaded, fresh: PromptOverride, front: str | None) -> s
 
 
 def _new_texts(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionPath, str]]:
-    """Yield the bodies that differ from their source, as the file has to hold them."""
+    """Yield the bodies that differ from their source, as they are written in the file."""
     for path, entry in fresh.sections.items():
         source = loaded.template.section(path).source
         pieces = within(source.parse(entry.body))
@@ -275,7 +275,7 @@ def _new_texts(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionP
 
 
 def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Return a text without the line feeds at its ends, which are not rendered."""
+    """Strip the line feeds at both ends of a text, which are not rendered."""
     kept = list(pieces)
     if kept and isinstance(kept[0], str):
         kept[0] = kept[0].lstrip("\n")
@@ -285,7 +285,7 @@ def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
 
 
 def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
-    """Return what stands below a heading for a new text; the empty lines around it are kept."""
+    """Return the lines below a heading with a new text, keeping the empty lines around it."""
     block = loaded.outline.blocks[at]
     if not is_last and stays_open(text):
         raise ConfigError(
@@ -293,7 +293,7 @@ def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
             "HTML open, which would swallow the section below it; close it, or write it by hand"
         )
     if block.level == 0 and not text.strip():
-        # Blank text before the first heading is no section: it gets a heading of its own.
+        # Blank text before the first heading is not a section: it needs a heading of its own.
         following = loaded.outline.blocks[at + 1 :]
         level = following[0].level if following else 1
         text = f"{'#' * level} {{#{INTRO}}}\n\n{text}".rstrip("\n")
@@ -308,7 +308,7 @@ def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
 
 
 def _appended(text: str, section: MarkdownSection, body: str) -> str:
-    """Return the file with a heading for a section that only a file beside it made."""
+    """Append a heading for a section that so far exists only because of a file beside it."""
     key = "" if section.title and slug_of(section.title) == section.key else f"#{section.key}"
     attributes = " ".join(filter(None, (key, "" if section.overridable else ".frozen")))
     title = " ".join(filter(None, ("#", section.title, f"{{{attributes}}}" if attributes else "")))
@@ -319,7 +319,7 @@ def _appended(text: str, section: MarkdownSection, body: str) -> str:
 
 
 def _template_text(pieces: Sequence[Piece], source: Source) -> str:
-    """Return the template whose text and slots are ``pieces``: a body, split by its section."""
+    """Return the template source of a body that is split into text and slots."""
     if source.syntax is BodySyntax.PLAIN:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
@@ -341,7 +341,7 @@ def _dollar(piece: Piece, following: Piece) -> str:
 
 
 def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
-    """Yield text, and slots as they are spelled in Jinja, with the definitions before them."""
+    """Yield text, and slots as Jinja source together with the definitions before them."""
     slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
     is_moved = [name for name in slots if name in source.opaque] != list(source.opaque)
     if is_moved and any(_DEFINES.search(text) for _, text in source.blocks):
@@ -365,7 +365,7 @@ def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
 
 
 def _bare(tag: str, before: Piece, after: Piece) -> str:
-    """Return a tag that takes no whitespace from the text around it."""
+    """Return a tag without markers that would trim whitespace of the text around it."""
     if isinstance(before, str) and before[-1:].isspace():
         tag = re.sub(r"\A(\{[{%])-", r"\1", tag)
     if isinstance(after, str) and after[:1].isspace():

@@ -361,7 +361,7 @@ def read_examples(
     found: dict[str, TaskExample] = {}
     for node in nodes:
         entry = EXAMPLE.read(node)
-        example = entry and _example(entry, node, by_name, outcome_type)
+        example = None if entry is None else _example(entry, node, by_name, outcome_type)
         if example is not None:
             _add(found, example.key, example, node.member("key"))
     return tuple(found.values())

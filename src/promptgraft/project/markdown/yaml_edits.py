@@ -1,7 +1,7 @@
-"""Changes to a YAML text that leave everything else in it as it is, to the last byte.
+"""Edits of YAML text that preserve everything else to the last byte.
 
-PyYAML says where each value begins and ends, and only those stretches are written anew. Writers
-that keep comments, such as the round trip of ruamel.yaml, lay out every line of the text again.
+PyYAML gives the range of each value, and only the ranges of changed values are rewritten. Writers
+that keep comments, such as the round trip of ruamel.yaml, reformat every line instead.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from promptgraft.strict.nodes import spelled
 from promptgraft.yaml_text import YamlPath, plain_scalar
 
 _LAST_BREAKS = re.compile(r"(?:(?:\r\n|\r|\n)[ \t]*)+\Z")
-# Words that other readers of YAML take for something else than a text.
+# Words that some YAML readers do not take for strings.
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _SIMPLE = re.compile(r"[A-Za-z](?:[A-Za-z0-9 _./-]*[A-Za-z0-9_./])?")
 
 
 def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
-    """Return a YAML text in which the value at ``path``, which means ``old``, means ``new``.
+    """Change the value at ``path`` of a YAML text from ``old`` to ``new``.
 
-    Only what differs is written. What the text leaves out means what ``old`` says of it.
+    Only what differs is rewritten. ``old`` includes the defaults of keys that the text leaves out.
 
     Raises:
-        ConfigError: what would hold the value is not written.
+        ConfigError: the parent of the value is not written in the text.
     """
     if canonical_json(old) == canonical_json(new):
         return text
@@ -53,12 +53,12 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
 def with_items(
     text: str, path: YamlPath, items: Sequence[tuple[Json, Json]], added: Sequence[Json]
 ) -> str:
-    """Return a YAML text with other items in the list at ``path``, and ``added`` ones at its end.
+    """Change the items of the list at ``path`` of a YAML text, and append ``added`` ones.
 
-    ``items`` say of each item what it means, and is to mean; None removes it.
+    ``items`` has the old and the new value of each item; None removes it.
 
     Raises:
-        ConfigError: the list is not written.
+        ConfigError: the list is not written in the text.
     """
     place = _written(text, path)
     kept = [new for _, new in items if new is not None]
@@ -69,7 +69,7 @@ def with_items(
         lines = "\n".join(_block(added, place.node.start_mark.column))
         text = _inserted(text, _items(place.node)[-1], lines)
         place = _written(text, path)
-    # From the end on, so that what was found before an item stays where it is.
+    # From the end, so that the ranges of earlier items stay valid.
     for index, (old, new) in reversed(list(enumerate(items))):
         if new is None:
             text = _removed(text, place.node, index)
@@ -80,7 +80,7 @@ def with_items(
 
 @attrs.frozen
 class _Place:
-    """A value in the text, with its key; ``in_flow`` if it stands inside ``{}`` or ``[]``."""
+    """A value in the text, with its key; ``in_flow`` if it is inside ``{}`` or ``[]``."""
 
     node: yaml.Node
     in_flow: bool = False
@@ -88,12 +88,12 @@ class _Place:
 
     @property
     def is_flow(self) -> bool:
-        """Whether what stands in it is written in ``{}`` or ``[]``."""
+        """Whether its members or items are written in ``{}`` or ``[]``."""
         is_open = isinstance(self.node, yaml.CollectionNode) and bool(self.node.flow_style)
         return self.in_flow or is_open
 
     def below(self, step: str | int) -> _Place | None:
-        """Return a member or an item; None when it is not written."""
+        """Return a member or an item; None if it is not written."""
         if isinstance(self.node, yaml.MappingNode):
             for key, value in self.node.value:
                 if key.value == step:
@@ -108,7 +108,7 @@ def _items(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _find(text: str, path: YamlPath) -> _Place | None:
-    # The reader in Python, because it counts characters where the other one counts bytes.
+    # The pure Python loader, because its marks count characters; those of libyaml count bytes.
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     place = None if root is None else _Place(root)
     for step in path:
@@ -132,7 +132,7 @@ def _spliced(text: str, start: int, end: int, new: str) -> str:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return where a value ends; the parser counts what follows it to a block."""
+    """Return where a value ends; for a block, the parser includes what follows it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -149,10 +149,10 @@ def _line_end(text: str, place: int) -> int:
 
 
 def _has_room(text: str, end: int, new: Json) -> bool:
-    """Tell whether several lines may take the place of a value that ends there.
+    """Return whether several lines may replace a value that ends at ``end``.
 
-    A comment behind them would belong to the last one, or to the text; and a literal block
-    has the line break at its end only where the text has one.
+    A comment after the value would become part of the last line. A literal block that ends with a
+    line break needs one in the text.
     """
     line_end = _line_end(text, end)
     is_cut = line_end == len(text) and isinstance(new, str) and new.endswith("\n")
@@ -194,12 +194,12 @@ def _replaced(text: str, place: _Place, new: Json) -> str:
     else:
         written = (fits and _literal(new, node.start_mark.column)) or _inline(new)
     if "\n" in written:
-        end = _line_end(text, end)  # spaces behind it would belong to its last line
+        end = _line_end(text, end)  # trailing spaces would become part of its last line
     return _spliced(text, start, end, written)
 
 
 def _removed(text: str, owner: yaml.Node, index: int) -> str:
-    """Remove an item of a list in a block, with the lines that it stands in."""
+    """Remove an item of a block list, with its lines."""
     items, dash = _items(owner), owner.start_mark.index
     if index:
         dash = text.rindex("-", _end(text, items[index - 1]), items[index].start_mark.index)
@@ -209,7 +209,7 @@ def _removed(text: str, owner: yaml.Node, index: int) -> str:
 
 
 def _flow(value: Json) -> str:
-    """Return data in one line, as it may stand anywhere."""
+    """Return data in one line, in a form that is valid anywhere."""
     if isinstance(value, dict):
         members = (f"{_key(key)}: {_flow(item)}" for key, item in value.items())
         return "{" + ", ".join(members) + "}"
@@ -218,7 +218,7 @@ def _flow(value: Json) -> str:
     if isinstance(value, str):
         return value if _SIMPLE.fullmatch(value) and _is_plain(value) else _quoted(value)
     text = json.dumps(value)
-    # Without a point `1e9` would be a text to some readers.
+    # Some readers take `1e9` without a point for a string.
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
@@ -227,7 +227,7 @@ def _key(key: str) -> str:
 
 
 def _inline(value: Json) -> str:
-    """Return data in one line, as it may stand behind a key or a dash that begins a line."""
+    """Return data in one line, in a form that is valid after a key or a dash of a block."""
     if not isinstance(value, str):
         return _flow(value)
     plain = (
@@ -242,14 +242,14 @@ def _inline(value: Json) -> str:
 
 
 def _member(value: Json, indent: int) -> str:
-    """Return what stands behind the colon of a key at a column: in its line, or below it."""
+    """Return what follows the colon of a key at a column: in the same line, or below it."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "\n" + "\n".join(_block(value, indent + 2))
     return f" {_literal(value, indent + 2) or _inline(value)}"
 
 
 def _block(items: Sequence[Json], indent: int) -> Iterator[str]:
-    """Yield the lines of a list whose dashes stand at a column."""
+    """Yield the lines of a block list with its dashes at a column."""
     for item in items:
         begin = f"{' ' * indent}- "
         if not isinstance(item, dict) or not item:
@@ -261,7 +261,7 @@ def _block(items: Sequence[Json], indent: int) -> Iterator[str]:
 
 
 def _literal(value: Json, indent: int) -> str | None:
-    """Return a text of several lines as a literal block, indented; None when it cannot be one."""
+    """Return a text of several lines as an indented literal block; None if it cannot be one."""
     lines = value.removesuffix("\n").split("\n") if isinstance(value, str) else []
     clean = all(line.isprintable() and (not line or not line.isspace()) for line in lines)
     if len(lines) < 2 or not clean or not lines[-1] or not lines[0] or lines[0][0] == " ":
@@ -271,7 +271,7 @@ def _literal(value: Json, indent: int) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in double quotes, everything escaped that does not print."""
+    """Return a text in double quotes, with unprintable characters escaped."""
     escaped = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
 
