@@ -1,4 +1,4 @@
-"""A BAML function as an agent: its texts are those of a candidate, its cases are its tests."""
+"""A BAML function as an agent that answers the cases of its tests."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _DIGITS = 12
 
 @attrs.frozen(kw_only=True)
 class BamlAgent:
-    """Asks a function with the arguments of its tests, and has BAML judge what it answers.
+    """Calls a function with the arguments of its tests, and has BAML check the answers.
 
     Attributes:
         function: the function with its files.
-        tests: those of its tests that are cases, by name.
-        model: makes the model that answers; None for the client of the project.
-        policy: how often the client of the project is asked.
+        tests: the tests that serve as cases, by name.
+        model: makes the model that answers; None for the client of the BAML project.
+        policy: retries of calls by the client of the BAML project.
     """
 
     function: BamlFunction
@@ -45,7 +45,7 @@ class BamlAgent:
 
     @property
     def identity(self) -> str:
-        # Texts are the candidate's: an applied winner leaves the function what it was.
+        # Without the texts, so that applying a winner does not change the identity.
         blank = {part.key: part.key.replace("-", "_") for part in self.function.parts}
         asked = f" {model.identity}" if (model := self._made()) else ""
         return f"{self.name} {digest(self.function.sources(blank))[:_DIGITS]}{asked}"
@@ -56,7 +56,7 @@ class BamlAgent:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that it needs."""
+        """The environment variables that it needs."""
         return self.function.variables if self.model is None else ()
 
     def check(self, delivery: str, names: Collection[str]) -> None:
@@ -86,9 +86,9 @@ class BamlAgent:
                 yield line if line.startswith(test.origin) else f"{test.origin}: {line}"
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
-        """Answer the test that the case of a call is.
+        """Answer the test that belongs to the case of a call.
 
-        Raises what :meth:`Agent.ask` does; ``ConfigError`` where the arguments do not fit.
+        Raises what :meth:`Agent.ask` does, and ``ConfigError`` if the arguments do not fit.
         """
         del query
         asked = BamlCall(
@@ -128,12 +128,12 @@ class BamlAgent:
         try:
             return self._compiled(frozenset(texts.items()))
         except DataFormatError as error:
-            # Names of files mean nothing to a reflector.
+            # File names are of no use to the reflection model.
             said = error.faults[0].partition(": ")[2]
             raise AgentFaultError(f"BAML does not compile the texts: {said}") from error
 
     def _check_aliases(self, texts: Mapping[str, str]) -> None:
-        """Refuse two members of one name, which BAML takes in silence."""
+        """Refuse two members with the same alias, which BAML accepts silently."""
         seen: dict[tuple[str, str], str] = {}
         for part in self.function.parts:
             if not part.own:

@@ -50,10 +50,10 @@ _WAYS = ("file", "url", "base64")
 
 
 def arguments_of(function: BamlFunction, test: BamlTest) -> dict[str, object]:
-    """Return the arguments of a call; files are read now.
+    """Return the arguments of a call, with files read.
 
     Raises:
-        ConfigError: a file cannot be read, or is outside of the project's folder.
+        ConfigError: a file cannot be read, or is outside the parent folder of the BAML project.
     """
     types, given = function.block.inputs, _Arguments(function, test)
     return {name: given.value(value, types.get(name, "")) for name, value in test.args.items()}
@@ -64,7 +64,7 @@ class _Arguments:
         self._function, self._test = function, test
 
     def value(self, value: Json, kind: str) -> object:
-        """Return a value as one of a type, which is known by the words in it."""
+        """Convert a value to a type, which is recognized by the words in it."""
         if isinstance(value, list):
             return [self.value(one, kind) for one in value]
         if not isinstance(value, dict):
@@ -77,7 +77,7 @@ class _Arguments:
         return {name: self.value(one, fields.get(name, kind)) for name, one in value.items()}
 
     def _words(self, kind: str) -> frozenset[str]:
-        """Return the words in a type, with those of what it is another name of."""
+        """Return the words in a type, with those of the types that it is an alias of."""
         words = words_of(kind)
         return words.union(*(one.words for one in self._named(words) if one.kind == "type"))
 
@@ -127,12 +127,12 @@ _NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(
 
 @attrs.frozen(kw_only=True)
 class Environment:
-    """What clients find in the environment of the process.
+    """The environment variables that clients see.
 
     Attributes:
-        variables: all of it.
-        secrets: the values of variables of a function that are secrets, by name or by look.
-        account: what its requests share a limit by.
+        variables: all variables of the process.
+        secrets: the values that are secret, by the name of their variable or by their form.
+        account: identifies the account whose requests share a limit.
     """
 
     variables: dict[str, str] = attrs.field(repr=False)
@@ -141,10 +141,10 @@ class Environment:
 
     @classmethod
     def of(cls, function: BamlFunction) -> Environment:
-        """Return that of a function now.
+        """Return the current environment for a function.
 
         Raises:
-            ConfigError: a variable that it needs is not set.
+            ConfigError: a variable that the function needs is not set.
         """
         variables = dict(os.environ)
         for name in function.variables:
@@ -162,7 +162,7 @@ class Environment:
 
 @attrs.frozen(kw_only=True)
 class BamlCall:
-    """A function that is called with the arguments of a test.
+    """A call of a function with the arguments of a test.
 
     Attributes:
         compiled: the function with the texts of a candidate.
@@ -175,7 +175,7 @@ class BamlCall:
     asked: AgentCall
 
     def by_own_client(self, environment: Environment, policy: RetryPolicy) -> AgentAnswer:
-        """Have the client of the project answer; raises what :meth:`Caller.call` does.
+        """Let the client of the BAML project answer; raises what :meth:`Caller.call` does.
 
         Raises:
             ConfigError: the arguments do not fit.
@@ -197,12 +197,12 @@ class BamlCall:
             session=self.asked.session,
             deadline=self.asked.deadline,
         )
-        # BAML has read it already, but with what is blanked now.
+        # BAML has parsed the answer already, but before secrets were blanked.
         result = endpoint.result if endpoint.text == turn.text else None
         return self._answer(turn, endpoint.milliseconds, result)
 
     def by_model(self, model: ModelAdapter) -> AgentAnswer:
-        """Have a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
+        """Let a model answer what BAML would send; raises what :meth:`ModelAdapter.ask` does.
 
         Raises:
             ConfigError: the arguments do not fit.
@@ -211,7 +211,7 @@ class BamlCall:
 
         clients = ClientRegistry()
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
-        # Nothing is sent there: only the messages are taken.
+        # Nothing is sent to this address: the client is only used to render the messages.
         clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
         clients.set_primary("model")
         try:
@@ -225,7 +225,7 @@ class BamlCall:
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
 
     def refusal(self, said: str) -> ConfigError:
-        """Return what becomes of arguments that BAML refuses before it has sent anything."""
+        """Return the error for arguments that BAML refuses before sending a request."""
         return ConfigError(f"{self.test.origin}: test {self.test.name}: {said}")
 
     def _told(self, clients: ClientRegistry | None) -> Told:
@@ -265,12 +265,12 @@ class BamlCall:
 
 @attrs.define
 class _OwnClient:
-    """The client that a project names, as an endpoint that makes one call, whatever is asked.
+    """The client of a BAML project, as an endpoint that repeats one call.
 
     Attributes:
         text: the last answer.
-        result: what BAML has made of it.
-        milliseconds: how long it took.
+        result: the last answer, parsed by BAML.
+        milliseconds: the duration of the last request.
     """
 
     call: BamlCall
@@ -322,7 +322,7 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
 
 @attrs.frozen(kw_only=True)
 class _Said:
-    """The body of an answer, in which secrets are blanked before it is read."""
+    """The body of an answer; secrets in it are blanked before it is read."""
 
     text: str
     usage: Usage

@@ -1,4 +1,4 @@
-"""A function of a BAML project: what it needs of the project, its texts and its tests."""
+"""A function of a BAML project, with the declarations, texts and tests that belong to it."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ KEYS_OF = {
     "openai-responses": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""The variables that BAML reads where a client says nothing of its key, by provider."""
+"""The environment variables that BAML reads if a client has no key, by provider."""
 
 
 @attrs.frozen(kw_only=True)
 class BamlFunction:
-    """A function with everything that it needs, as the files have it.
+    """A function with everything that it needs.
 
     Attributes:
         name: the function.
-        files: all files of the project, in the order of their paths.
-        folder: the folder that they are in.
-        with_inputs: whether descriptions and aliases of types may change that its arguments have.
+        files: all files of the project, sorted by path.
+        folder: the folder of the files.
+        with_inputs: whether descriptions and aliases of types that its arguments have may change.
     """
 
     name: str
@@ -63,12 +63,12 @@ class BamlFunction:
 
     @property
     def block(self) -> Declaration:
-        """The function itself."""
+        """The declaration of the function."""
         return self._named[self.name][1]
 
     @cached_property
     def needed(self) -> frozenset[str]:
-        """The names of all declarations that it may use."""
+        """The names of all declarations that it may use, itself included."""
         blocks = {name: block for name, (_, block) in self._named.items()}
         return _reached([self.name], blocks)
 
@@ -79,7 +79,7 @@ class BamlFunction:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The texts that may change, those of the prompt first."""
+        """The texts that may change, the prompt first."""
         found = [self._named[name] for name in self._named if name in self.needed]
         returned = self._types(self.block.output)
         given = self._types(" ".join(self.block.inputs.values()))
@@ -94,7 +94,7 @@ class BamlFunction:
         return tuple(parts_of(self._named[self.name], templates, types))
 
     def _types(self, written: str) -> frozenset[str]:
-        """Return the names of the types that a type is made of."""
+        """Return the names of the declared types that a type consists of."""
         return _reached(words_of(written) & self.types.keys(), self.types)
 
     @cached_property
@@ -110,7 +110,7 @@ class BamlFunction:
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that its clients need."""
+        """The environment variables that its clients need."""
         found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
         for name in self.needed:
             _, block = self._named[name]
@@ -121,10 +121,10 @@ class BamlFunction:
         return tuple(sorted(found))
 
     def sources(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """Return the files with other texts, with nothing in them that the function does not need.
+        """Return the files with new texts and without declarations that the function does not need.
 
-        BAML takes a millisecond for each declaration. Lines keep their numbers: what is left out
-        leaves its line breaks.
+        BAML takes a millisecond to compile a declaration. Line breaks of removed declarations are
+        kept, so that line numbers stay the same.
         """
         used = {self._named[name][0].path for name in self.needed}
         return {
@@ -136,7 +136,7 @@ class BamlFunction:
         }
 
     def rewritten(self, texts: Mapping[str, str]) -> dict[Path, str]:
-        """Return the whole text of each file that ``texts`` change."""
+        """Return the new text of each file that ``texts`` change."""
         return {
             file.path: edited(file.source, changes)
             for file in self.files
@@ -144,7 +144,7 @@ class BamlFunction:
         }
 
     def alone(self, texts: Mapping[str, str]) -> str:
-        """Return one file with all that the function needs, and nothing else."""
+        """Return a single file with the declarations that the function needs."""
         blocks = (one for name, one in self._named.items() if name in self.needed)
         written = (
             edited(
@@ -165,7 +165,7 @@ class BamlFunction:
         ]
 
     def _left_out(self, file: BamlFile) -> Iterator[Edit]:
-        """Yield what is not needed, and the ``retry_policy`` of clients: the policy is ours."""
+        """Yield removals of unneeded declarations, and of ``retry_policy``: we retry ourselves."""
         for block in file.declarations:
             if block.kind in _NEVER_NEEDED or block.name not in self.needed:
                 gone = file.source[block.start : block.end]
@@ -176,11 +176,11 @@ class BamlFunction:
 
 
 Edit: TypeAlias = tuple[int, int, str]
-"""Where a range of a file begins and ends, and what takes its place."""
+"""The start and end of a range in a file, and its replacement."""
 
 
 def edited(source: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits that do not overlap."""
+    """Apply edits that do not overlap."""
     pieces, at = list[str](), 0
     for start, end, text in sorted(edits):
         pieces += [source[at:start], text]
@@ -199,11 +199,11 @@ def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozens
 
 
 def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> BamlFunction:
-    """Return a function of a BAML project; BAML itself has not looked at it yet.
+    """Return a function of a BAML project, without compiling it.
 
     Raises:
-        ConfigError: BAML is missing or too old, there is no such folder or no such function, or a
-            model does not answer it.
+        ConfigError: BAML is missing or too old, there is no such folder or function, or the
+            function has no prompt.
         DataFormatError: a file is not UTF-8.
     """
     for package, oldest in (("baml-py", "0.226"), ("pydantic", "2"), ("stamina", "25.2")):
@@ -235,10 +235,10 @@ def _read(path: Path) -> str:
 
 
 def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlTest, ...]:
-    """Return the tests of a function that one of the patterns names, or all without patterns.
+    """Return the tests of a function that match a pattern; all tests if there are no patterns.
 
     A pattern is ``FUNCTION::TEST``, ``FUNCTION::``, ``::TEST`` or either name, with ``*`` for any
-    characters, as ``baml-cli test --include`` takes it.
+    characters, as for ``baml-cli test --include``.
 
     Raises:
         ConfigError: there are none.

@@ -1,7 +1,7 @@
-"""The rules of tests, judged by BAML: a function that is never called has them as its prompt.
+"""Rules of tests, evaluated by BAML, and the metrics that score answers with them.
 
-The value that a rule speaks of is data of that function and no part of its source, so that nothing
-in an answer can change a rule.
+The rules are rendered as the prompt of a function that is never called. The value of an answer is
+an argument of that function and not part of its source, so an answer cannot change a rule.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ function Judge(result: Any, latency_ms: int, checks: map<string, bool>, args: An
   prompt %s
 }
 """
-# Tests compare what a rule is rendered as. Nothing of it is said but which of three it is.
+# A rule holds if it renders as `true`. Only 1, 0 or 2 is output, never text of an answer.
 _RULE = (
     '{%% set said = (%s)|string %%}{{ 1 if said == "true" else 0 if said in ["false", ""] else 2 }}'
 )
 _REQUEST = '{"result": result, "latency_ms": latency_ms, "checks": checks}'
-_UNKNOWN = ("args", "checks", "ctx", "latency_ms", "result")  # in a prompt, but in no test
-# A name is a variable unless it is in a text, or that of a field, a filter, a test or an argument.
+_UNKNOWN = ("args", "checks", "ctx", "latency_ms", "result")  # known in a prompt, but not in a test
+# A name is a variable unless it is inside a string, or names a field, filter, test or argument.
 _NAMES = re.compile(
     r"""
     "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'
@@ -55,11 +55,11 @@ _NEVER = ("unknown filter", "unknown test", "unknown function")
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """What became of a rule.
+    """The result of a rule.
 
     Attributes:
-        held: whether it holds; False where it cannot be judged.
-        why: why it cannot be judged; empty where it can.
+        held: whether the rule holds; False if it cannot be judged.
+        why: why it cannot be judged; empty if it can.
     """
 
     rule: Rule
@@ -70,7 +70,7 @@ class Judged:
 def judged(
     rules: Sequence[Rule], value: Json, *, args: Mapping[str, Json], latency_ms: int
 ) -> tuple[Judged, ...]:
-    """Return what becomes of the rules of a test, all of them, in their order.
+    """Evaluate the rules of a test, and return their results in order.
 
     A rule sees ``this``, the arguments of the test, and ``_`` with ``result``, ``latency_ms`` and
     the ``checks`` before it.
@@ -87,7 +87,7 @@ def judged(
 
 
 def check_rules(rules: Sequence[Rule], args: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a line for each rule that can never be judged, whatever the answer is."""
+    """Yield a line for each rule that cannot be judged for any answer."""
     for rule in rules:
         kind = "assert" if rule.is_assert else "check"
         if why := _never(rule, args):
@@ -106,7 +106,7 @@ def _never(rule: Rule, args: Mapping[str, Json]) -> str:
 
 
 def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
-    """Yield rules that can be judged together: one that asks for checks comes after them."""
+    """Yield groups of rules to judge together; a rule that reads checks starts a new group."""
     group: list[Rule] = []
     for rule in rules:
         if group and re.search(r"\bchecks\b", rule.expression):
@@ -126,7 +126,7 @@ def _judged_group(
         if len(rules) == 1:
             why = str(error).partition("prompt: ")[2].partition(" (in prompt:")[0]
             return [Judged(rule=rules[0], held=False, why=why or str(error))]
-        # One that cannot be evaluated takes the others with it.
+        # One rule that fails makes the whole prompt fail, so judge them separately.
         return [one for rule in rules for one in _judged_group([rule], data, names)]
     return list(map(_of, rules, said))
 
@@ -151,7 +151,7 @@ def _compiled(rules: tuple[Rule, ...], names: frozenset[str]) -> Compiled:
 
 
 def written(expression: str, args: frozenset[str]) -> str:
-    """Return a rule of a test as an expression on the arguments that hold all that it sees."""
+    """Translate the variables of a rule to the arguments of the judging function."""
     known = {name: f"args.{name}" for name in _UNKNOWN}
     known |= {"this": "result", "_": _REQUEST, **{name: f"args.{name}" for name in args}}
 
@@ -164,14 +164,14 @@ def written(expression: str, args: frozenset[str]) -> str:
 
 PASS = "pass"  # noqa: S105 - the name of a metric
 CHECK = "check:"
-"""What the metrics of checks begin with; their names follow."""
+"""The prefix of metric names of checks."""
 
 
 @attrs.frozen(kw_only=True)
 class AssertsMetric(BaseMetric):
-    """The share of the asserts of a test that hold; 1 where there are none and the answer is read.
+    """The share of the asserts of a test that hold; 1 for a readable answer without asserts.
 
-    A check that cannot be judged counts as an assert that does not hold: BAML fails the test.
+    A check that cannot be judged counts as a failed assert, because BAML fails the test.
     """
 
     kind: ClassVar[str] = "asserts"
@@ -190,7 +190,7 @@ class AssertsMetric(BaseMetric):
 
 @attrs.frozen(kw_only=True)
 class PassMetric(BaseMetric):
-    """1 where the test passes as ``baml-cli test`` says it: with all asserts and checks; else 0."""
+    """1 if all asserts and checks hold, so that ``baml-cli test`` passes the test, else 0."""
 
     kind: ClassVar[str] = PASS
 
@@ -204,7 +204,7 @@ class PassMetric(BaseMetric):
 
 @attrs.frozen(kw_only=True)
 class CheckMetric(BaseMetric):
-    """Whether the check of a name holds; a test without it is not judged.
+    """Whether the check of a name holds; a test without it is unscored.
 
     Attributes:
         check_name: the check.
@@ -228,7 +228,7 @@ class CheckMetric(BaseMetric):
 
 
 def metrics_of(tests: Iterable[BamlTest]) -> tuple[Metric, ...]:
-    """Return what judges tests: their asserts, whether they pass, and each check by its name."""
+    """Return the metrics of tests: asserts, pass, and one for each check."""
     rules = (rule for test in tests for rule in test.rules)
     checks = dict.fromkeys(rule.name for rule in rules if not rule.is_assert)
     return (

@@ -1,6 +1,6 @@
-"""The texts of a BAML function that may be improved, and how each is written back.
+"""The texts of a BAML function that may change, and how each is written back.
 
-Everything in a proposal is literal, except the Jinja expressions and blocks that the source has.
+Proposals are literal text, except for the Jinja expressions and blocks of the source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from promptgraft.text import listed
 
 
 class PartKind(StrEnum):
-    """What a text is."""
+    """The kind of a text."""
 
     PROMPT = "prompt"
     DESCRIPTION = "description"
@@ -46,13 +46,13 @@ class Part:
 
     Attributes:
         key: its name among the texts.
-        title: what it is, for the reflector.
-        file: the file that it stands in.
-        literal: where it stands, and what it says; an empty range where nothing is said yet.
+        title: its description for the reflection model.
+        file: the file that contains it.
+        literal: its place and text; an empty range if it is not written yet.
         tags: the Jinja expressions and blocks of a prompt, in order.
         owner: the class or enum that it belongs to; empty for a prompt.
-        own: the name that an alias stands for, which is the text where there is no alias.
-        taken: what other members of the type are called.
+        own: the name that an alias replaces, which is the text if there is no alias.
+        taken: the names of the other members of the type.
     """
 
     kind: PartKind
@@ -67,11 +67,11 @@ class Part:
 
     @property
     def text(self) -> str:
-        """What the source says; the name itself where it says nothing of an alias."""
+        """The text in the source; for an alias that is not written, the name itself."""
         return self.literal.text or self.own
 
     def fault(self, text: str) -> str:
-        """Return why a text cannot stand here, in one line; empty where it can."""
+        """Return why a text is not allowed here, in one line; empty if it is."""
         if text == self.text:
             return ""
         if self.kind is PartKind.ALIAS and not _NAME.fullmatch(text):
@@ -85,7 +85,7 @@ class Part:
         return _tags_fault(self.tags, text) if self.kind is PartKind.PROMPT else ""
 
     def edited(self, text: str, line_break: str) -> str:
-        """Return what takes the place of the literal so that the source says ``text``."""
+        """Return the source that replaces the literal to give it the text ``text``."""
         if text == self.text:
             return ""
         if self.kind is PartKind.PROMPT:
@@ -98,7 +98,7 @@ class Part:
         return f"{before}{written}{after}".replace("\n", line_break)
 
     def _escaped(self, text: str) -> str:
-        """Return the text as Jinja: what is none of the source's own tags stands for itself."""
+        """Return the text as Jinja source; everything but tags of the source is literal."""
         pieces = _split(self.tags, text)
         last = len(pieces) - 1
         return "".join(
@@ -108,13 +108,13 @@ class Part:
 
 
 def _split(tags: tuple[str, ...], text: str) -> list[str]:
-    """Return literal pieces of a text and, between them, its tags that the source has."""
+    """Split a text into literal pieces and, between them, tags that the source has."""
     known = "|".join(map(re.escape, sorted(set(tags), key=len, reverse=True)))
     return re.split(f"({known})", text) if known else [text]
 
 
 def _literal(text: str, *, before_tag: bool) -> str:
-    # A brace before a tag would become the beginning of it.
+    # A brace directly before a tag would join it.
     return re.sub(r"\{(?=[{%#]|\Z)" if before_tag else r"\{(?=[{%#])", '{{ "{" }}', text)
 
 
@@ -133,12 +133,12 @@ def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
 
 
 def _hashes(text: str) -> int:
-    """Return how many ``#`` have to stand around a text."""
+    """Return the number of ``#`` needed to quote a text."""
     return 1 + max((len(found) for found in re.findall('"(#+)', text)), default=0)
 
 
 def between(text: str) -> str:
-    """Return a text as a literal of BAML."""
+    """Return a text as a BAML block string."""
     hashes = "#" * _hashes(text)
     return f'{hashes}"{text}"{hashes}'
 
@@ -149,7 +149,7 @@ def _quoted(text: str, *, is_block: bool) -> str:
 
 
 def _block(text: str, source: Literal) -> str:
-    """Return a prompt between quotation marks, laid out as its source is."""
+    """Return a prompt as a block string with the layout of its source."""
     lines = text.split("\n")
     before, margin, after = source.layout
     if "\n" not in before and len(lines) == 1:
@@ -166,7 +166,7 @@ def parts_of(
     templates: Iterable[tuple[BamlFile, Declaration]],
     types: Iterable[tuple[BamlFile, Declaration]],
 ) -> Iterator[Part]:
-    """Yield the texts of a function, of its template strings and of the types that it returns."""
+    """Yield the texts of a function, its template strings and the types that it returns."""
     keys: set[str] = set()
     for file, block in (function, *templates):
         if block.prompt is None:
@@ -186,7 +186,7 @@ def parts_of(
 
 def _of_type(file: BamlFile, block: Declaration, keys: set[str]) -> Iterator[Part]:
     is_class = block.kind == "class"
-    if is_class:  # that of an enum is in no request
+    if is_class:  # the description of an enum is in no request
         yield Part(
             kind=PartKind.DESCRIPTION,
             key=_key(keys, "about", block.name),
@@ -194,7 +194,7 @@ def _of_type(file: BamlFile, block: Declaration, keys: set[str]) -> Iterator[Par
             file=file.path,
             literal=_said(block.attributes, "description", block.end - 1, _new_line(file, block)),
         )
-    # A name that has an alias is free again.
+    # The name of a member with an alias may be used by others.
     named = {one.name: _of_member(one, "alias").text or one.name for one in block.members}
     for member in block.members:
         if any(one.name == "skip" for one in member.attributes):  # it is in no request
@@ -225,13 +225,13 @@ def _of_member(member: Member, name: str) -> Literal:
 
 
 def _said(attributes: Iterable[Attribute], name: str, at: int, around: tuple[str, str]) -> Literal:
-    """Return what an attribute says, or where it can be written, and what it takes."""
+    """Return the literal of an attribute, or else the place and syntax to write it."""
     found = (one.literal for one in attributes if one.name == name and one.literal)
     return next(found, Literal(at, at, "", around=around))
 
 
 def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
-    """Return what stands around an attribute of its own line, before the brace of a block."""
+    """Return the source around an attribute on its own line before the closing brace."""
     before = file.source[: block.end - 1]
     blank = before[len(before.rstrip(" \t")) :]
     is_free = before.rstrip(" \t").endswith(("\n", "\r"))
@@ -241,7 +241,7 @@ def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
 
 
 def _key(taken: set[str], *words: str) -> str:
-    """Return a name that is new: those of declarations may differ in case only."""
+    """Return an unused key; numbered, because declarations may differ only in case."""
     plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
     numbered = (f"{plain}-{number}" for number in count(2))
     key = next(one for one in chain([plain], numbered) if one not in taken)

@@ -1,4 +1,4 @@
-"""BAML itself, in memory: what it makes of sources, and of the answers of models."""
+"""The BAML runtime in memory: compiles sources and parses answers of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from baml_py.baml_py import FunctionResult, RuntimeContextManager
 
     Told = tuple[str, dict[str, object], RuntimeContextManager, Any, ClientRegistry | None]
-    """A call: function, arguments, context, types of the test and other clients."""
+    """The arguments of a call: function, arguments, context, types of the test, clients."""
 
 _LONGEST = 400
 _PLACE = re.compile(r"^ *--> +(.+):(\d+)$", re.MULTILINE)
@@ -30,7 +30,7 @@ _REASON = re.compile(r'reason: "((?:\\.|[^"\\])*)"')
 
 
 class UnreadableAnswerError(Exception):
-    """BAML cannot make the output type of an answer; says why in one line."""
+    """BAML cannot parse an answer as the output type; the message is one line."""
 
 
 @attrs.frozen
@@ -38,20 +38,20 @@ class Compiled:
     """Sources that BAML has accepted.
 
     Attributes:
-        runtime: what runs their functions.
+        runtime: runs their functions.
     """
 
     runtime: BamlRuntime = attrs.field(repr=False)
 
     @classmethod
     def of(cls, sources: Mapping[str, str], *, folder: Path) -> Compiled:
-        """Compile sources by their paths below ``folder``; nothing is read from there.
+        """Compile sources, given by path below ``folder``; no file is read.
 
         Raises:
-            DataFormatError: with a line for each fault: file, line, what BAML says.
+            DataFormatError: a line for each fault: file, line and BAML's message.
         """
-        # Neither prompts in a log nor stack traces, which cost 200 ms each, unless the user wants
-        # them; both hold for the process.
+        # By default, log no prompts and make no stack traces, which cost 200 ms each. Both
+        # variables affect the whole process.
         os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
         os.environ.setdefault("BAML_LOG", "off")
         from baml_py import BamlRuntime
@@ -63,12 +63,12 @@ class Compiled:
             raise DataFormatError.of(_faults(str(error), folder)) from None
 
     def parsed(self, function: str, answer: str, types_in_test: str = "") -> Json:
-        """Return the output of a function that an answer stands for, as plain data.
+        """Parse an answer as the output of a function, and return plain data.
 
-        What has checks is an object with ``value`` and ``checks``, as rules of tests see it.
+        A value with checks is an object with ``value`` and ``checks``, as rules of tests see it.
 
         Raises:
-            UnreadableAnswerError: it stands for none.
+            UnreadableAnswerError: BAML cannot parse it.
         """
         from baml_py.errors import BamlError
 
@@ -82,11 +82,11 @@ class Compiled:
         return _plain(value)
 
     def output(self, result: FunctionResult) -> Json:
-        """Return the output of a call that was successful, as :meth:`parsed` does."""
+        """Return the output of a successful call in the form of :meth:`parsed`."""
         return _plain(result.cast_to(*_AS_DATA, self.runtime))
 
     def request(self, told: Told) -> JsonObject:
-        """Return the body that a call would send; raises ``ConfigError`` if there is none."""
+        """Return the body that a call would send; raises ``ConfigError`` if BAML refuses it."""
         from baml_py.errors import BamlError
 
         try:
@@ -96,7 +96,7 @@ class Compiled:
         return body
 
     def type_builder(self, types_in_test: str) -> Any:
-        """Return what adds the types of a test to those of the function; None for none.
+        """Return a builder with the types of a test; None if it has none.
 
         Raises:
             ConfigError: BAML refuses them.
@@ -115,7 +115,7 @@ class Compiled:
 
 
 def said_by(error: BaseException) -> str:
-    """Return the first sentence of an error of BAML, without its stack trace."""
+    """Return the message of a BAML error, shortened and without its stack trace."""
     return _clipped(_traceless(str(error)))
 
 
@@ -143,7 +143,7 @@ def _reasons(text: str) -> str:
 
 
 class _AnyClass(dict[str, object]):
-    """Stands for every class of BAML, plain or generic: its objects are mappings."""
+    """Stands in for all BAML classes, plain or generic; its instances are mappings."""
 
     def __class_getitem__(cls, _: object) -> type[_AnyClass]:  # type: ignore[override]
         return cls
@@ -153,7 +153,7 @@ class _AnyClass(dict[str, object]):
         return cls(fields)
 
 
-# Every enum is missing: its values are texts.
+# No enum is found in its module, so that values of enums stay strings.
 _ENUMS, _CLASSES = ModuleType("promptgraft_enums"), ModuleType("promptgraft_classes")
 _CLASSES.__dict__["__getattr__"] = lambda _: _AnyClass
 _AS_DATA = (_ENUMS, _CLASSES, _CLASSES, False)

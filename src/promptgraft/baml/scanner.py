@@ -1,7 +1,7 @@
-"""What stands in a BAML file: declarations with their places, so that an edit replaces one of them.
+"""A scanner for BAML files that finds declarations and their places, for edits.
 
-Only as much of the grammar is known as is needed to find texts and tests; what is not BAML is found
-by BAML itself, when the project is compiled.
+It knows only as much of the grammar as is needed to find texts and tests. Syntax errors are left to
+BAML, which compiles the project.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Attribute:
 
     Attributes:
         name: without ``@``.
-        literal: its first argument; None where that is no text.
+        literal: its first argument; None if that is not a text.
         rule: the expression of an assert or a check, without braces.
     """
 
@@ -50,8 +50,8 @@ class Member:
     """A field of a class, or a value of an enum.
 
     Attributes:
-        type: the words of its type, as they are written.
-        end: where another attribute can be written.
+        type: its type, as written.
+        end: the offset at which another attribute can be inserted.
     """
 
     name: str
@@ -69,10 +69,10 @@ class Declaration:
         start: its first character in the file.
         end: the character after it.
         line: the number of its first line.
-        tokens: all of it, comments included.
+        tokens: all its tokens, comments included.
         inputs: the types of its arguments by name.
         output: the type that a function returns.
-        inside: the tokens between its braces; empty without any.
+        inside: the tokens between its braces; empty without braces.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Declaration:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every word in it that may be the name of another declaration."""
+        """All words in it, any of which may name another declaration."""
         return frozenset(_words(self.tokens))
 
     @cached_property
@@ -100,14 +100,14 @@ class Declaration:
         return read_literal(value[0]) if value and value[0].kind is Kind.RAW else None
 
     def value(self, name: str) -> Sequence[Token]:
-        """Return the tokens from the value of ``name`` on; none where it is not set."""
+        """Return the tokens from the value of ``name`` on; empty if it is not set."""
         for place, token in _outer(self.inside):
             if token.text == name and _begins_line(self.inside, place):
                 return self.inside[place + 1 :]
         return ()
 
     def word(self, name: str) -> str:
-        """Return the value of ``name``, a word or a string; empty where it is not set."""
+        """Return the value of ``name``, a word or a string; empty if it is not set."""
         value = _without(self.value(name), SPACING)
         return read_literal(value[0]).text if value else ""
 
@@ -131,8 +131,8 @@ class BamlFile:
     """A BAML file.
 
     Attributes:
-        path: where it is.
-        source: its text, with its line breaks.
+        path: its path.
+        source: its text, with its original line breaks.
     """
 
     path: Path
@@ -278,7 +278,7 @@ def _members(tokens: Sequence[Token], *, typed: bool) -> Iterator[Member]:
 
 
 def _type_end(tokens: Sequence[Token], at: int) -> int:
-    """Return where the type that begins at ``at`` is over: a line may begin or end with ``|``."""
+    """Return the end of the type that begins at ``at``; ``|`` may begin or end a line of it."""
     end, wanted = at, True
     while (place := _next(tokens, end)) < len(tokens):
         text, kind = tokens[place].text, tokens[place].kind
@@ -298,7 +298,7 @@ def _type_end(tokens: Sequence[Token], at: int) -> int:
 
 
 def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
-    """Return the attribute whose name stands at ``at``, and where what follows it begins."""
+    """Return the attribute whose name begins at ``at``, and the index after it."""
     end = at + 1
     while end + 1 < len(tokens) and tokens[end].text == "." and _is_word(tokens[end + 1]):
         end += 2
@@ -323,7 +323,7 @@ def _argument(given: Sequence[Token]) -> Literal | None:
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens that stand in no brackets of their own, with their places."""
+    """Yield the tokens outside nested brackets, with their indexes."""
     depth = 0
     for place, token in enumerate(tokens):
         depth -= token.text in _CLOSE
@@ -337,7 +337,7 @@ def _is_word(token: Token) -> bool:
 
 
 def _begins_line(tokens: Sequence[Token], at: int) -> bool:
-    """Tell whether only blanks stand before a token in its line, or the end of another block."""
+    """Return whether a token is the first of its line, or follows the end of a block."""
     for place in range(at - 1, -1, -1):
         token = tokens[place]
         if token.kind is Kind.BREAK or token.text == "}":

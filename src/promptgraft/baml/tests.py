@@ -1,4 +1,4 @@
-"""The tests of a BAML project: their arguments as plain data, and the rules of their answers."""
+"""The tests of a BAML project: their arguments as plain data, and their rules."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from promptgraft.baml.tokens import SILENT, SPACING, STRINGS, Kind, Token, read_
 from promptgraft.serde import Json
 
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
-# Where a text without quotation marks ends.
+# Characters that end an unquoted text.
 _ENDS = frozenset("#@{([<}])>,';")
 
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """What a test says of an answer.
+    """An assert or a check of a test.
 
     Attributes:
         name: its name; empty for an assert without one.
-        expression: what has to hold, in Jinja.
-        is_assert: whether a test fails without it; otherwise it is a check.
+        expression: the condition, in Jinja.
+        is_assert: whether it is an assert; otherwise it is a check.
     """
 
     name: str
@@ -37,12 +37,12 @@ class BamlTest:
     """A test block.
 
     Attributes:
-        functions: what it tests.
+        functions: the functions that it tests.
         args: the arguments by name, as plain data.
         rules: its asserts and checks, in order.
-        types: what stands between the braces of its ``type_builder``; empty without one.
-        file: the file that it stands in; files of images are relative to it.
-        line: the line that it begins in.
+        types: the source between the braces of its ``type_builder``; empty without one.
+        file: the file that contains it; paths of images are relative to it.
+        line: its first line.
     """
 
     name: str
@@ -92,14 +92,14 @@ def _between_braces(tokens: Sequence[Token]) -> str:
 
 
 def read_value(tokens: Sequence[Token]) -> Json:
-    """Return the value that tokens begin with; None where there is none."""
+    """Return the value at the beginning of ``tokens``; None if there is none."""
     reader = _Reader(tokens)
     reader.skip(SPACING)
     return None if reader.is_over() else reader.value()
 
 
 class _Reader:
-    """Reads values one after the other; every call takes at least one token."""
+    """Reads values in sequence; every call consumes at least one token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -141,7 +141,7 @@ class _Reader:
         return found
 
     def _has_more(self, end: str) -> bool:
-        """Tell whether another item stands here; takes the end if there is none."""
+        """Return whether another item follows; consume the closing bracket if none does."""
         self.skip(SILENT, marks=",")
         if self.is_over() or self._tokens[self._at].text == end:
             self._at += 1
@@ -149,7 +149,7 @@ class _Reader:
         return True
 
     def _bare(self) -> Json:
-        """Read words without quotation marks: to the end of the line or what cannot be in one."""
+        """Read an unquoted text, up to the end of the line or a character that ends it."""
         begin = self._at
         self._at += 1
         while not self.is_over():

@@ -1,7 +1,7 @@
-"""BAML source as tokens that keep every character, and the literals in it.
+"""A lossless tokenizer for BAML source, and the literals in it.
 
-Joined, the texts of the tokens are the source. A string that is not closed is a lone quotation
-mark, so that every text has tokens, also one that BAML refuses.
+Joined, the tokens are the source. An unclosed string becomes a lone quotation mark, so that any
+text can be tokenized, even if BAML refuses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 
 class Kind(StrEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     SPACE = "space"
     BREAK = "break"
@@ -34,7 +34,7 @@ STRINGS = (Kind.RAW, Kind.QUOTED)
 
 @attrs.frozen
 class Token:
-    """A token and where it begins in the source."""
+    """A token and its offset in the source."""
 
     kind: Kind
     text: str
@@ -42,12 +42,12 @@ class Token:
 
     @property
     def end(self) -> int:
-        """Where the next token begins."""
+        """The offset after its last character."""
         return self.start + len(self.text)
 
 
 _BEFORE_RULES = ("(", ",")
-# An address is no comment: BAML takes `//` in a bare text unless a space stands before it.
+# The `//` of an address is not a comment: BAML allows it in unquoted text.
 _TOKENS = re.compile(
     r"""
     (?P<space>[ \t]+)
@@ -82,15 +82,15 @@ def tokens_of(source: str) -> tuple[Token, ...]:
 
 @attrs.frozen
 class Literal:
-    """A text in the source: where it stands with its quotation marks, and what it says.
+    """A text in the source, with its place.
 
     Attributes:
-        start: its first character in the file.
-        end: the character after it; equal to ``start`` where there is none yet.
-        text: what it says.
-        is_block: whether it is between ``#"`` and ``"#``.
-        layout: what stands before the text of a block, before each of its lines, and after it.
-        around: what has to be written before and after a text where there is none yet.
+        start: the offset of its opening quotation mark.
+        end: the offset after it; equal to ``start`` if it is not written yet.
+        text: its value.
+        is_block: whether it is written between ``#"`` and ``"#``.
+        layout: the whitespace before the text of a block, before each line, and after the text.
+        around: the source to insert before and after a text that is not written yet.
     """
 
     start: int
@@ -105,7 +105,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read_literal(token: Token) -> Literal:
-    """Return what a string, a number or a word says."""
+    """Return the literal of a string, number or word."""
     if token.kind is Kind.RAW:
         hashes = token.text.index('"') + 1
         inner = token.text[hashes:-hashes].replace("\r\n", "\n")
@@ -120,7 +120,7 @@ def read_literal(token: Token) -> Literal:
 
 
 def _block_text(inner: str) -> str:
-    """Return what BAML makes of the text between ``#"`` and ``"#``, without blanks around it."""
+    """Return the value that BAML gives the text between ``#"`` and ``"#``, stripped."""
     if not _is_open(inner):
         return inner.strip()
     margin = len(indentation(inner))
@@ -129,12 +129,12 @@ def _block_text(inner: str) -> str:
 
 
 def _is_open(inner: str) -> bool:
-    """Tell whether the text begins on a line of its own; BAML takes no indentation off others."""
+    """Return whether the text begins on a new line; BAML only dedents such texts."""
     return not inner.partition("\n")[0].strip()
 
 
 def indentation(text: str) -> str:
-    """Return what every line of a text that is not blank begins with."""
+    """Return the common indentation of the lines of a text that are not blank."""
     lines = [line for line in text.splitlines() if line.strip()]
     marked = textwrap.dedent("\n".join(lines)).splitlines()
     return lines[0][: len(lines[0]) - len(marked[0])] if lines else ""

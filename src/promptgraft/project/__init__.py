@@ -1,6 +1,6 @@
-"""The project file ``promptgraft.yaml``, and what it names (``specs/project.md``).
+"""The project file ``promptgraft.yaml`` and what it names (``specs/project.md``).
 
-Most names are looked up when they are first used: to find a project takes less than to read one.
+Most names are imported at their first use, because finding a project needs less than reading one.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ def check_project(path: Path) -> Checked:
     except ConfigError as error:
         warnings.append(around.file.line(("trackers",), str(error)))
     plans = {}
+    # Without all models no job can be made.
     for name in () if faults else project.names:
         try:
             plans[name] = project.job(name).plan()

@@ -1,6 +1,6 @@
 """The format of ``promptgraft.yaml``, version 1: its values, its reader and its JSON Schema.
 
-Nothing that a project file names is looked up here.
+What a project file names is not loaded here.
 """
 
 from __future__ import annotations
@@ -51,15 +51,7 @@ from promptgraft.project.services import (
 )
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import DOLLARS, TEXT, Kind, Schema, check, integer, one_of
-from promptgraft.strict.kinds import (
-    Keys,
-    checked,
-    either,
-    keys_of,
-    named,
-    record,
-    record_of,
-)
+from promptgraft.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node, Source
 
 T = TypeVar("T")
@@ -118,16 +110,16 @@ class ProjectConfig:
 
     @property
     def baml(self) -> BamlConfig | None:
-        """The function of a BAML project that it improves, which is then its only prompt."""
+        """The BAML function that the project improves, which is then its only prompt."""
         found = [one for one in self.prompts.values() if isinstance(one, BamlConfig)]
         return found[0] if found else None
 
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:
-    """Return a project file and what it says; nothing that it names is looked up.
+    """Read a project file, without loading what it names.
 
     Raises:
-        DataFormatError: with every fault of the file, one line each.
+        DataFormatError: all faults of the file, one line each.
     """
     source = source_file(path)
     root = source.root
@@ -140,7 +132,7 @@ def read_project(path: Path) -> tuple[Source, ProjectConfig]:
 
 
 def project_schema() -> Schema:
-    """Return the JSON Schema of ``promptgraft.yaml``, version 1; it ships as a file too."""
+    """Return the JSON Schema of ``promptgraft.yaml``, version 1, which also ships as a file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "promptgraft.yaml",
@@ -296,6 +288,7 @@ _OF_BAML: Kind[ProjectConfig] = record(
         },
     },
 )
+# Only a BAML function has metrics of its own; the JSON Schema expresses this in `rules`.
 _OF_OTHERS: Kind[ProjectConfig] = record(
     _project, {**_KEYS, "metrics": attrs.evolve(_KEYS["metrics"], required=True)}
 )

@@ -1,4 +1,4 @@
-"""The agent of a project file, its texts and their delivery; and functions of BAML projects."""
+"""The agent of a project file with its texts and their delivery, and BAML functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, 
 from promptgraft.strict.nodes import Node
 
 NAME = "^[a-z0-9][a-z0-9_-]{0,63}$"
-"""What names of prompts and texts look like, for the JSON Schema."""
+"""The pattern of names of prompts and texts, for the JSON Schema."""
 
 
 @attrs.frozen(kw_only=True)
@@ -130,13 +130,13 @@ TEXTS_OR_BAML: Kind[TextsConfig | BamlConfig] = Kind(
 
 @attrs.frozen(kw_only=True)
 class AgentConfig:
-    """What answers in place of a model: exactly one of ``python``, ``http`` and ``command``.
+    """The agent that answers in place of a model: ``python``, ``http`` or ``command``.
 
     Attributes:
-        make: makes the agent; with the options of the file.
+        make: makes the agent with the options in the file.
         python: the function, for ``python``.
-        on_agent_error: what becomes of a rollout whose agent failed.
-        max_turns: turns that a conversation with a simulated user has at most.
+        on_agent_error: the result of a rollout whose agent failed.
+        max_turns: the most turns of a conversation with a simulated user.
     """
 
     make: Callable[..., Agent] = attrs.field(repr=False)
@@ -145,7 +145,7 @@ class AgentConfig:
     max_turns: int = DEFAULT_TURNS
 
     def made(self, source: PythonSource) -> Agent:
-        """Return the agent; it is not asked.
+        """Make the agent, without calling it.
 
         Raises:
             ConfigError: it cannot be made.
@@ -161,7 +161,7 @@ def _http(*, cwd: Path, **options: object) -> Agent:
     return make(**options)
 
 
-# Agents look variables up when they are asked, so that files can be read without secrets.
+# Kept as written: agents read the variables when they are called, not when the file is read.
 _TEXT_OF_SECRET: Kind[str] = Kind(
     lambda node: None if (found := HEADER.read(node)) is None else found.written, HEADER.schema
 )

@@ -1,6 +1,6 @@
 """The models of a project file.
 
-A secret is ``${NAME}``, which stands for a variable of the environment; a file holds no other.
+Secrets are written as ``${NAME}``, an environment variable; plain secrets are refused.
 """
 
 from __future__ import annotations
@@ -19,36 +19,28 @@ from promptgraft.environment import Secret
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
-from promptgraft.strict.kinds import (
-    Key,
-    Keys,
-    abouts_of,
-    keys_of,
-    named,
-    record,
-    record_of,
-)
+from promptgraft.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
 
 if TYPE_CHECKING:
     from promptgraft.adapters.calling.adapter import ModelAdapter
 
 
-# A key in the place of a variable's name: long, with small letters and digits.
+# Probably a key in place of a variable's name: long, with lower-case letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
-# What local servers are given that want some key, whatever it is.
+# For local servers that require a key but accept any.
 NO_KEY = "none"
 
 
 @attrs.frozen(kw_only=True)
 class ModelConfig:
-    """A model, and how it is reached.
+    """A model and how to reach it.
 
     Attributes:
         provider: ``offline``, ``python``, or one of ``HOSTED``.
-        options: what the adapter takes, by name; a text with ``${NAME}`` in it as a secret.
-        python: for ``python``: where the adapter, or what makes it, stands.
-        api_key: the key, if one is named.
+        options: the options of the adapter by name; a text with ``${NAME}`` in it is a secret.
+        python: for ``python``: the reference of an adapter, or of a function that makes one.
+        api_key: the key, if there is one.
         headers: further headers of each request.
     """
 
@@ -98,7 +90,7 @@ API_KEY = check(
 
 
 def _read_header(node: Node) -> Secret | None:
-    """Return the value of a header; those that carry secrets must name a variable."""
+    """Read the value of a header; one that looks like a secret must be a variable."""
     value = node.value
     if not isinstance(value, str) or not value:
         node.fault("expected a text, found something else (not shown)")
@@ -114,11 +106,11 @@ def _read_header(node: Node) -> Secret | None:
 
 
 HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1})
-"""The value of a header or a variable; a plain secret is refused."""
+"""The value of a header or an environment variable; a plain secret is refused."""
 
 
 def refuse_references(root: Node) -> None:
-    """Note every ``${NAME}`` of a project file that stands where no secret may."""
+    """Note a fault for each ``${NAME}`` where secrets are not allowed."""
     todo: list[Node] = [root]
     while todo:
         node = todo.pop()
@@ -191,7 +183,7 @@ PROVIDERS = ("offline", *HOSTED)
 
 def hosted(provider: str) -> type[ModelAdapter]:
     """Return the adapter of one of ``HOSTED``."""
-    # Imported here: it takes all that talks to servers, which other projects do without.
+    # Imported here because it loads all HTTP adapters, which other projects do not need.
     from promptgraft.adapters.hosted import HTTP_ADAPTERS
 
     return HTTP_ADAPTERS[provider]
@@ -258,7 +250,7 @@ MODELS: Kind[ModelsConfig] = record_of(
 
 
 def model_schema() -> Schema:
-    """Return the JSON Schema of a model, which those of its places refer to."""
+    """Return the JSON Schema of a model, for references from the places of models."""
     return {
         "description": "A model: its provider with options, or an adapter from Python.",
         "anyOf": [*(_kind_of(provider).schema for provider in PROVIDERS), _PYTHON.schema],

@@ -1,4 +1,4 @@
-"""The cases, the judging and the search of a project file."""
+"""The cases, the scoring and the search of a project file."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ ELSEWHERE: Mapping[str, str] = {
     "target_tool_examples": "is written `targets.tool_examples` here",
     "target_task_examples": "is written `targets.task_examples` here",
 }
-"""Settings of a run that other parts of a project file decide."""
+"""Settings of a run that other keys of a project file decide, with the messages for them."""
 
 FORMATTERS = ("example_formatter", "trace_formatter")
 """Settings that name a function in Python."""
@@ -221,7 +221,7 @@ _SETTINGS: Mapping[str, Kind[object]] = {
     ),
     **dict.fromkeys(FORMATTERS, REFERENCE),
 }
-"""Kinds of settings whose types say too little, or that are written otherwise in a file."""
+"""Kinds of settings whose types are not specific enough, or that files write differently."""
 
 
 def _optimizer(
@@ -231,7 +231,7 @@ def _optimizer(
 
 
 def _algorithm(node: Node) -> str | None:
-    """Return the name of an algorithm that is installed."""
+    """Read the name of an installed algorithm."""
     name = TEXT.read(node)
     if name is None:
         return None
@@ -257,7 +257,7 @@ def _settings_of(name: str) -> Kind[OptimizerConfig]:
         _optimizer,
         {
             "algorithm": Key(Kind(_algorithm, {"type": "string"}), about),
-            # A project has a budget where it gives none.
+            # In a project the budget is optional.
             **{name: attrs.evolve(key, required=False) for name, key in settings.items()},
         },
         elsewhere={**grouped, **ELSEWHERE},
@@ -266,13 +266,13 @@ def _settings_of(name: str) -> Kind[OptimizerConfig]:
 
 
 def _read_optimizer(node: Node) -> OptimizerConfig | None:
-    """Read the settings that the algorithm has which is named among them."""
+    """Read the settings of the search, whose keys depend on its algorithm."""
     given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
     try:
         kind = _settings_of(given if isinstance(given, str) else DEFAULT)
     except ConfigError:
-        _algorithm(node.member("algorithm"))  # says what is wrong with the name
-        return None  # of the other keys nothing is known
+        _algorithm(node.member("algorithm"))  # notes the fault of the name
+        return None  # without the algorithm, the other keys cannot be checked
     return kind.read(node)
 
 

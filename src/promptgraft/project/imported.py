@@ -1,4 +1,4 @@
-"""Shared parts of the importers of other tools: notes, rows, prompts as files, models."""
+"""Shared parts of the importers of other tools' files: notes, rows, prompts and models."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ GENERATION = {
     "seed": "seed",
     "reasoning_effort": "effort",
 }
-"""Our names of options of a generation, by those of others."""
+"""Our names of generation options, by those of other tools."""
 
 
 @attrs.frozen(kw_only=True)
 class ImportedProject:
-    """A project made of files of another tool.
+    """A project made from files of another tool.
 
     Attributes:
-        document: the project file.
-        files: what it names, by path beside it.
-        notes: what is not kept, or not the same here, a line each.
+        document: the contents of the project file.
+        files: the contents of the files that it names, by relative path.
+        notes: a line for each thing that is dropped or works differently.
     """
 
     document: Mapping[str, Json]
@@ -55,7 +55,7 @@ class ImportedProject:
 
 @attrs.define
 class Notes:
-    """What an import leaves out; the same of many places is one line."""
+    """Notes of an import; the same note on several places is one line."""
 
     _places: dict[str, dict[str, None]] = attrs.field(factory=dict)
 
@@ -71,10 +71,10 @@ class Notes:
 
 
 def with_lines(path: Path) -> Source:
-    """Return a JSON or YAML file with the line of each value."""
+    """Read a JSON or YAML file with the line of each value."""
     source = read_source(path)
     if not source.document.lines:
-        # What JSON says is YAML too, but for tabs, which no text in JSON holds.
+        # JSON is YAML except for tabs, which JSON allows only between values.
         lines = read_yaml(path.read_text("utf-8-sig").replace("\t", " "), lambda *_: None)
         if lines is not None:
             source.document = YamlDocument(source.document.value, lines.lines, lines.key_lines)
@@ -82,7 +82,7 @@ def with_lines(path: Path) -> Source:
 
 
 def text_of(path: Path, node: Node) -> str:
-    """Return the text of a file that a node names; one that cannot be read is its fault."""
+    """Read a file that a node names; a fault is noted if it cannot be read."""
     try:
         return read_text(path, lambda _, why: node.fault(f"{path}: {why}")) or ""
     except OSError as error:
@@ -91,7 +91,7 @@ def text_of(path: Path, node: Node) -> str:
 
 
 def rows_of(path: Path) -> Source:
-    """Return the rows of a CSV, JSONL, JSON or YAML file as a list.
+    """Read the rows of a CSV, JSONL, JSON or YAML file as a list.
 
     Raises:
         DataFormatError: it cannot be read.
@@ -113,7 +113,7 @@ def rows_of(path: Path) -> Source:
 def name_of(
     text: str, taken: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
 ) -> str:
-    """Return a name as keys of a project have it, other than those that are taken."""
+    """Turn a text into a valid name that is not taken."""
     name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
     found, number = name, 1
     while found in taken:
@@ -126,7 +126,7 @@ def template(text: str) -> PromptTemplate[object]:
     """Return a Jinja template as a prompt of one section.
 
     Raises:
-        PromptDefinitionError: it is none.
+        PromptDefinitionError: the template is invalid.
     """
     section = MarkdownSection(title="", key="text", template=text, syntax="jinja")
     return PromptTemplate[object](ns="imported", key="text", sections=(section,))
@@ -138,7 +138,7 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 
 def filled(text: str, values: Mapping[str, Json]) -> str | None:
-    """Return a text with values in its placeholders; None where that cannot be."""
+    """Fill in the placeholders of a text; return None if it cannot be rendered."""
     try:
         return Prompt(template(text)).bind(dict(values)).render().text if "{" in text else text
     except PromptgraftError:
@@ -146,7 +146,7 @@ def filled(text: str, values: Mapping[str, Json]) -> str | None:
 
 
 def texts_in(message: Node) -> list[str | None]:
-    """Return the texts of the parts of a message; None for a part that is no text."""
+    """Return the texts of the parts of a message; None for a part that is not text."""
     content = message.member("content").value
     parts = content if isinstance(content, list) else [{"text": content}]
     found = [part.get("text") if isinstance(part, dict) else None for part in parts]
@@ -154,9 +154,9 @@ def texts_in(message: Node) -> list[str | None]:
 
 
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
-    """Return the Markdown file of a prompt.
+    """Return a prompt as a Markdown file.
 
-    Of several messages, those with placeholders are frozen: they are what is asked.
+    If there are several messages, those with placeholders are frozen: they hold the input.
     """
     told = json.dumps(list(choices), ensure_ascii=False)
     output = f"output:\n  choices: {told}\n" if choices else ""
@@ -177,7 +177,7 @@ def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:
 
 
 def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple[str, Json]]:
-    """Yield `splits` where the cases are too few for the default."""
+    """Yield ``splits`` if there are too few cases for the default."""
     questions = {canonical_json(case["input"]).casefold() for case in cases}
     if len(questions) < 2:
         node.fault(f"expected at least two cases that ask something else, found {len(questions)}")
@@ -202,7 +202,7 @@ _INTERFACES = ("chat", "messages", "responses", "completion")
 
 
 def read_provider(node: Node, notes: Notes) -> Json:
-    """Return a provider as a model of the project file; a key is not copied."""
+    """Convert a provider of promptfoo to a model of a project; keys are not copied."""
     members = node.members()
     told, config = node.value, node.member("config")
     if isinstance(told, dict) and "id" not in told and len(members) == 1:

@@ -1,6 +1,6 @@
-"""The ``optimizer.json`` of another tool, as what a project says.
+"""Import of the ``optimizer.json`` of another tool.
 
-Every key is mapped, or a note says in one line why it is not.
+Every key is either converted or reported in a note with the reason.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _ENDS = ("max_metric_calls", "timeout_seconds", *_STOPPERS)
 
 @attrs.frozen(kw_only=True)
 class Imported:
-    """What an ``optimizer.json`` means in a project.
+    """An ``optimizer.json`` converted to parts of a project.
 
     Attributes:
-        evaluate: metrics, as a metric file has them; judges are named by ``models``.
-        models: the model that reflects and the judges, as a project file has them.
-        optimizer: the settings of the search, as a project file has them.
-        workers: rollouts side by side.
-        notes: what is not kept, or not the same here, a line each.
+        evaluate: the contents of a metric file, with judges named as in ``models``.
+        models: the reflection model and the judges, as in a project file.
+        optimizer: the settings of the search, as in a project file.
+        workers: concurrent rollouts.
+        notes: a line for each thing that is dropped or works differently.
     """
 
     evaluate: dict[str, Json]
@@ -122,16 +122,16 @@ _ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={}
 
 
 def import_optimizer(path: Path) -> Imported:
-    """Return what the configuration of another optimizer means in a project.
+    """Convert the configuration of another optimizer to parts of a project.
 
     Raises:
-        DataFormatError: with every fault of the file, one line each.
+        DataFormatError: all faults of the file, one line each.
     """
     return _Reader(with_lines(path)).read()
 
 
 class _Reader:
-    """Reads one file; faults and notes are gathered on the way."""
+    """Reads one file and collects faults and notes."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -175,7 +175,7 @@ class _Reader:
         self._notes.append(self._source.line(node.path, text))
 
     def _evaluate(self, node: Node) -> tuple[dict[str, Json], int]:
-        """Return what a metric file has of it, with the names of judges, and ``num_runs``."""
+        """Return the contents of a metric file, with judges by name, and ``num_runs``."""
         members = known_members(node, _EVALUATE, aliases={})
         runs = COUNT.read(members["num_runs"]) if "num_runs" in members else 1
         if "user_simulator_config" in members:
@@ -184,7 +184,7 @@ class _Reader:
         return kept, runs or 1
 
     def _judged(self, node: Node) -> Json:
-        """Return a copy of a value in which judges stand as models of the project."""
+        """Return a copy of a value in which models of judges are replaced by their names."""
         if isinstance(node.value, list):
             return [self._judged(item) for item in node.items()]
         if not isinstance(node.value, dict):
@@ -221,7 +221,7 @@ class _Reader:
         return load_metric_config(node, registry=registry).metrics
 
     def _required(self, node: Node | None, thresholds: Mapping[str, float]) -> list[Json]:
-        """Return the stopper that waits for metrics; none where nothing is required."""
+        """Return the stopper for required metrics; empty if none are required."""
         if node is not None:
             known_members(node, _STOP, aliases={})
         said = node.value if node is not None and isinstance(node.value, dict) else {}
@@ -240,7 +240,7 @@ class _Reader:
         return [_reaching(found)] if found else []
 
     def _model(self, given: _Model, node: Node, name: str) -> dict[str, Json]:
-        """Return a model as a project file has it; a plain key is not taken over."""
+        """Convert a model; a plain key is not copied."""
         if given.provider_name not in ("", "openai", "anthropic"):
             node.fault(
                 f"provider_name: expected `openai` or `anthropic`, found {given.provider_name!r}; "
@@ -274,7 +274,7 @@ class _Reader:
     def _optimizer(
         self, given: _Algorithm, members: Mapping[str, Node], *, required: list[Json], runs: int
     ) -> dict[str, Json]:
-        """Return the settings of the search."""
+        """Convert the settings of the search."""
         budget: int | Size | None = given.max_metric_calls
         if budget is None:
             self._notes.append(

@@ -1,4 +1,4 @@
-"""A data set of inspect_ai as a project."""
+"""Import of inspect_ai data sets."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LETTER = "Answer the question with the letter of the right choice, and nothing 
 
 
 def import_inspect(path: Path, fields: Mapping[str, str]) -> ImportedProject:
-    """Return a data set of inspect_ai, in CSV, JSON or JSONL, with a prompt to begin from.
+    """Convert an inspect_ai data set, in CSV, JSON or JSONL, to a project with a first prompt.
 
-    Targets are looked for in the answer as ``includes()`` does; of choices, the letter counts.
+    Targets are searched for in the answer, as ``includes()`` does; for choices, the letter counts.
 
     Args:
         path: the file.
         fields: the columns of fields that have other names, by field.
 
     Raises:
-        DataFormatError: with every fault, one line each.
+        DataFormatError: all faults, one line each.
     """
     source, notes = rows_of(path), Notes()
     root = source.root
@@ -108,7 +108,7 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
 
 
 def _data(node: Node) -> Json:
-    """Return metadata, which tables hold as JSON."""
+    """Return metadata, which is JSON text in tables."""
     if not isinstance(node.value, str) or node.path[-1] == "description":
         return node.value
     try:
@@ -120,7 +120,7 @@ def _data(node: Node) -> Json:
 
 
 def _question(node: Node, notes: Notes) -> str:
-    """Return what is asked: a text, or the messages of a conversation as one."""
+    """Return the question: a text, or the messages of a conversation joined to one."""
     if not isinstance(node.value, list):
         return str(node.value)
     told = []
@@ -137,7 +137,7 @@ def _question(node: Node, notes: Notes) -> str:
 
 
 def _choices(row: Node, fields: Mapping[str, str]) -> list[str]:
-    """Return the choices of a sample, which tables hold as one text."""
+    """Return the choices of a sample, which are one text in tables."""
     value = row.member(fields.get("choices", "choices")).value
     if isinstance(value, str):
         given: Sequence[Json] = value.split("," if "," in value else None)

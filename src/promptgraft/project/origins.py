@@ -222,6 +222,7 @@ def found_target(
                 folder=project.folder,
             )
         return
+    # Code of a job may use relative paths, so it runs in the folder that it ran in then.
     with contextlib.chdir(origin.job_folder()), loaded_job(origin.name) as job:
         kept = opened or job.context.overrides_store or open_store(None)
         if not isinstance(kept, RevisionedStore):

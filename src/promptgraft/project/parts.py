@@ -188,6 +188,7 @@ def _as_teacher(value: object) -> Prompt[object] | Graph | None:
 def _load_prompt(
     name: str, spec: str | TextsConfig | BamlConfig, around: Surroundings, path: YamlPath
 ) -> ProjectPrompt:
+    # Each kind of prompt imports libraries that the others do without.
     if isinstance(spec, BamlConfig):
         from promptgraft.project.baml import load_baml
 
@@ -315,6 +316,7 @@ def load_project_metrics(
     if isinstance(source, str):
         place = around.existing(("metrics",), source)
         return load_metrics(place, registry=registry)
+    # A source of its own, so that these faults are raised apart from others of the file.
     inline = Source(around.file.name, around.file.document).root.member("metrics")
     return load_metrics(inline, registry=registry)
 

@@ -1,4 +1,4 @@
-"""A configuration of promptfoo as a project: prompts, tests, assertions and providers."""
+"""Import of a promptfoo configuration: prompts, tests, assertions and providers."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ _TEXTS = (".txt", ".md", ".j2")
 
 
 def import_promptfoo(path: Path, *, offline: bool = False) -> ImportedProject:
-    """Return what a configuration of promptfoo means as a project.
+    """Convert a promptfoo configuration to a project.
 
     Args:
         path: the configuration, in YAML or JSON.
-        offline: whether the embedded offline model takes the place of the providers.
+        offline: whether the embedded offline model replaces the providers.
 
     Raises:
-        DataFormatError: with every fault, one line each.
+        DataFormatError: all faults, one line each.
     """
     source = with_lines(path)
     value = _resolved(source.document.value, source.document.value)
@@ -79,7 +79,7 @@ def import_promptfoo(path: Path, *, offline: bool = False) -> ImportedProject:
 
 
 def _resolved(value: Json, whole: Json, *, depth: int = 0) -> Json:
-    """Return a value with what each ``$ref`` in it names in its place; at most ten in a row."""
+    """Replace each ``$ref`` in a value by what it names, following at most ten in a row."""
     if isinstance(value, list):
         return [_resolved(one, whole, depth=depth) for one in value]
     if not isinstance(value, dict):
@@ -99,7 +99,7 @@ def _reads(prompts: Iterable[Messages]) -> set[str]:
 
 
 class _Reader:
-    """Reads one configuration; notes are gathered on the way."""
+    """Reads one configuration and collects notes."""
 
     def __init__(self, source: Source, *, offline: bool) -> None:
         self._root, self._offline = source.root, offline
@@ -158,7 +158,7 @@ class _Reader:
             source.raise_all()
 
     def _note_keys(self, node: Node, read: str) -> None:
-        """Note every key that is not among those that are read."""
+        """Note every key that is not read."""
         for key, member in node.members().items():
             if key not in read.split():
                 self._notes.add(member, f"`{key}` is left out: {_WHY.get(key, 'it is unknown')}")
@@ -171,7 +171,7 @@ class _Reader:
         return {**given, **({"workers": workers} if isinstance(workers, int) else {})}
 
     def _model(self, node: Node) -> Json:
-        """Return the first of some providers as a model."""
+        """Convert the first of several providers to a model."""
         named = node.value if isinstance(node.value, str) else ""
         if named.startswith("file://") and named.endswith(_DATA):
             node = next(map(self._opened, self._files(node)), node)
@@ -183,7 +183,7 @@ class _Reader:
         return read_provider(several[0], self._notes)
 
     def _judge(self, node: Node) -> str:
-        """Return the name of the judge that a provider stands for; the model of the task else."""
+        """Return the name of the judge for a provider, or else for the task's model."""
         model = self._task if node.value is None else self._model(node)
         known = next((name for name, one in self._judges.items() if one == model), None)
         name = known or f"judge-{len(self._judges) + 1}"
@@ -191,7 +191,7 @@ class _Reader:
         return name
 
     def _files(self, node: Node) -> list[Path]:
-        """Return the files that a text names, which may be a pattern; none is a fault."""
+        """Return the files that a path or pattern matches; a fault is noted if none do."""
         name = str(node.value).removeprefix("file://")
         if set(name) & set("*?[") and not Path(name).is_absolute():
             found = sorted(one for one in self._folder.glob(name) if one.is_file())
@@ -226,7 +226,7 @@ class _Reader:
         return found
 
     def _prompt(self, node: Node) -> Iterator[tuple[str, Messages]]:
-        """Yield the prompts of an entry, each with a name."""
+        """Yield the name and messages of each prompt of an entry."""
         self._note_keys(node, "id raw label")
         label, raw = str(node.member("label").value or ""), node.member("raw").value
         text = node.value if isinstance(node.value, str) else raw or node.member("id").value
@@ -261,7 +261,7 @@ class _Reader:
         return text
 
     def _chat(self, node: Node) -> Iterator[tuple[str, str]]:
-        """Yield the messages of a prompt, each a role and a text."""
+        """Yield the role and text of each message of a prompt."""
         for message in node.items() or [node]:
             role, texts = message.member("role").value, texts_in(message)
             if None in texts:
@@ -288,7 +288,7 @@ class _Reader:
                 yield self._test(every, values)
 
     def _entries(self, node: Node) -> Iterator[Node]:
-        """Yield the objects of a list, of which some may be files with lists."""
+        """Yield the objects of a list, whose items may be files with further lists."""
         for one in node.items() or ([node] if node.value else []):
             if isinstance(one.value, dict) and ("path" not in one.value or "vars" in one.value):
                 yield one
@@ -306,7 +306,7 @@ class _Reader:
                     yield from map(row_as_test, rows) if path.suffix in _TABLES else rows
 
     def _expanded(self, levels: Sequence[Node]) -> Iterator[dict[str, Json]]:
-        """Yield the variables of a test; a list of values makes a test of each."""
+        """Yield the variables of each test; a list of values becomes a test for each."""
         values: dict[str, Json] = {}
         for level in levels:
             values |= self._values(level.member("vars"))

@@ -1,4 +1,4 @@
-"""Assertions of promptfoo, as metrics."""
+"""Conversion of promptfoo assertions to metrics."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _READ = frozenset(("type", "value", "threshold", "weight", "metric", "assert", "
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What one assertion asks of an answer, as a metric.
+    """One assertion as a metric.
 
     Attributes:
         kind: the kind of the metric.
         options: its options.
-        reference: what it compares with, in place of ``expected``; None where options say all.
-        name: what it is to be called.
-        weight: how much it counts.
+        reference: the value to compare with, for ``expected``; None if the options suffice.
+        name: the preferred name.
+        weight: its weight.
         inverted: whether it must not hold.
     """
 
@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def key(self) -> str:
-        """What is the same for assertions that are one metric."""
+        """Equal for assertions that can share one metric."""
         return canonical_json(
             [self.kind, dict(self.options), self.weight, self.inverted, self.name]
         )
@@ -50,7 +50,7 @@ class Asked:
 
 @attrs.frozen(kw_only=True)
 class Test:
-    """One test with everything that it inherits; ``values`` are its variables."""
+    """One test, including what it inherits; ``values`` are its variables."""
 
     node: Node
     values: Mapping[str, Json]
@@ -61,7 +61,7 @@ class Test:
 
 
 def row_as_test(row: Node) -> Node:
-    """Return the test that a row of a table stands for."""
+    """Convert a row of a table to a test."""
     asserts: list[dict[str, Json]] = []
     values: dict[str, Json] = {}
     test: dict[str, Json] = {}
@@ -79,7 +79,7 @@ def row_as_test(row: Node) -> Node:
 
 
 def _of_text(text: str) -> dict[str, Json]:
-    """Return the assertion that a cell stands for, such as ``contains: a``."""
+    """Convert a cell, such as ``contains: a``, to an assertion."""
     found = _SHORT.fullmatch(text.strip())
     kind = "" if found is None else _LEGACY.get(found[2], found[2])
     if found is None or kind not in _KNOWN:
@@ -102,9 +102,9 @@ def _number(text: str) -> float | str:
 def read_assert(
     node: Node, values: Mapping[str, Json], notes: Notes, *, judge: Callable[[Node], str]
 ) -> Iterator[Asked]:
-    """Yield what an assertion asks of the answer to a test with these variables.
+    """Convert an assertion of a test with these variables to metrics.
 
-    ``judge`` returns the name of the model that a provider stands for.
+    ``judge`` returns the name of the judge for a provider.
     """
     members = node.members()
     for key, member in members.items():
@@ -138,7 +138,7 @@ def read_assert(
 
 
 def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
-    """Return the value of an assertion with the variables of its test."""
+    """Return the value of an assertion, rendered with the variables of its test."""
 
     def change(text: str) -> str:
         found = filled(text, values) if "{{" in text or "{%" in text else text
@@ -158,7 +158,7 @@ def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
 
 
 _FACTS = "The answer says the same facts as this one, and none against it: {}"
-_JUDGED: Mapping[str, tuple[str, float]] = {  # what a judge is asked, and what passes
+_JUDGED: Mapping[str, tuple[str, float]] = {  # the rubric and the passing score
     "llm-rubric": ("{}", 1.0),
     "model-graded-closedqa": ("{}", 1.0),
     "g-eval": ("{}", 0.7),
@@ -193,7 +193,7 @@ _KNOWN = frozenset((*_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
 
 
 def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]) -> Asked | None:
-    """Return what an assertion of a kind asks; None where no metric does the same."""
+    """Convert an assertion of a kind; return None if no metric corresponds to it."""
     if kind in _COMPARED:
         return _compared(kind, value, threshold)
     if kind in _JUDGED and value:
@@ -234,7 +234,7 @@ def _compared(kind: str, value: Json, threshold: Json) -> Asked | None:
 
 
 def _reference(kind: str, value: Json) -> Json:
-    """Return what an answer is compared with; None where the value is none for it."""
+    """Return the value to compare answers with; None if it is unusable."""
     if kind.endswith(("-all", "-any")):
         given = value.split(",") if isinstance(value, str) else value
         texts = [str(one).strip() for one in given] if isinstance(given, list) else []
@@ -263,9 +263,9 @@ def _schema(value: Json, further: Mapping[str, Json]) -> Asked | None:
 def judged(
     tests: Sequence[Test], reads: Sequence[str], text: str, *, place: Node, notes: Notes
 ) -> tuple[list[dict[str, Json]], dict[str, Json]]:
-    """Return tests as cases, and what a project file says of judging them.
+    """Convert tests to cases, and to the keys of a project file that score them.
 
-    The cases have the variables that prompts read; ``text`` is that of all prompts.
+    The cases have the variables that prompts read; ``text`` is the text of all prompts.
     """
     for test in tests:
         if not test.asked:
@@ -300,7 +300,7 @@ def judged(
 
 
 def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
-    """Return assertions by the names of their metrics; equal ones of two tests have one name."""
+    """Return assertions by metric name; equal assertions of different tests share a name."""
     found: dict[str, Asked] = {}
     for one in asked:
         slot = (one.key, sum(one.key == other.key for other in found.values()))
@@ -330,9 +330,9 @@ def _judging(
 
 
 def _bound(name: str, value: Json, text: str) -> Json:
-    """Return a variable as a placeholder takes it: nothing as an empty text, data as JSON.
+    """Convert a variable for a placeholder: null to an empty text, and data to JSON.
 
-    Data that a prompt looks into stays data.
+    Data whose members or items a prompt uses stays data.
     """
     looked_into = re.search(rf"\b{name}\s*[.\[|]|\bin\s+{name}\b", text)
     if isinstance(value, (dict, list)) and not looked_into:
@@ -341,7 +341,7 @@ def _bound(name: str, value: Json, text: str) -> Json:
 
 
 def choices_of(tests: Sequence[Test]) -> list[str]:
-    """Return what all tests together expect as the whole answer, where that is one of a few."""
+    """Return the possible answers, if all tests expect one of a few whole texts."""
     labels = [
         {str(one.reference) for one in test.asked if one.kind == "exact" and not one.inverted}
         for test in tests

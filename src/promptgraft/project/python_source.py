@@ -117,6 +117,7 @@ class PythonSource:
                 return importlib.import_module(place.where)
         path = place.file.resolve()
         if path not in self._modules:
+            # Two files of one name must not replace each other in `sys.modules`.
             twins = sum(known.stem == path.stem for known in self._modules)
             name = f"_source_{path.stem}" + (f"_{twins + 1}" if twins else "")
             self._modules[path] = load_file(place.file, name=name, what=what)

@@ -306,6 +306,7 @@ def keep(
         if config is not None:
             there = read_document(folder.config)
             same = {name: there[name] for name in ("id", "tracked_as", "created", "origin")}
+            # First for the order of the keys, last so that `config` cannot replace them.
             write_document(folder.config, {**same, **config, **same})
         outcome = _run(kept, run)
     return attrs.evolve(outcome, job=job, folder=folder, failure=recorder.failure)

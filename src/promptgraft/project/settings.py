@@ -78,6 +78,7 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]
         name: examples_from(prompt, part, metrics, params=judging.params, taught=judging.taught)
         for name, part in parts.items()
     }
+    # A run takes its validation set from the front of the examples.
     return {
         "pareto_set_size": len(made["validation"]),
         "training_examples": (*made["validation"], *made["train"]),
