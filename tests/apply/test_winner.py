@@ -76,7 +76,7 @@ def test_every_stale_part_is_named_with_both_hashes_and_the_mend() -> None:
 def test_a_part_that_is_gone_is_stale_too() -> None:
     found = check_source(Source(search_name="find").prompt(), EVERY)
     (line,) = (line for line in found.stale if line.startswith("tool search:"))
-    assert "the source is no longer there; the prompt has no such part any more" in line
+    assert "the source is no longer there; the prompt no longer has this part" in line
 
 
 def test_what_the_source_says_itself_by_now_is_settled() -> None:

@@ -115,7 +115,7 @@ def test_an_alias_is_what_the_answer_is_read_by() -> None:
         ("prompt", "{ctx.output_format } {TEXT}", ""),
         ("alias-receipt-total", "grand total", "expected a name"),
         ("alias-receipt-total", 'x") @assert({{ false }}', "expected a name"),
-        ("alias-receipt-total", "merchant", "is the name of another one"),
+        ("alias-receipt-total", "merchant", "is the name of another member"),
         ("alias-receipt-total", "grand_total", ""),
         ("about-receipt-total", "In dollars\n{{ ctx }} and }}", ""),
         ("about-receipt-total", 'a "##### b', 'before five "#"'),

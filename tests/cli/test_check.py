@@ -131,7 +131,7 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
         ),
         (
             "files/agent.py:shown_example",
-            "; it is a function that wants `example`, `response`: wrap what answers in an adapter",
+            "; it is a function that requires `example`, `response`: wrap it in an adapter",
         ),
     ],
 )

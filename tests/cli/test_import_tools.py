@@ -253,7 +253,7 @@ ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, valu
         ),
         (
             {"c.yaml": ONE},
-            "expected at least two cases that ask something else, found 1",
+            "expected at least two cases with different inputs, found 1",
         ),
         (
             {"c.yaml": "prompts: p.txt\n", "p.txt": b"\xff"},

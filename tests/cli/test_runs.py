@@ -510,7 +510,7 @@ def test_a_run_of_a_project_that_was_moved_goes_on_where_the_project_is(
     monkeypatch.chdir(moved.parent)
     ended = console("resume", "--runs", "moved/runs", "-q")
     assert ended.code == 2
-    assert "promptgraft.yaml, which is not there any more; name the project file with" in ended.err
+    assert "promptgraft.yaml, which no longer exists; name the project file with" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -567,7 +567,7 @@ def test_a_job_is_gone_on_with_where_it_was_made(
     shutil.move(project, project.parent / "elsewhere")
     ended = console("resume", "--runs", "elsewhere/runs", "-q")
     assert ended.code == 2
-    assert f"was made in {project}, which is not there any more; put it back\n" in ended.err
+    assert f"was made in {project}, which no longer exists; put it back\n" in ended.err
 
 
 def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(

@@ -250,7 +250,7 @@ def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlT
         if not wanted or any(_fits(pattern, function.name, one.name) for pattern in wanted)
     )
     if not found:
-        said = f" that {listed(wanted)} names" if wanted else ""
+        said = f" that matches {listed(wanted)}" if wanted else ""
         raise ConfigError(f"function `{function.name}` in {function.folder} has no test{said}")
     return found
 

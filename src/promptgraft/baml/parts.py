@@ -79,7 +79,7 @@ class Part:
         if self.kind is PartKind.LABEL and (not text.strip() or re.search('[\r\n"\\\\]', text)):
             return f"expected one line without quotation marks as the alias, found {text[:80]!r}"
         if text in self.taken:
-            return f"`{text}` is the name of another one beside it; choose a name of its own"
+            return f"`{text}` is the name of another member; choose a different one"
         if _hashes(text) > _MOST_HASHES:
             return 'a BAML text cannot hold a quotation mark before five "#"; leave that out'
         return _tags_fault(self.tags, text) if self.kind is PartKind.PROMPT else ""

@@ -181,7 +181,7 @@ def _check_names(config: ProjectConfig) -> None:
         if name in config.prompts:
             raise ConfigError(f"graphs: `{name}` is the name of a prompt too; give it another one")
     if config.agent is not None and config.graphs:
-        raise ConfigError("graphs: an agent answers a prompt of its own; leave one of both out")
+        raise ConfigError("graphs: an agent answers a prompt of its own; leave one of them out")
 
 
 _NOT_OF_BAML = {
@@ -218,19 +218,19 @@ def _project(**given: Any) -> ProjectConfig:
     _check_names(config)
     if config.models.teacher is not None and config.teacher is None:
         raise ConfigError(
-            "models: `teacher` answers the `teacher`, and there is none; leave it out"
+            "models: `teacher` is the model of the `teacher`, which is missing; leave it out"
         )
     if config.baml is not None:
         _check_baml(config)
         return config
     if config.agent is None:
         if config.models.user is not None:
-            raise ConfigError("models: `user` talks to an `agent`, and there is none; leave it out")
+            raise ConfigError("models: `user` talks to an `agent`, which is missing; leave it out")
         if config.models.task is None:
             raise ConfigError("models: expected the key `task` (Answers the prompts), found none")
         if config.delivery is not None:
             raise ConfigError(
-                "delivery: is for texts of an `agent`, and there is none; leave it out"
+                "delivery: is for texts of an `agent`, which is missing; leave it out"
             )
         return config
     if config.models.task is not None:

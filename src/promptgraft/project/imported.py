@@ -180,7 +180,7 @@ def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple
     """Yield ``splits`` if there are too few cases for the default."""
     questions = {canonical_json(case["input"]).casefold() for case in cases}
     if len(questions) < 2:
-        node.fault(f"expected at least two cases that ask something else, found {len(questions)}")
+        node.fault(f"expected at least two cases with different inputs, found {len(questions)}")
     if len(questions) < _FEW:
         yield "splits", {"ratio": {"train": 0.5, "validation": 0.5}}
 

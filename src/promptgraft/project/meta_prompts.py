@@ -212,16 +212,16 @@ def _sections(template: Template, body: str, line: int, note: Note) -> Iterator[
     seen: set[str] = set()
     for key, text, at in _cut(body, line):
         if key in seen:
-            note(at, f"section `{key}` stands there twice; remove one of them")
+            note(at, f"section `{key}` appears twice; remove one of them")
         elif key in known:
             seen.add(key)
             yield key, text
         elif key:
             near = did_you_mean(key, known)
             there = ", ".join(known)
-            note(at, f"section `{key}` is none of the meta-prompt{near}; it has {there}")
+            note(at, f"section `{key}` is not in the meta-prompt{near}; it has {there}")
         elif text:
-            note(at, "text before the first heading is in no section; move it into one")
+            note(at, "text before the first heading belongs to no section; move it into one")
     for key in known:
         if key not in seen:
             mend = f"restore its heading `# … {{#{key}}}` and its text"

@@ -178,7 +178,7 @@ def _lacking(value: object) -> str:
         return f"it is a class without {EVALUATE}; {_DESCRIBED}"
     if isinstance(value, FunctionType) and (needed := needed_by(value)):
         return (
-            f"it is a function that wants {listed(needed)}: wrap what answers in an adapter such "
+            f"it is a function that requires {listed(needed)}: wrap it in an adapter such "
             f"as `promptgraft.ScriptedAdapter`; {_DESCRIBED}"
         )
     return f"it has no {EVALUATE}; {_DESCRIBED}"

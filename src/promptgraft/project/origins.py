@@ -100,7 +100,7 @@ class Origin:
         self._refuse_inside_runs(path)
         if not path.is_file():
             raise ConfigError(
-                f"run {self._folder.id} was made from {path}, which is not there any more; name "
+                f"run {self._folder.id} was made from {path}, which no longer exists; name "
                 "the project file with --project"
             )
         return path
@@ -113,8 +113,7 @@ class Origin:
             self._refuse_inside_runs(folder / place)
         if not folder.is_dir():
             raise ConfigError(
-                f"run {self._folder.id} was made in {folder}, which is not there any more; put it "
-                "back"
+                f"run {self._folder.id} was made in {folder}, which no longer exists; put it back"
             )
         return folder
 

@@ -77,7 +77,7 @@ class Outcome:
         if self.dry:
             return "a dry run stores nothing"
         if not (self.result.improved or self.job.config.keep_anyway):
-            return f"it is {self.result.verdict}; with `keep_anyway` it is kept all the same"
+            return f"it is {self.result.verdict}; with `keep_anyway` it is stored anyway"
         if self.error is not None:
             return str(self.error)
         if not self.job.config.persist:

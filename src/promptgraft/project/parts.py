@@ -130,7 +130,8 @@ class Surroundings:
         place = self.folder / name
         if not is_file(place):
             raise self.refusal(
-                path, f"expected a file, found none at {place}; paths begin at the project file"
+                path,
+                f"expected a file, found none at {place}; paths are relative to the project file",
             )
         return place
 

@@ -135,7 +135,7 @@ def load_file(path: Path, *, name: str, what: str) -> ModuleType:
         )
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{what}: {path} is no Python file; its name should end in `.py`")
+        raise ConfigError(f"{what}: {path} is not a Python file; its name should end in `.py`")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with _imported_from(path.resolve().parent, f"{what}: {path}"):

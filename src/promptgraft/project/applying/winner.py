@@ -101,7 +101,7 @@ def choose(run: RunRecord, candidate: int | None, *, keep_anyway: bool) -> Chose
     if not best:
         why = f"nothing beat the baseline ({run.ended.stop_detail})"
         return Chosen(candidate=None, why_not=why)
-    why = f"candidate {best} is {verdict}; --keep-anyway applies it all the same"
+    why = f"candidate {best} is {verdict}; --keep-anyway applies it anyway"
     return Chosen(candidate=None, why_not=why)
 
 
@@ -212,9 +212,9 @@ def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
 
 _MENDS = {
     SkipReason.STALE: "run `promptgraft optimize` on the new source, or restore the old one",
-    SkipReason.UNKNOWN_PART: "the prompt has no such part any more; restore it, or run "
+    SkipReason.UNKNOWN_PART: "the prompt no longer has this part; restore it, or run "
     "`promptgraft optimize` again",
-    SkipReason.NOT_OVERRIDABLE: "the source does not allow overrides of it any more; run "
+    SkipReason.NOT_OVERRIDABLE: "the source no longer allows overrides of it; run "
     "`promptgraft optimize` again",
     SkipReason.LOST_PLACEHOLDER: "it loses a placeholder of the source; run "
     "`promptgraft optimize` again",

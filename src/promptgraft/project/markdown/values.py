@@ -80,7 +80,7 @@ def _read_options(node: Node) -> Mapping[str, str] | None:
     if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
         names = [str(one) for one in value]
         for name in dict.fromkeys(one for one in names if names.count(one) > 1):
-            node.fault(f"the option {shown(name)} stands in it twice")
+            node.fault(f"the option {shown(name)} is listed twice")
         return FrozenMap((name, "") for name in names)
     node.expected("a list of texts, or an object that says what each option means")
     return None
@@ -312,7 +312,7 @@ def read_tools(nodes: Sequence[Node], python: PythonSource) -> tuple[AnyTool, ..
 
 def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
     if found.setdefault(name, item) is not item:
-        node.fault(f"`{name}` is there already; use another {node.path[-1]}")
+        node.fault(f"`{name}` is already defined; use another {node.path[-1]}")
 
 
 def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None:
