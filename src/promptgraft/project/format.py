@@ -69,22 +69,22 @@ class ProjectConfig:
         version: The version of this format: 1.
         prompts: By name: a Markdown file, `file.py:NAME` or `module:NAME` in Python, the texts of
             an agent, or a function of a BAML project.
-        agent: What answers in place of a model: a function, a service or a command.
+        agent: The agent that answers in place of a model: a function, a service or a command.
         graphs: By name: `file.py:NAME` or `module:NAME`, a Graph in Python.
-        delivery: How the agent gets the texts of a candidate; by default in the call.
-        apply: `to-source` writes a winner into its source at the end of a run, if held-out
-            examples show that it is better.
+        delivery: How the texts of a candidate reach the agent; by default in the call.
+        apply: `to-source` writes a winner that held-out examples confirm into its source, at the
+            end of a run.
         metrics: What is asked of an answer: a list, or the path of a metric file.
         aggregation: How the scores of several metrics become one; by default their mean.
-        params: A function that makes the parameters of a prompt of a case.
+        params: A function that turns a case into the parameters of a prompt.
         teacher: Answers cases that have no `expected`, once before a run: a Markdown file,
             `file.py:NAME` or `module:NAME`, a prompt or a Graph.
-        store: Where winners are kept, and where a search begins.
+        store: The store that winners are written to and searches start from.
         runs: The folder of run directories.
-        workers: Rollouts side by side; the result does not depend on it.
-        executor: Makes rollouts in place of threads.
-        trackers: Where runs of `optimize` and `resume`, and jobs, are shown besides.
-        max_cost_per_day: US dollars that all jobs of the project may use in a day (UTC).
+        workers: Concurrent rollouts; the result does not depend on it.
+        executor: Runs rollouts in place of threads.
+        trackers: Further places to report runs of `optimize` and `resume`, and jobs, to.
+        max_cost_per_day: US dollars that all jobs of the project may spend in a day (UTC).
     """
 
     version: int

@@ -32,7 +32,7 @@ class FileConfig:
 
     Attributes:
         path: The file.
-        frozen: `front_matter` keeps the lines between `---` at its beginning as they are.
+        frozen: `front_matter` keeps the lines between `---` at its beginning unchanged.
     """
 
     path: str
@@ -65,8 +65,8 @@ class BamlConfig:
     Attributes:
         baml: The folder of the BAML files.
         function: The function.
-        tests: Which of its tests are cases, such as `ExtractReceipt::Short*`; by default all.
-        inputs: Whether descriptions and aliases may change of types that its arguments have too.
+        tests: The tests to use as cases, such as `ExtractReceipt::Short*`; by default all.
+        inputs: Whether descriptions and aliases of types that its arguments share may change.
     """
 
     baml: str
@@ -185,9 +185,12 @@ def _config(
 
 
 _COMMON: Keys = {
-    "max_turns": Key(COUNT, "Turns of a conversation with a simulated user, at most; 8."),
+    "max_turns": Key(
+        COUNT, "The most turns of a conversation with a simulated user; 8 by default."
+    ),
     "on_agent_error": Key(
-        one_of(*get_args(OnAgentError)), "What becomes of a rollout whose agent failed; `zero`."
+        one_of(*get_args(OnAgentError)),
+        "The result of a failed call of the agent; by default `zero`.",
     ),
 }
 _PYTHON = {

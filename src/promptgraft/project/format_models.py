@@ -56,11 +56,11 @@ class ModelsConfig:
     """The models by their part in a run.
 
     Attributes:
-        task: Answers the prompts; for a project without an `agent`.
+        task: Answers the prompts, in a project without an `agent`.
         reflection: Proposes new texts; by default the task's model.
-        judges: Models that metrics ask, by the name that metrics use.
+        judges: The models of metrics, by the names that metrics use.
         user: Plays the user of cases with a `conversation_scenario`.
-        teacher: Answers the prompt or graph under `teacher`; by default what reflects.
+        teacher: Answers the prompt or graph under `teacher`; by default the reflection model.
     """
 
     task: ModelConfig | None = None
@@ -164,7 +164,7 @@ _SPECIAL: Mapping[str, Kind[object]] = {
     "prices": record_of(
         ModelPrice,
         special=dict.fromkeys(("input", "output", "cached_input", "cache_write"), PRICE),
-        about="What a million tokens cost, in US dollars.",
+        about="The price of a million tokens, in US dollars.",
     ),
     "model": check("a text", _expandable, {"type": "string", "minLength": 1}),
     "base_url": check(
@@ -192,7 +192,7 @@ def hosted(provider: str) -> type[ModelAdapter]:
 def _options(provider: str) -> Keys:
     if provider not in HOSTED:
         return {
-            "attention": Key(integer(1), "How many rule words of each choice count."),
+            "attention": Key(integer(1), "The number of rule words of each choice that count."),
             "words_per_failure": Key(
                 integer(1), "How many words a reflection takes of a failed input."
             ),
@@ -212,7 +212,7 @@ def _model(provider: str, **options: object) -> ModelConfig:
 
 @functools.cache
 def _kind_of(provider: str) -> Kind[ModelConfig]:
-    own = Key(one_of(provider), "Who answers.", required=True)
+    own = Key(one_of(provider), "The provider of the model.", required=True)
     return record(
         _model,
         {"provider": own, **_options(provider)},
@@ -245,7 +245,7 @@ MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"})
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
     special={**dict.fromkeys(abouts_of(ModelsConfig), MODEL), "judges": named(MODEL)},
-    about="Who answers, who reflects, who judges.",
+    about="The models that answer, reflect, judge and teach.",
 )
 
 

@@ -38,14 +38,14 @@ DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0
 
 @attrs.frozen(kw_only=True)
 class DatasetConfig:
-    """The cases: inputs with their ground truth; everything that ``Dataset.load`` takes.
+    """The cases: inputs with their ground truth, as for ``Dataset.load``.
 
     Attributes:
         path: The file of cases: JSONL, JSON, CSV or YAML.
-        format: By the ending of the file when it is left out.
-        fields: The columns that hold id, input, expected, ... where they have other names.
-        keep: Columns that the agent is not shown.
-        delimiter: Of a CSV file; found in its header when it is left out.
+        format: The format of the file; by default, from its ending.
+        fields: The columns of id, input, expected, ... that have other names.
+        keep: Columns to keep without showing them to the agent.
+        delimiter: The delimiter of a CSV file; by default, detected in its header.
     """
 
     path: str | None = None
@@ -57,15 +57,15 @@ class DatasetConfig:
 
 @attrs.frozen(kw_only=True)
 class SplitsConfig:
-    """How the cases are parted; one of ratio, files and field.
+    """How the cases are split; one of ratio, files and field.
 
     Attributes:
-        ratio: Shares that sum to 1; what decides is the id of a case, not its place in the file.
-        seed: Another one gives another split by shares.
-        stratify: A field of the cases that is spread evenly over the shares.
+        ratio: Shares that sum to 1. The id of a case decides, not its position in the file.
+        seed: Another seed gives another split by ratio.
+        stratify: A field of the cases whose values are spread evenly over the sets.
         files: A file for each set; then `dataset` has no `path`.
         field: The field of a case that says train, validation or test.
-        only: Ids of cases by set: nothing else of these sets is used.
+        only: The ids of the only cases to use, by set.
     """
 
     ratio: Mapping[str, float] | None = None
@@ -120,7 +120,7 @@ SPLITS: Kind[SplitsConfig] = record_of(
         "field": TEXT,
         "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
     },
-    about="What the search learns from (train), is steered by (validation) and never sees (test).",
+    about="The sets to learn from (train), compare candidates on (validation) and hold out (test).",
     rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
 )
 

@@ -47,12 +47,12 @@ STORE_URL: Check[str] = check(
 
 @attrs.frozen(kw_only=True)
 class StoreConfig:
-    """Where winners are written, and where a search begins.
+    """The store that winners are written to and searches start from.
 
     Attributes:
         path: The folder that holds `.promptgraft`.
-        url: A database in its place, such as `sqlite:///FILE` or `${DATABASE_URL}`.
-        tag: The tag that a winner gets.
+        url: A database instead, such as `sqlite:///FILE` or `${DATABASE_URL}`.
+        tag: The tag of winners.
     """
 
     path: str = "."
@@ -152,11 +152,11 @@ def check_otlp() -> None:
 
 @attrs.frozen(kw_only=True)
 class MlflowConfig:
-    """Each run is one of MLflow.
+    """Reports each run as a run of MLflow.
 
     Attributes:
         uri: The tracking server or database; by default as MLflow finds it.
-        experiment: The experiment; made when there is none.
+        experiment: The experiment; created if it does not exist.
     """
 
     uri: str | None = None
@@ -165,10 +165,10 @@ class MlflowConfig:
 
 @attrs.frozen(kw_only=True)
 class WandbConfig:
-    """Each run is one of Weights & Biases; the environment says where, and has the key.
+    """Reports each run as a run of Weights & Biases; server and key come from the environment.
 
     Attributes:
-        project: The project; made when there is none.
+        project: The project; created if it does not exist.
     """
 
     project: str = "promptgraft"
@@ -176,12 +176,12 @@ class WandbConfig:
 
 @attrs.frozen(kw_only=True)
 class TelemetryConfig:
-    """Each run is a span, with those of its calls below it.
+    """Reports each run as a span, with the spans of its calls below it.
 
     Attributes:
-        endpoint: The OTLP collector; by default spans go where the environment or the process that
-            is instrumented sends them.
-        content: Whether the spans hold what was sent and received.
+        endpoint: The OTLP collector; by default, that of the environment or of the instrumented
+            process.
+        content: Whether the spans contain what was sent and received.
     """
 
     endpoint: str | None = None
@@ -190,7 +190,7 @@ class TelemetryConfig:
 
 @attrs.frozen(kw_only=True)
 class TrackersConfig:
-    """Where runs of `optimize` and `resume`, and jobs, are shown besides.
+    """Further places to report runs of `optimize` and `resume`, and jobs, to.
 
     Attributes:
         mlflow: A run of MLflow for each.
