@@ -230,8 +230,8 @@ def test_a_run_without_its_project_says_how_to_name_it(console: Console, demo: P
     ended = console("resume", "-q")
     assert ended.code == 2
     assert ended.err == (
-        f"promptgraft: run {latest(demo).id} was made from {demo}/promptgraft.yaml, which is not "
-        "there any more; name the project file with --project\n"
+        f"promptgraft: run {latest(demo).id} was made from {demo}/promptgraft.yaml, which no "
+        "longer exists; name the project file with --project\n"
     )
     assert console("resume", "-q", "--project", "moved.yaml").code in (0, 1)
 
