@@ -291,7 +291,7 @@ def test_the_journal_of_the_run_takes_the_place_of_that_of_the_job_and_that_is_s
     ended = console("optimize", "toy_jobs:journaled")
 
     assert ended.code == 0
-    assert "the answers are kept in its journal; that of the job is left alone\n" in ended.err
+    assert "the run's own journal is used; the job's journal is left alone\n" in ended.err
     assert len(importlib.import_module("toy_jobs").JOURNAL) == 0
     [folder] = (project / "runs").iterdir()
     assert (folder / "journal.jsonl").stat().st_size > 1_000

@@ -1,4 +1,4 @@
-"""What does not end: left behind and named after one signal, ended at once by a second."""
+"""Threads that never end: named and not waited for after one signal, ended at once by a second."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_metric_that_does_not_end_is_left_behind_and_named(
     assert b"unscored: bread\n" in out or b"among them: bread\n" in out
     assert err.decode().splitlines() == [
         "promptgraft: stopped early: the run was stopped: interrupted (Ctrl+C)",
-        "promptgraft: left behind, as it does not end: metric `slow`, case `bread`",
+        "promptgraft: exiting without waiting for: metric `slow`, case `bread`",
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_model_that_does_not_end_is_left_behind_and_named(tmp_path: Path) -> N
 
     assert child.returncode == 3
     assert err.decode().splitlines()[-1] == (
-        "promptgraft: left behind, as it does not end: adapter `scripted` on example `apple`"
+        "promptgraft: exiting without waiting for: adapter `scripted` on example `apple`"
     )
 
 

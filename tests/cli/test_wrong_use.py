@@ -247,7 +247,7 @@ def test_an_unexpected_error_shows_its_traceback_and_is_no_verdict(
     ended = console("show")
 
     assert ended.code == ExitCode.INTERNAL_ERROR
-    assert "unary -: 'tuple'\npromptgraft: this is a fault in promptgraft;" in ended.err
+    assert "unary -: 'tuple'\npromptgraft: this is a bug in promptgraft;" in ended.err
 
 
 def test_only_expected_errors_are_concluded() -> None:

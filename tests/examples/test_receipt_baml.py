@@ -104,7 +104,7 @@ def test_a_command_makes_the_project_file(project: Path, tmp_path: Path) -> None
         (("--baml", "baml_src", "--function", "Extract"), "names `ExtractReceipt`"),
         (
             ("--baml", "baml_src", "--function", "ExtractReceipt", "--auto", "light"),
-            "promptgraft.yaml is there already",
+            "promptgraft.yaml already exists",
         ),
     ],
 )

@@ -1,31 +1,33 @@
-"""``promptgraft apply``: put what a run has found where it is used."""
+"""``promptgraft apply`` and ``restore``: writing a winner where it is used, and undoing a write."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import attrs
 import click
 
-from promptgraft.agents.writing import settle_left_over
+from promptgraft.agents.sources import CallbackSource
+from promptgraft.agents.writing import RECORD, SourceWriter, settle_left_over
 from promptgraft.cli import options, stored
-from promptgraft.cli.choosing import chosen_runs
+from promptgraft.cli.choosing import chosen_runs, in_project, opened_project
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.files import nearest_folder
 from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
+from promptgraft.project.agents import callbacks_of
 from promptgraft.project.applying.sources import Rewritten, patch_of, patch_root, planned
 from promptgraft.project.applying.storing import store_winners
-from promptgraft.project.applying.winner import (
-    StaleWinnerError,
-    Winner,
-    choose,
-    winners_of,
-)
+from promptgraft.project.applying.winner import StaleWinnerError, Winner, choose, winners_of
 from promptgraft.project.files import FileChange
+from promptgraft.project.format_agents import TextsConfig
 from promptgraft.project.origins import Target, files_folder, found_target, project_of
+from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.text import listed, visible
@@ -43,19 +45,19 @@ from promptgraft.text import listed, visible
 @click.option(
     "--candidate",
     type=options.at_least(0),
-    help="The candidate, by its number; by default the winner of the run.",
+    help="The number of the candidate; by default the winner of the run.",
 )
 @click.option(
     "--tag",
     type=options.tag,
-    help="The tag that gets it; by default the one that the run began with.",
+    help="The tag to write to; by default the one that the run started from.",
 )
 @click.option(
     "--keep-anyway",
     is_flag=True,
-    help="Apply the winner although held-out examples do not show that it is better.",
+    help="Apply the winner even if held-out examples do not show that it is better.",
 )
-@click.option("--to-source", is_flag=True, help="Write it into the prompt's files instead.")
+@click.option("--to-source", is_flag=True, help="Write to the prompt's files instead of the store.")
 @click.option("--patch", is_flag=True, help="Print a patch of the files, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Check everything and write nothing.")
 @options.project_option
@@ -78,9 +80,9 @@ def apply_command(
 ) -> ExitCode:
     """Apply the winner of a run to the store or the source.
 
-    RUN is the id of a run, or the beginning of one; by default the newest. The store gets one
-    revision. Refuses (exit code 2) when the source or the tag has changed since in a part that
-    the winner changes, and exits with 1 when nothing is shown to be better.
+    RUN is the id of a run, or the beginning of one; by default the latest. The store gets one new
+    revision. Refuses with exit code 2 if the source or the tag has changed since the run in a part
+    that the winner changes. Exits with 1 if nothing was shown to be better.
     """
     if to_source and patch:
         raise click.UsageError("--to-source and --patch exclude each other; leave one out")
@@ -110,7 +112,7 @@ def apply_command(
 
 def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str | None) -> Answer:
     folder = files_folder(asked.run, project)
-    # Before the prompt is read: half written, its files may not fit together.
+    # Before the prompt is read: its files are inconsistent while a write is half done.
     if folder is not None and (settled := settle_left_over(folder.resolve(), None)):
         complain(settled)
     to_files = way is not _apply_to_store
@@ -134,7 +136,7 @@ def _say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> None:
 def _document(
     run: RunRecord, candidate: int | None, where: str | None, outcome: str, **more: object
 ) -> dict[str, object]:
-    """Return the answer for machines: the keys that every one has, and ``more``."""
+    """Return the answer as plain data: the keys that all outcomes have, and ``more``."""
     return {
         "run": run.id,
         "candidate": candidate,
@@ -146,7 +148,7 @@ def _document(
 
 
 Answer = Callable[[], None]
-"""Prints what was done; called after :func:`found_target`, which redirects standard output."""
+"""Prints the result. Call it outside :func:`found_target`, which redirects standard output."""
 
 _APPLIED = {True: "applied", False: "already applied"}
 _SAID_ALREADY = "already applied: the source says just that"
@@ -154,7 +156,7 @@ _SAID_ALREADY = "already applied: the source says just that"
 
 @attrs.frozen(kw_only=True)
 class _Asked:
-    """What the command line asks for."""
+    """The arguments of the command that every way of applying needs."""
 
     run: RunRecord
     candidate: int
@@ -171,7 +173,7 @@ class _Asked:
         winner: Winner | None = None,
         **more: object,
     ) -> Answer:
-        """Return what prints ``more`` for machines, or for people a heading and then ``show``."""
+        """Return a printer of ``more`` as JSON, or of a heading and ``show`` as text."""
         scores = dict(winner.provenance.scores) if winner else {}
 
         def answer() -> None:
@@ -192,7 +194,7 @@ _Way = Callable[[_Asked, Target], Answer]
 
 
 def _apply_to_store(asked: _Asked, target: Target) -> Answer:
-    """Let a tag hold the candidate: the one asked for, or the one that the run began with."""
+    """Write the candidate to ``--tag``, or to the tag that the run started from."""
     winners, store = winners_of(asked.run, asked.candidate, target.addresses), target.store
     sourced = list(zip(winners, target.prompts, strict=True))
     written = store_winners(store, sourced, asked.tag or target.tag, dry=asked.dry)
@@ -229,7 +231,7 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
             if one.parts:
                 screen.body(stored.tag_command("rollback", one.address, store))
 
-    # One prompt is told as it is; several are listed.
+    # The document of one prompt has its keys at the top; several prompts are listed.
     told: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
     told.pop("prompt", None)
     root = store.place
@@ -239,7 +241,7 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
 
 
 def _write_to_source(asked: _Asked, target: Target) -> Answer:
-    """Write the candidate into the files of its prompts, all or none."""
+    """Write the candidate to the files of its prompts, all or none."""
     found = Rewritten.of(asked.run, asked.candidate, target)
     parts, stale = found.parts, found.left_behind(target)
     paths = found.write(asked.run, asked.candidate, target, dry=asked.dry)
@@ -277,10 +279,10 @@ def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
 
 
 def _make_patch(asked: _Asked, target: Target) -> Answer:
-    """Make a patch that makes the files say what the candidate says; writes nothing."""
+    """Make a patch of the files that turns them into the candidate; write nothing."""
     found = Rewritten.of(asked.run, asked.candidate, target)
     winner, root = found.winner, patch_root(target.folder)
-    planned(root, found.changes)  # refuses files outside of what the patch is for
+    planned(root, found.changes)  # refuses files outside of ``root``
     if stored := [text.name for text in found.texts if not text.path]:
         complain(f"not in the patch, as no file holds them: {listed(stored)}")
     in_files = [
@@ -299,17 +301,18 @@ def _print_patch(patch: str) -> None:
     if not patch:
         complain(f"{_SAID_ALREADY}; the patch is empty")
     elif sys.stdout is not None and sys.stdout.isatty():
-        # Not piped into git: what a terminal would obey is spelled out.
+        # Not piped into git, so control characters are spelled out.
         echo(visible(patch).removesuffix("\n"))
     else:
-        # As bytes: in another encoding it would be a patch of other files.
+        # As bytes: in another encoding the patch would not match the files.
         click.echo(patch.encode(), nl=False)
 
 
 def apply_unattended(folder: RunFolder) -> ExitCode:
-    """Write the winner of a run into its source when it is shown to be better, as a project asks.
+    """Write the winner of a run to its source, if it was shown to be better.
 
-    Says on standard error what was written, or why nothing was.
+    Called for projects with ``apply: to-source``. Reports on standard error what was written, or
+    why nothing was.
     """
     run = read_run(folder)
     if run.ended is None or run.ended.verdict is not RunVerdict.IMPROVED:
@@ -326,3 +329,50 @@ def apply_unattended(folder: RunFolder) -> ExitCode:
         return ExitCode.WRONG_USE
     complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source says it'}")
     return ExitCode.OK
+
+
+@options.command("restore", "restore", "restore --overwrite", "restore --keep")
+@click.option("--overwrite", is_flag=True, help="Also replace texts that were edited since.")
+@click.option("--keep", is_flag=True, help="Keep every text as it is now, and restore none.")
+@options.project_option
+def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> ExitCode:
+    """Restore the texts that an interrupted run has replaced in files and callbacks.
+
+    After a run with `delivery: live`, or the write of a winner, was killed, the next command
+    restores the texts automatically. This command does so explicitly. Texts that were edited
+    since are left alone, with exit code 2, unless you choose `--overwrite` or `--keep`.
+    """
+    if overwrite and keep:
+        raise click.UsageError("--overwrite and --keep exclude each other; leave one out")
+    with _writer(project) as writer:
+        record = writer.recorded()
+        if record is not None:
+            with writer.locked():
+                if keep:
+                    writer.end()
+                else:
+                    writer.settle(overwrite=overwrite)
+    screen = Screen()
+    if record is None:
+        screen.line("there is nothing to restore")
+        return ExitCode.OK
+    done = "kept" if keep else "put back" if record.goal == "old" else "written"
+    screen.fields([(done, text.where) for text in record.texts])
+    return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _writer(project: str | None) -> Iterator[SourceWriter]:
+    """Yield the writer for the sources of the project, or for the nearest folder with a record."""
+    if not in_project(project):
+        folder = nearest_folder(RECORD) or Path()
+        yield SourceWriter(folder.resolve(), None)
+        return
+    found = opened_project(project)
+    stored: dict[str, CallbackSource] = {}
+    with beside(found.folder):
+        for name, spec in found.config.prompts.items():
+            if isinstance(spec, TextsConfig):
+                path = ("prompts", name, "callbacks")
+                stored.update(callbacks_of(spec, path, found.surroundings))
+        yield SourceWriter(found.folder.resolve(), stored)

@@ -17,7 +17,8 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
-    complaint,
+    Runner,
+    early_stop,
     exit_code_for,
     print_found,
     print_next,
@@ -25,7 +26,6 @@ from promptgraft.cli.outcome import (
 )
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.running import Keeping
 from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.errors import (
     ConfigError,
@@ -99,7 +99,7 @@ def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     if outcome.problem:
         complain(f"the winner is not stored: {outcome.problem}")
         return ExitCode.WRONG_USE
-    if problem := complaint(result):
+    if problem := early_stop(result):
         complain(problem)
     return exit_code_for(result.stop_reason, improved=result.improved)
 
@@ -119,7 +119,7 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
     result = _uninterrupted(
         job,
-        Keeping(progress=progress, workers=given["workers"]),
+        Runner(progress=progress, workers=given["workers"]),
         journal=given["journal"],
         say=f"the winner will be kept under tag `{given['tag']}` in {store.place}",
     )
@@ -162,11 +162,11 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedSto
 
 
 def _uninterrupted(
-    job: OptimizationJob, keeping: Keeping, *, journal: str | None, say: str
+    job: OptimizationJob, runner: Runner, *, journal: str | None, say: str
 ) -> RunResult:
     opened = contextlib.nullcontext() if journal is None else FileJournal(journal)
     with contextlib.suppress(KeyboardInterrupt, RunCancelledError), opened as kept:
-        result = keeping.run(job, say=[say], journal=kept)
+        result = runner.run(job, say=[say], journal=kept)
         if result.stop_reason is not StopReason.CANCELLED:
             return result
     again = f"; the same command resumes from {journal}" if journal else ""

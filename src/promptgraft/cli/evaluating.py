@@ -11,9 +11,9 @@ from typing import ParamSpec, Self, TypeVar
 
 from promptgraft.adapters.base import CallWaiting, is_in_batches
 from promptgraft.adapters.calling.gathering import AT_ONCE, BatchExecutor
+from promptgraft.cli.exits import cancelled_by_signals
 from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.progress import waiting
-from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.types import Case

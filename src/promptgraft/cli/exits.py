@@ -1,11 +1,16 @@
-"""How commands end: exit codes that CI can use, and one line on standard error."""
+"""How commands end: exit codes for CI, one line on standard error, and signals."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,32 +24,35 @@ from promptgraft.errors import (
 )
 from promptgraft.text import clip, visible_line
 
+if TYPE_CHECKING:
+    from promptgraft.runtime import Cancellation
+
 
 class ExitCode(IntEnum):
-    """What a command says of its outcome."""
+    """The exit codes of all commands."""
 
     OK = 0
     """Improved, or done."""
     NOT_IMPROVED = 1
-    """Nothing beat the baseline; with ``diff --exit-code``: there are differences."""
+    """Nothing beat the baseline; for ``diff --exit-code``, there are differences."""
     WRONG_USE = 2
-    """The command cannot be carried out as given; standard error says why."""
+    """The command cannot be carried out as given; the reason is on standard error."""
     STOPPED_EARLY = 3
     """A limit was reached, or Ctrl+C was pressed."""
     PROVIDER_FAILED = 4
     """The model's provider failed."""
     INTERNAL_ERROR = 70
-    """promptgraft itself is wrong (``EX_SOFTWARE``)."""
+    """A bug in promptgraft (``EX_SOFTWARE``)."""
     CLOSED_PIPE = 141
-    """The output is no longer read (what a shell reports for ``SIGPIPE``)."""
+    """The reader has closed the output (what a shell reports for ``SIGPIPE``)."""
 
 
 EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftError, OSError)
-"""What a command may end with; everything else is a fault in promptgraft."""
+"""Errors that commands may end with; any other is a bug in promptgraft."""
 
 
 def conclude(error: BaseException) -> ExitCode:
-    """Say why a command ended, a line for each fault, and return the exit code."""
+    """Report the error that ended a command, one line per fault, and return the exit code."""
     if isinstance(error, click.ClickException):
         complain(usage_line(error))
         return ExitCode.WRONG_USE
@@ -80,12 +88,12 @@ def complain(message: str) -> None:
 
 
 def usage_line(error: click.ClickException) -> str:
-    """Return a mistake on the command line as one line that names the mend."""
+    """Return a mistake on the command line as one line that says how to fix it."""
     message = _message(error)
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
         return message
-    # The name of the program stands before every message already.
+    # `complain` already begins every message with the name of the program.
     command = context.command_path.partition(" ")[2]
     where = f"{command}: " if command else ""
     is_missing = isinstance(error, click.MissingParameter)
@@ -114,9 +122,79 @@ def _name(parameter: click.Parameter, context: click.Context | None) -> str:
 
 
 def _abandon_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter ends without another error."""
+    """Discard buffered output, so that the interpreter exits without another error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+_REASONS: dict[int, str] = {
+    signal.SIGINT: "interrupted (Ctrl+C)",
+    signal.SIGTERM: "asked to end (SIGTERM)",
+}
+
+
+@contextlib.contextmanager
+def handled(act: Callable[[int, object], None]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM call ``act`` in the main thread while the context is open."""
+    before = {number: signal.signal(number, act) for number in _REASONS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def cancelled_by_signals() -> Iterator[Cancellation]:
+    """Yield a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
+
+    A second signal ends the process at once. No answer is lost: each is in the journal before it
+    is used. Outside the main thread, where Python delivers no signals, the cancellation is never
+    set.
+    """
+    from promptgraft.runtime import Cancellation
+
+    cancellation = Cancellation()
+    if threading.current_thread() is not threading.main_thread():
+        yield cancellation
+        return
+
+    def stop(number: int, _: object = None) -> None:
+        cancellation.set(_REASONS[number])
+
+    # Handlers run in the main thread, which may be stuck in a call that never returns. The
+    # watcher reads signal numbers from the wakeup descriptor and need not wait for it.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
+    with handled(stop):
+        watcher.start()
+        woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        try:
+            yield cancellation
+        finally:
+            signal.set_wakeup_fd(woken)
+            os.close(writing)
+            watcher.join()
+            os.close(reading)
+
+
+def _watch(reading: int, stop: Callable[[int], None]) -> None:
+    is_second = False
+    while byte := os.read(reading, 1):
+        if byte[0] in _REASONS:
+            if is_second:
+                _end_at_once()
+            stop(byte[0])
+            is_second = True
+
+
+def _end_at_once() -> None:
+    # `print` could block on a lock that a stuck thread holds, and `write` on a full pipe.
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, b"promptgraft: interrupted again, ended at once\n")
+    os._exit(ExitCode.STOPPED_EARLY)

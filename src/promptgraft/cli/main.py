@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands, and the boundary where errors become lines."""
+"""The command line as a whole: its commands, and the boundary where errors become messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
-from promptgraft.cli.options import examples
+from promptgraft.cli.options import command, examples
 from promptgraft.cli.output import echo, spell_for_encoding
 from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.files import nearest_folder
@@ -23,51 +23,54 @@ from promptgraft.text import raised
 from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
-"""Seconds that what is left of a command is given to end."""
+"""Seconds that threads have to finish after their command has ended."""
 
-# Modules are imported when their command is used: the help must come at once.
+_COMPLETE = "_PROMPTGRAFT_COMPLETE"
+"""The environment variable by which completion scripts ask for completions."""
+
+# Each module is imported when its command is used, so that `--help` is fast.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("demo", "Improve an example prompt now, without a key or a network."),
-    "init": ("project", "Create a project that runs at once."),
-    "import": ("importing", "Make a project out of what another tool has."),
+    "demo": ("demo", "Improve an example prompt, without an API key or a network."),
+    "init": ("project", "Create a project that is ready to run."),
+    "import": ("importing", "Convert the files of another tool into a project."),
     "check": ("project", "Check a project without calling a model."),
-    "plan": ("project", "Show what a run is expected to use, and at most."),
+    "plan": ("project", "Show the expected and the maximum usage of a run."),
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
-    "describe": ("describe", "List the nodes, edges and parts of a graph."),
+    "describe": ("render", "List the nodes, edges and parts of a graph."),
     "runs": ("runs", "List the runs."),
-    "watch": ("runs", "Follow a run of another process."),
-    "report": ("runs", "Write a run as one HTML file."),
-    "compare": ("runs", "Show two runs side by side."),
+    "watch": ("runs", "Follow a run in another process."),
+    "report": ("runs", "Write the HTML report of a run."),
+    "compare": ("runs", "Compare two runs side by side."),
     "apply": ("apply", "Apply the winner of a run to the store or the source."),
     "restore": (
-        "restore",
-        "Put back the texts that an interrupted run has left in files and callbacks.",
+        "apply",
+        "Restore the texts that an interrupted run has replaced in files and callbacks.",
     ),
     "eval": ("eval", "Evaluate a prompt on its cases as a gate for CI."),
     "render": ("render", "Print the prompt in force as a model receives it."),
     "export": ("render", "Print the prompt in force as a template."),
-    "show": ("show", "Show a run, or the overrides that a store holds."),
+    "show": ("show", "Show a run, or the overrides in a store."),
     "diff": ("revisions", "Show what overrides change."),
     "history": ("revisions", "List every revision of a tag."),
     "rollback": ("revisions", "Point a tag at an earlier revision."),
-    "tag": ("revisions", "Copy what another tag holds to the tag NAME."),
+    "tag": ("revisions", "Point the tag NAME at a revision of another tag."),
     "meta": (
         "meta",
-        "Change the questions that the reflection model and the simulated user are asked.",
+        "Change the meta-prompts for the reflection model and the simulated user.",
     ),
-    "jobs": ("jobs", "Submit optimization jobs to a database or a server, and look after them."),
-    "worker": ("worker", "Carry out the jobs of a project."),
+    "jobs": ("jobs", "Submit and manage optimization jobs in a database or on a server."),
+    "worker": ("serve", "Run the jobs of a project."),
     "serve": ("serve", "Serve jobs over HTTP, with a dashboard."),
-    "tokens": ("serve", "Make, list and revoke the tokens of a server."),
+    "tokens": ("serve", "Create, list and revoke the tokens of a server."),
     "docs": ("project", "Print a page of the documentation."),
-    "completion": ("completion", "Print the script that completes commands in a shell."),
+    "completion": ("main", "Print a shell completion script."),
 }
-"""The commands with the module that has them and a summary, in the order of the help."""
+"""The module and the summary of each command, in the order of the help."""
 
 
 class _LazyGroup(click.Group):
-    """Knows its commands by name and imports them when they are used."""
+    """A group that imports each command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -84,7 +87,7 @@ class _LazyGroup(click.Group):
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:
-        # Without an import of each command, for which a shell would wait.
+        # The inherited method would import every command while the shell waits.
         items = [
             click.shell_completion.CompletionItem(name, help=summary)
             for name, (_, summary) in _COMMANDS.items()
@@ -120,9 +123,8 @@ class _LazyGroup(click.Group):
 def app(context: click.Context) -> None:
     """Improve the prompts of AI agents on real examples.
 
-    Winners are kept as overrides in a folder `.promptgraft`: you can read them, compare
-    them and take them back. The source of a prompt changes only with
-    `promptgraft apply --to-source`.
+    Winners are kept as overrides in a folder `.promptgraft`, where you can read, compare and
+    revert them. The source of a prompt changes only with `promptgraft apply --to-source`.
     """
     if context.invoked_subcommand is None:
         echo(context.get_help())
@@ -131,15 +133,32 @@ def app(context: click.Context) -> None:
 
 
 def _settle_left_over() -> None:
-    """Settle, before anything else, what a command that was killed has left in the project here."""
+    """Finish or undo what a killed command left half written in the project around this folder."""
     folder = nearest_folder(Path(".promptgraft", "sources.json"))
     if folder is not None:
         from promptgraft.agents.writing import settle_left_over
 
-        # What runs now in another process, or cannot be settled, stops what reads the texts.
+        # If another process is still at work, or settling fails, the commands that read these
+        # texts report it themselves; the others are not affected.
         with contextlib.suppress(PromptgraftError, OSError):
             if settled := settle_left_over(folder.resolve(), None):
                 complain(settled)
+
+
+@command("completion", "completion bash >> ~/.bashrc", "completion zsh >> ~/.zshrc")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
+def completion_command(*, shell: str) -> None:
+    """Print a shell completion script.
+
+    It completes commands and options. The shell reads it at startup: append it to `~/.bashrc` or
+    `~/.zshrc`, or write it to `~/.config/fish/completions/promptgraft.fish`.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - click knows all of the choices
+    complete = kind(app, {}, "promptgraft", _COMPLETE)
+    echo(complete.source_template % complete.source_vars())
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -149,12 +168,12 @@ def run(arguments: Sequence[str]) -> int:
     except EXPECTED as error:
         return conclude(error)
     except Exception as error:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
-        from promptgraft.functions import place_of  # what it takes to read code takes its time
+        from promptgraft.functions import place_of  # slow to import, and seldom needed
 
         if place := place_of(error, innermost=True):
             return conclude(CallerError(f"{place} raised {raised(error)}"))
         traceback.print_exc()
-        complain("this is a fault in promptgraft; please report it with the lines above")
+        complain("this is a bug in promptgraft; please report it with the lines above")
         return ExitCode.INTERNAL_ERROR
 
 
@@ -173,17 +192,18 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the command line of this process, and leave behind what does not end."""
-    # Imports make objects by the hundred thousand, all of which stay: no garbage is among them.
+    """Run the command line of this process, and exit without waiting for stuck threads."""
+    # Imports create hundreds of thousands of objects that all stay alive, so collecting is futile.
     gc.set_threshold(100_000, 50, 50)
     spell_for_encoding(sys.stdout, sys.stderr)
-    if asked := os.environ.get("_PROMPTGRAFT_COMPLETE"):
-        from promptgraft.cli.completion import answer_shell
+    if instruction := os.environ.get(_COMPLETE):
+        from click.shell_completion import shell_complete
 
-        sys.exit(answer_shell(asked))
+        shell_complete(app, {}, "promptgraft", _COMPLETE, instruction)
+        sys.exit(ExitCode.OK)
     code = run(sys.argv[1:])
     left = left_behind(_GRACE)
     if not left:
         sys.exit(code)
-    complain(f"left behind, as it does not end: {'; '.join(left)}")
+    complain(f"exiting without waiting for: {'; '.join(left)}")
     os._exit(code)

@@ -1,27 +1,31 @@
-"""``promptgraft optimize`` and ``resume``: run a prompt of a project, or a job."""
+"""``promptgraft optimize`` and ``resume``: run a prompt of a project, a BAML function, or a job."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import TextIO, TypedDict, Unpack
 
 import attrs
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.baml import baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
-from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.outcome import MODEL
+from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress, progress_for
-from promptgraft.cli.running import Keeping, conclude_run
+from promptgraft.errors import ConfigError
+from promptgraft.project.files import FILE_NAME
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
+from promptgraft.serde import Json
 
 
 class Limits(TypedDict):
@@ -33,32 +37,76 @@ class Limits(TypedDict):
     timeout: float | None
 
 
+class _BamlOptions(TypedDict):
+    """``--baml`` and the options that go with it; each is named as its option is."""
+
+    baml: str | None
+    function: str | None
+    test: tuple[str, ...]
+    auto: str | None
+    weights: str | None
+    reflection: str | None
+
+
+class _OptimizeOptions(Limits, _BamlOptions):
+    """The options of ``optimize`` that are passed on together."""
+
+
+_REFLECTION = "openai/gpt-5"
+_OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
+"""Our names of objectives that BAML's own optimizer names differently."""
+
 limit_options = options.together(
-    click.option(
-        "--budget", type=options.at_least(1), help="Rollouts that the run may use in all."
-    ),
+    click.option("--budget", type=options.at_least(1), help="Total rollouts that the run may use."),
     click.option(
         "--max-cost",
         type=options.dollars,
-        help="US dollars that the run may use in all; for models whose price is known.",
+        help="Total US dollars that the run may spend; needs models with known prices.",
     ),
     click.option(
         "--max-tokens",
         type=options.at_least(1),
-        help="Tokens that the run may use in all, sent and received.",
+        help="Total tokens, sent and received, that the run may use.",
     ),
     click.option(
         "--timeout",
         type=options.seconds,
-        help="How long this command may run; `promptgraft resume` resumes the run.",
+        help="Seconds that this command may run; `promptgraft resume` resumes the run.",
     ),
 )
-
 
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS",
     help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+)
+
+_baml_options = options.together(
+    click.option("--baml", metavar="DIR", help="A folder of BAML files, in place of a project."),
+    click.option("--function", metavar="NAME", help="With --baml: the function to improve."),
+    click.option(
+        "--test",
+        multiple=True,
+        metavar="PATTERN",
+        help="With --baml: tests to use, such as `ExtractReceipt::Short*`; by default all.",
+    ),
+    click.option(
+        "--auto",
+        type=click.Choice(("light", "medium", "heavy")),
+        help="With --baml: how many rollouts the run may use; by default `light`.",
+    ),
+    click.option(
+        "--weights",
+        metavar="WEIGHTS",
+        help="With --baml: weights of the objectives, such as `accuracy=0.8,tokens=0.2`; also "
+        "latency, prompt_tokens, completion_tokens and check:NAME.",
+    ),
+    click.option(
+        "--reflection",
+        metavar="MODEL",
+        help="With --baml: the reflection model: `openai/MODEL`, `anthropic/MODEL`, `offline` or "
+        f"`file.py:NAME`; by default {_REFLECTION}.",
+    ),
 )
 
 
@@ -85,23 +133,23 @@ dask_option = click.option(
 @click.option(
     "--tag",
     type=options.tag,
-    help="The tag that the search begins from and that gets the winner; by default the project's "
-    "or the job's.",
+    help="The tag that the search starts from and that the winner is stored under; by default that "
+    "of the project or job.",
 )
 @click.option(
     "--pick",
     metavar="WEIGHTS",
-    help="Let the candidate win that is best by these weights of objectives, such as "
-    "`score=0.8,tokens=0.2`; by default the one with the highest score.",
+    help="Choose the winner by these weights of the objectives, such as `score=0.8,tokens=0.2`; "
+    "by default the candidate with the highest score wins.",
 )
 @click.option(
     "--seed",
     type=options.at_least(0),
-    help="Decides every random choice of the search; by default the project's or the job's.",
+    help="Seed of every random choice of the search; by default that of the project or job.",
 )
 @options.events_option
 @options.quiet_option
-@baml_options
+@_baml_options
 def optimize_command(
     target: str | None,
     *,
@@ -115,19 +163,34 @@ def optimize_command(
     seed: int | None,
     as_json: bool,
     quiet: bool,
-    **limits: Unpack[Limits],
+    **given: Unpack[_OptimizeOptions],
 ) -> ExitCode:
     """Improve a prompt of the project, or run a job.
 
-    PROMPT is a name in `promptgraft.yaml`; with one prompt it may be left out. JOB is
+    PROMPT is a name in `promptgraft.yaml`; it may be left out if there is only one. JOB is
     `file.py:NAME` or `module:NAME`: an OptimizationJob, or a function without arguments that
-    returns one. The run is kept in a folder of its own. The winner of a project is not in
-    force before `promptgraft apply`; that of a job goes where the job says. Ctrl+C stops the
-    run with the best so far; a second one ends the command at once.
+    returns one. Each run is kept in a folder of its own. The winner of a project takes effect
+    with `promptgraft apply`; that of a job is stored where the job says. Ctrl+C stops the run
+    and keeps the best candidate so far; a second Ctrl+C ends the command at once.
     """
+    named = _given_of(given)
+    if given["baml"] is not None:
+        if target is not None or project is not None:
+            raise click.UsageError("--baml: names the prompt; leave PROMPT and --project out")
+        project = str(_baml_project(Path(given["baml"]), given))
+    elif named:
+        raise click.UsageError(f"{named[0]}: is for a BAML project; name it with --baml")
     if dry:
-        _refuse_without_effect(limits, runs, dask)
-    changes = Changes(tag=tag, pick=pick, seed=seed, **limits)
+        _refuse_without_effect(given, runs, dask)
+    changes = Changes(
+        tag=tag,
+        pick=pick,
+        seed=seed,
+        budget=given["budget"],
+        max_cost=given["max_cost"],
+        max_tokens=given["max_tokens"],
+        timeout=given["timeout"],
+    )
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
@@ -135,29 +198,29 @@ def optimize_command(
         source = found.changed(changes)
         kept_in = runs_of(found.runs, runs=runs, project=project)
         threads = workers or (found.workers if dry else None)
-        with _keeping(source, progress, stream, workers=threads, dask=dask) as keeping:
+        with _runner(source, progress, stream, workers=threads, dask=dask) as runner:
             if dry:
-                outcome = run_dry(source.job, keeping.run)
+                outcome = run_dry(source.job, runner.run)
             else:
-                outcome = keeping.kept(source.make_folder(kept_in.root), source.job)
+                outcome = runner.run_in(source.make_folder(kept_in.root), source.job)
     return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
 
 
 @contextlib.contextmanager
-def _keeping(
+def _runner(
     source: Runnable,
     progress: Progress,
     stream: TextIO | None,
     *,
     workers: int | None,
     dask: str | None,
-) -> Iterator[Keeping]:
-    """Give how the run is carried out, on a cluster if one is named and ``workers`` are not."""
+) -> Iterator[Runner]:
+    """Yield the runner of a command; ``--dask`` or ``--workers`` replace the source's executor."""
     named = source.executor if workers is None else None
     if dask is not None:
         named = ExecutorConfig(dask=dask)
     with cluster(named, code=source.code, say=progress.say) as executor:
-        yield Keeping(
+        yield Runner(
             progress=progress,
             workers=workers or source.workers,
             executor=executor,
@@ -167,7 +230,7 @@ def _keeping(
 
 
 def _refuse_without_effect(limits: Limits, runs: str | None, dask: str | None) -> None:
-    """Refuse what a dry run, which costs nothing and is not kept, does not look at."""
+    """Refuse options that a dry run, which is free and not kept, would ignore."""
     for name, value in (("max-cost", limits["max_cost"]), ("max-tokens", limits["max_tokens"])):
         if value is not None:
             raise click.UsageError(
@@ -176,7 +239,7 @@ def _refuse_without_effect(limits: Limits, runs: str | None, dask: str | None) -
     if runs is not None:
         raise click.UsageError("--runs: a dry run is not kept; leave it out")
     if dask is not None:
-        raise click.UsageError("--dask: a dry run is made in threads; leave it out")
+        raise click.UsageError("--dask: a dry run uses threads; leave it out")
 
 
 @options.command(
@@ -189,8 +252,7 @@ def _refuse_without_effect(limits: Limits, runs: str | None, dask: str | None) -
 @click.option(
     "--reuse-scores",
     is_flag=True,
-    help="Resume with the scores of the recorded answers, although functions such as that of a "
-    "metric were changed since.",
+    help="Keep the recorded scores although metrics or other functions have changed since.",
 )
 @options.workers_option
 @dask_option
@@ -210,9 +272,9 @@ def resume_command(
 ) -> ExitCode:
     """Resume a run that was interrupted, or that has ended.
 
-    RUN is an id, the start of one, or `latest`. Recorded answers are neither requested nor
-    paid again. Limits may differ from before: a larger `--budget` resumes a run that used up
-    its own. What determines the path of the run, such as its cases, must be unchanged.
+    RUN is an id, the beginning of one, or `latest`. Recorded answers are neither requested nor
+    paid for again. Limits may change: a larger `--budget` resumes a run that has used up its
+    own. What determines the course of the run, such as its cases, must be unchanged.
     """
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)
@@ -220,16 +282,93 @@ def resume_command(
     with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
         context = attrs.evolve(source.job.context, reuse_scores=reuse_scores)
-        with _keeping(source, progress, stream, workers=workers, dask=dask) as keeping:
-            outcome = keeping.kept(folder, source.job.within(context), config=source.config)
+        with _runner(source, progress, stream, workers=workers, dask=dask) as runner:
+            outcome = runner.run_in(folder, source.job.within(context), config=source.config)
     return _concluded(outcome, kept_in, stream=stream, to_source=source.to_source)
 
 
 def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source: bool) -> ExitCode:
-    """Print what became of a run, and write its winner where the project asks for that."""
+    """Print the outcome of a run, and write its winner to the source if the project asks for it."""
     code = conclude_run(outcome, runs, stream=stream)
     if not to_source or outcome.folder is None or outcome.error is not None:
         return code
     from promptgraft.cli.apply import apply_unattended
 
     return apply_unattended(outcome.folder) or code
+
+
+def _given_of(given: _BamlOptions) -> list[str]:
+    """Return the given options that go with ``--baml``, ``--function`` first."""
+    values = dict(given)
+    names = ("function", "test", "auto", "weights", "reflection")
+    return [f"--{name}" for name in names if values[name]]
+
+
+def _baml_project(folder: Path, given: _BamlOptions) -> Path:
+    """Return the project file beside a folder of BAML files; write it if there is none."""
+    if given["function"] is None:
+        raise click.UsageError("--function: expected a function of the BAML project, found none")
+    path = folder.resolve().parent / FILE_NAME
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    if path.exists():
+        _check_same(shown, folder, given)
+        return shown
+    from promptgraft.baml.functions import chosen_tests, load_function
+
+    # Raises if a pattern matches no test, before anything is written.
+    chosen_tests(load_function(given["function"], folder), given["test"])
+    written = "".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in _baml_settings(folder, given["function"], given).items()
+    )
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(written)
+    except OSError as error:
+        raise ConfigError(f"{shown} cannot be written: {error.strerror}") from error
+    complain(f"wrote {shown}; change it to change the run")
+    return shown
+
+
+def _check_same(path: Path, folder: Path, given: _BamlOptions) -> None:
+    """Refuse options that an existing project file contradicts or would ignore."""
+    from promptgraft.project import open_project
+
+    found = open_project(path).config.baml
+    if found is None or (path.parent / found.baml).resolve() != folder.resolve():
+        raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
+    if found.function != given["function"]:
+        raise ConfigError(f"--function: {path} names `{found.function}`; change it there")
+    if others := _given_of(given)[1:]:
+        raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
+
+
+def _baml_settings(folder: Path, function: str, given: _BamlOptions) -> Mapping[str, Json]:
+    """Return the project file of a BAML function, as plain data."""
+    from promptgraft.search.scores import weights_of
+
+    weights = weights_of(given["weights"], "--weights") if given["weights"] else {}
+    named: dict[str, Json] = {_OBJECTIVES.get(one, one): value for one, value in weights.items()}
+    tests: dict[str, Json] = {"tests": list(given["test"])} if given["test"] else {}
+    objectives: dict[str, Json] = {"objectives": {"weights": named}} if named else {}
+    key = re.sub("[^a-z0-9_-]", "-", function.lower())[:64]
+    return {
+        "version": 1,
+        "prompts": {key: {"baml": folder.resolve().name, "function": function, **tests}},
+        "models": {"reflection": _model(given["reflection"] or _REFLECTION)},
+        "optimizer": {"rollout_budget": given["auto"] or "light", **objectives},
+    }
+
+
+def _model(written: str) -> dict[str, Json]:
+    provider, _, model = written.partition("/")
+    if ":" in written:
+        return {"python": written}
+    if provider == "offline" and not model:
+        return {"provider": provider}
+    if provider not in ("openai", "anthropic") or not model:
+        raise click.UsageError(
+            "--reflection: expected `openai/MODEL`, `anthropic/MODEL`, `offline` or "
+            f"`file.py:NAME`, found {written!r}"
+        )
+    return {"provider": provider, "model": model, "api_key": f"${{{provider.upper()}_API_KEY}}"}

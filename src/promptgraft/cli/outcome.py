@@ -1,28 +1,140 @@
-"""What a run tells at its end: exit code, verdict, figures, what to do next."""
+"""Running the job of a command, and its summary: verdict, figures, exit code, next command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import TextIO
+
+import attrs
 
 from promptgraft.adapters.offline import nothing_learned
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
-from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit_code_of
 from promptgraft.cli.output import Screen, relative
-from promptgraft.cli.progress import ESTIMATED
+from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
+from promptgraft.errors import WinnerNotStoredError
+from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
 from promptgraft.project.outcome import Outcome
-from promptgraft.search import StopReason
+from promptgraft.project.running import keep, run_job
+from promptgraft.project.services import TrackersConfig
+from promptgraft.runs import RunFolder
+from promptgraft.runs.folder import field_of, read_document
+from promptgraft.runtime import EventBus
+from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Score
 from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
+from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
 from promptgraft.text import counted, difference, dollars, duration, fewer_tokens, score
 
 MODEL = "embedded offline model"
+"""How the command line names the model of the demo and of dry runs."""
+
+FIELD = len("validation")
+"""Columns that the names of fields take in summaries."""
+
+
+@attrs.frozen(kw_only=True)
+class Runner:
+    """Runs the job of a command, with its progress and its workers.
+
+    Attributes:
+        progress: shows how far the run is.
+        workers: rollouts side by side; None for the default of the job.
+        executor: makes the rollouts, instead of threads; None for threads.
+        stream: gets the events of the run as lines of JSON; None with text output.
+        trackers: where else the run is shown.
+    """
+
+    progress: Progress
+    workers: int | None
+    executor: Executor | None = None
+    stream: TextIO | None = None
+    trackers: TrackersConfig = attrs.field(factory=TrackersConfig)
+
+    def run(
+        self,
+        job: OptimizationJob,
+        *,
+        say: Sequence[str] = (),
+        folder: RunFolder | None = None,
+        journal: Journal | None = None,
+    ) -> RunResult:
+        """Run a job until it ends or is interrupted, after showing the messages in ``say``.
+
+        In a process that is instrumented with OpenTelemetry, the run is traced.
+        """
+        bus = job.context.event_bus or EventBus()
+        tracked = self._tracked(bus, folder)
+        with self.progress, cancelled_by_signals() as cancellation, tracked:
+            for message in say:
+                self.progress.say(message)
+            listeners = [self.progress.on_event]
+            if self.stream is not None:
+                listeners.append(EventStream(self.stream).on_event)
+            return run_job(
+                job.within(attrs.evolve(job.context, event_bus=bus)),
+                workers=self.workers,
+                executor=self.executor,
+                listeners=listeners,
+                cancellation=cancellation,
+                journal=journal,
+            )
+
+    def run_in(
+        self, folder: RunFolder, job: OptimizationJob, *, config: Mapping[str, Json] | None = None
+    ) -> Outcome:
+        """Run a job in its folder; see :func:`keep`."""
+        say = [f"run {folder.id} is kept in {relative(folder.path)}"]
+        if job.context.journal is not None:
+            say.append("the run's own journal is used; the job's journal is left alone")
+        outcome = keep(folder, job, partial(self.run, say=say, folder=folder), config=config)
+        if outcome.failure:
+            complain(outcome.failure)
+        return outcome
+
+    def _tracked(self, bus: EventBus, folder: RunFolder | None) -> AbstractContextManager[None]:
+        """Return a context in which events on the bus also reach trackers or OpenTelemetry."""
+        if folder is not None and self.trackers != TrackersConfig():
+            from promptgraft.integrations.trackers import tracking
+
+            key = field_of(STRING, read_document(folder.config), folder.config, "tracked_as")
+            return tracking(self.trackers, bus, key=key, folder=folder.path)
+        # Without the API in memory nobody can have configured a tracer.
+        if "opentelemetry.trace" not in sys.modules:
+            return contextlib.nullcontext()
+        from promptgraft.integrations.telemetry import traced
+
+        return traced(bus)
+
+
+def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
+    """Print the outcome of a run and what to do next, and return the exit code."""
+    folder = outcome.folder
+    if stream is not None:
+        run, path = (folder.id, str(folder.path.absolute())) if folder else (None, None)
+        result = {"event": "result", "run": run, "folder": path, **outcome_json(outcome)}
+        EventStream(stream).end(result)
+    else:
+        print_outcome(Screen(), outcome, runs)
+    resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
+    if (error := outcome.error) is not None:
+        # Resuming would run into the same refusal of the store.
+        complain(f"{error}{'' if isinstance(error, WinnerNotStoredError) else resume}")
+        return exit_code_of(error)
+    if early := early_stop(outcome.result):
+        complain(f"{early}{resume}")
+    return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
 def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
@@ -34,8 +146,8 @@ def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
     return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
 
 
-def complaint(result: RunResult) -> str:
-    """Return what is to be said on standard error of a run; empty for one that went to its end."""
+def early_stop(result: RunResult) -> str:
+    """Return why a run stopped early, for standard error; empty if it went to its end."""
     if not is_early(result.stop_reason):
         return ""
     failed = result.stop_reason is StopReason.PROVIDER_FAILED
@@ -43,7 +155,7 @@ def complaint(result: RunResult) -> str:
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
-    """Return the outcome for machines; money is a decimal number as text."""
+    """Return the outcome as plain data; money is a decimal number as text."""
     store, address = outcome.store, outcome.address
     kept: dict[str, Json] = {
         "tag": outcome.result.tag,
@@ -56,27 +168,23 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     return {**outcome.document(), "dry_run": outcome.dry, "stored": kept}
 
 
-FIELD = len("validation")
-"""Columns that the names of fields take in summaries."""
-
-
 def means_row(
     before: Score, after: Score, *, estimated: tuple[bool, bool] = (False, False)
 ) -> tuple[str, str, str]:
-    """Return two means and their difference for a table; those that are estimated are marked."""
+    """Return two means and their difference as cells of a table; estimates are marked."""
     gain = difference(before, after, estimated=estimated)
     return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
 
 
 def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
-    """Print in a few words what came of a run."""
+    """Print the verdict on a run in one line."""
     early = ", stopped early" if is_early(result.stop_reason) else ""
     color = "green" if result.improved else None
     screen.line(f"{prompt}: {result.verdict}{early}", bold=True, color=color)
 
 
 def print_next(screen: Screen, command: str) -> None:
-    """Print the one command that most people want now, as it can be copied."""
+    """Print the command that most people want next, so that it can be copied."""
     screen.line()
     screen.line("Next:", bold=True)
     screen.body(command)
@@ -92,9 +200,9 @@ def print_found(
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
-    """Print the means of a run, what its winner changes, what it used; ``more`` before that.
+    """Print the means of a run, ``more`` fields, what its winner changes and what it used.
 
-    Examples are called ``noun``.
+    ``noun`` is the word for an example.
     """
     held_out = result.held_out.gain if result.held_out else None
     longer = result.held_out.answer_length if result.held_out else ""
@@ -136,7 +244,7 @@ def print_found(
 
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:
-    """Print calls, tokens, money and time by role and model; columns of zeros are left out."""
+    """Print calls, tokens, money and time by role and model, without columns of zeros."""
     head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
     rows = [_ledger_row(entry) for entry in result.ledger]
     columns = [
@@ -163,7 +271,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
-    """Print the outcome for people, and the next command; the run is kept in ``runs``."""
+    """Print the outcome as text, with the next command; ``runs`` is the folder of the run."""
     result, found = outcome.result, outcome.result.held_out
     print_verdict(screen, outcome.job.name, result)
     if outcome.dry:
@@ -213,13 +321,14 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
 
 
 def _next(outcome: Outcome, runs: Runs) -> str:
-    """Return the one command that most people want now."""
+    """Return the command that most people want next; empty if there is none."""
     result, folder = outcome.result, outcome.folder
     if outcome.store is not None and outcome.address is not None:
         return stored.tag_command("diff", outcome.address, outcome.store)
     if folder is None:
         return ""
     if result.stop_reason is StopReason.FAILED and result.found_better:
+        # An error stopped the run, so it has no winner yet, only a best candidate.
         best = runs.command("apply", folder, f"--candidate {result.best_index}")
         return f"{runs.command('resume', folder)}\n{best}"
     if is_early(result.stop_reason):

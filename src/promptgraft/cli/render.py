@@ -1,4 +1,4 @@
-"""``promptgraft render`` and ``export``: the whole prompt in force, for a case or as a template."""
+"""``promptgraft render``, ``export`` and ``describe``: a whole prompt, or the shape of a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from promptgraft.adapters.calling.turns import Wire
 from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
-from promptgraft.cli.output import echo, print_json
+from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.integrations.gate import Choice, Tried, tried_prompt
@@ -21,10 +21,10 @@ _protocol_option = click.option(
     "protocol",
     type=click.Choice(["openai", "anthropic"]),
     metavar="openai|anthropic",
-    help="Print the request: its messages, tools and the schema of the answer, as JSON.",
+    help="Print the request as JSON: messages, tools and the schema of the answer.",
 )
 _messages_option = click.option(
-    "--messages", is_flag=True, help="Print the messages of a chat, as JSON."
+    "--messages", is_flag=True, help="Print the chat messages, as JSON."
 )
 
 
@@ -32,7 +32,7 @@ _messages_option = click.option(
 @tried_options
 @_messages_option
 @_protocol_option
-@click.option("--case", metavar="ID", help="The case; by default the first of those held out.")
+@click.option("--case", metavar="ID", help="The case; by default the first held-out case.")
 def render_command(
     *,
     choice: Choice,
@@ -44,8 +44,8 @@ def render_command(
 ) -> None:
     """Print the prompt in force as a model receives it for a case.
 
-    PROMPT is its name in the project. What is in force is what the project's tag holds over
-    the source. No model is called.
+    PROMPT is its name in the project. In force are the overrides under the project's tag, applied
+    to the source. No model is called.
     """
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
@@ -71,8 +71,8 @@ def export_command(
 ) -> None:
     """Print the prompt in force as a template: with the placeholders of the source.
 
-    PROMPT is its name in the project. For use elsewhere, as one text or as the messages of a
-    chat; with `--json` also its tools and the schema of the answer.
+    PROMPT is its name in the project. For use elsewhere, as one text or as chat messages; with
+    `--json`, also its tools and the schema of the answer.
     """
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
@@ -106,7 +106,7 @@ def _print(
 
 
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
-    """Return what a provider is sent, without the model and its options."""
+    """Return the request that a provider gets, without the model and its options."""
     from promptgraft.adapters.anthropic import AnthropicProfile, AnthropicWire
     from promptgraft.adapters.openai import OpenAIProfile, OpenAIWire
 
@@ -124,7 +124,7 @@ def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]
 
 
 def _messages(rendered: RenderedPrompt[object]) -> list[Json]:
-    """Return what a model is sent, without the form of the answer, which is sent beside it."""
+    """Return the messages that a model gets; the schema of the answer is a part of its own."""
     from promptgraft.adapters.calling.turns import content_of
 
     content = content_of(rendered, say_format=False)
@@ -145,3 +145,54 @@ def _plain(rendered: RenderedPrompt[object]) -> dict[str, Json]:
         "applied": [found.part for found in rendered.applied],
         "skipped": [found.part for found in rendered.skipped],
     }
+
+
+@options.command("describe", "describe", "describe support --json")
+@click.argument("graph", metavar="[NAME]", required=False)
+@options.project_option
+@options.json_option
+def describe_command(*, graph: str | None, project: str | None, as_json: bool) -> None:
+    """List the nodes, edges and parts of a graph of the project.
+
+    NAME is its name in the project. Runs, reports and settings use the same names for parts.
+    Undeclared edges are known only from the traces of a run.
+    """
+    with loaded_project(project) as found:
+        chosen = found.prompt(graph)
+        if chosen.graph is None:
+            raise ConfigError(
+                f"`{chosen.name}` is a prompt, not a graph; `promptgraft export` prints it"
+            )
+        described = chosen.graph.describe()
+    if as_json:
+        print_json(described.as_json())
+        return
+    screen = Screen()
+    screen.line(described.name, bold=True)
+    screen.line()
+    screen.table(
+        [
+            ("node", "kind", "prompt", "model"),
+            *(
+                (node.id, node.kind, node.prompt or "-", node.model or "-")
+                for node in described.nodes
+            ),
+        ]
+    )
+    screen.line()
+    screen.table(
+        [
+            ("part", "characters", "may change"),
+            *(
+                (part.id, str(part.chars), "yes" if part.may_change else "no")
+                for node in described.nodes
+                for part in node.parts
+            ),
+        ]
+    )
+    screen.line()
+    if described.declared:
+        screen.line("edges:")
+        screen.body("\n".join(f"{start} -> {end}" for start, end in described.edges))
+    else:
+        screen.line("edges: not declared; the flow may take any")

@@ -1,4 +1,4 @@
-"""``promptgraft serve`` and ``tokens``: jobs over HTTP, and who may use them."""
+"""``promptgraft serve``, ``tokens`` and ``worker``: the processes that serve and run jobs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import click
 
 from promptgraft.adapters.calling.access import is_loopback
 from promptgraft.cli import options
+from promptgraft.cli.exits import handled
 from promptgraft.cli.job_options import (
     EXTRA,
     jobs_option,
@@ -26,23 +27,25 @@ from promptgraft.cli.job_options import (
     webhooks_option,
 )
 from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.cli.signals import handled
 from promptgraft.errors import ConfigError
 
 _SECONDS_FOR_WORKERS = 35
+"""How long workers may take to pause their jobs; longer than they allow a job for that."""
 
 
 @options.command("serve", "serve --demo", "serve --jobs sqlite:///jobs.db --workers 2")
-@click.option("--host", default="127.0.0.1", help="The address to listen at.")
+@click.option("--host", default="127.0.0.1", help="The address to listen on.")
 @click.option(
-    "--port", type=options.at_least(0), default="8400", help="The port; 0 for a free one."
+    "--port", type=options.at_least(0), default="8400", help="The port; 0 for any free port."
 )
-@click.option("--workers", type=options.at_least(0), default="0", help="Workers to run beside it.")
-@click.option("--demo", is_flag=True, help="Show a job that improves an example prompt, offline.")
+@click.option(
+    "--workers", type=options.at_least(0), default="0", help="Workers to run with the server."
+)
+@click.option("--demo", is_flag=True, help="Show jobs that improve an example prompt, offline.")
 @click.option(
     "--behind-proxy",
     metavar="HOST",
-    help="The name under which a proxy with TLS hands requests on.",
+    help="The host name of a TLS proxy that forwards requests to this server.",
 )
 @click.option("--certificate", metavar="FILE", help="A certificate for TLS, with its chain.")
 @click.option("--key", metavar="FILE", help="The private key of the certificate.")
@@ -64,8 +67,8 @@ def serve_command(
 ) -> None:
     """Serve jobs over HTTP, with a dashboard.
 
-    On this machine alone it prints a link that lets one browser in. Any other address needs tokens
-    (`promptgraft tokens create`) and TLS, or a proxy that has it.
+    On a loopback address it prints a link that signs one browser in. Any other address needs
+    tokens (`promptgraft tokens create`), and TLS here or in a proxy.
     """
     _check_safe(host, behind_proxy=behind_proxy, certificate=certificate, key=key)
     with ExitStack() as held:
@@ -102,10 +105,11 @@ def serve_command(
 
 @contextmanager
 def _ended_in_order() -> Iterator[Callable[[], bool]]:
-    """Let SIGTERM and Ctrl+C end workers and temporary folders too, whenever they come.
+    """Exit on SIGTERM and Ctrl+C in a way that also ends workers and removes temporary folders.
 
-    uvicorn raises the signal that has ended it a second time. Yields whether a signal has come:
-    what a handler raises is lost when it comes inside of a finalizer.
+    Yields a function that returns whether a signal has arrived: the exception that a handler
+    raises is lost inside a finalizer. uvicorn re-raises the signal that has ended it, so the
+    handler may run twice.
     """
     found: list[object] = []
 
@@ -134,7 +138,7 @@ def _check_safe(
 
 @contextmanager
 def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Give database, project and workers of the demo, which are gone at the end."""
+    """Yield database, projects and number of workers of the demo, all in a temporary folder."""
     from promptgraft.cli.main import run
 
     folder = Path(tempfile.mkdtemp(prefix="promptgraft-demo-"))
@@ -153,7 +157,7 @@ def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
 
 @contextmanager
 def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
-    """Run workers beside the server, and end them with it."""
+    """Run workers while the context is open."""
     named = [part for one in projects for part in ("--project", one)]
     environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
     command = [sys.executable, "-P", "-m", "promptgraft", "worker", *named]
@@ -177,7 +181,7 @@ def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
     epilog=options.examples("tokens create ci --scope submit --scope read", "tokens list"),
 )
 def tokens_command() -> None:
-    """Make, list and revoke the tokens of a server."""
+    """Create, list and revoke the tokens of a server."""
 
 
 @tokens_command.command("create", epilog=options.examples("tokens create ci --scope read"))
@@ -187,16 +191,20 @@ def tokens_command() -> None:
     "scopes",
     multiple=True,
     required=True,
-    help="read, submit, promote or admin; may be given several times.",
+    help="read, submit, promote or admin; may be repeated.",
 )
 @click.option(
-    "--for", "only", metavar="PROJECT", multiple=True, help="A project that it is for; all else."
+    "--for",
+    "only",
+    metavar="PROJECT",
+    multiple=True,
+    help="Limit the token to this project; may be repeated. By default all projects.",
 )
 @jobs_option
 def create_command(
     name: str, *, scopes: tuple[str, ...], only: tuple[str, ...], url: str | None
 ) -> None:
-    """Make a token and print it, once."""
+    """Create a token and print it; it is never shown again."""
     with managed(url) as manager:
         from promptgraft.server.access import TokenStore
 
@@ -208,7 +216,7 @@ def create_command(
 @jobs_option
 @options.json_option
 def list_command(*, url: str | None, as_json: bool) -> None:
-    """List who has a token, and for what."""
+    """List tokens by name, with their scopes and projects."""
     with managed(url) as manager:
         from promptgraft.server.access import TokenStore
 
@@ -229,9 +237,47 @@ def list_command(*, url: str | None, as_json: bool) -> None:
 @click.argument("name")
 @jobs_option
 def revoke_command(name: str, *, url: str | None) -> None:
-    """Revoke a token, at once."""
+    """Revoke a token, effective immediately."""
     with managed(url) as manager:
         from promptgraft.server.access import TokenStore
 
         TokenStore(manager.database).revoke(name)
     echo(f"revoked the token of {name}")
+
+
+@options.command("worker", "worker --jobs sqlite:///jobs.db", "worker --processes 4 --until-idle")
+@click.option("--processes", type=options.at_least(1), default="1", help="Jobs to run at once.")
+@click.option("--until-idle", is_flag=True, help="Exit when no job is left.")
+@click.option(
+    "--calls",
+    type=options.at_least(1),
+    help="Concurrent model calls per account, over all processes of this worker; by default the "
+    "limit is found by trying.",
+)
+@click.option("--name", help="The name that lists show; by default host and process id.")
+@webhooks_option
+@projects_option
+@jobs_option
+def worker_command(
+    *,
+    processes: int,
+    until_idle: bool,
+    name: str | None,
+    calls: int | None,
+    webhooks: str | None,
+    projects: tuple[str, ...],
+    url: str | None,
+) -> None:
+    """Run the jobs of a project.
+
+    Each job runs in its own process. On SIGTERM and Ctrl+C the worker pauses its jobs after
+    their current step, puts them back into the queue, and exits.
+    """
+    named = named_projects(projects)
+    with managed(url, named) as manager, sending(manager, webhooks):
+        from promptgraft.jobs import Worker
+
+        worker = Worker(manager, processes=processes, name=name, calls=calls)
+        with handled(lambda *_: worker.stop()):
+            echo(f"worker for {', '.join(named)}", error=True)
+            worker.run(until_idle=until_idle)

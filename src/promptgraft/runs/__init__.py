@@ -2,8 +2,7 @@
 
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.reading import find_run, list_runs, read_run
-from promptgraft.runs.records import RunRecord, RunSummary, State
+from promptgraft.runs.reading import RunRecord, RunSummary, State, find_run, list_runs, read_run
 from promptgraft.runs.transcripts import Transcript, transcripts
 
 __all__ = [

@@ -13,7 +13,7 @@ from promptgraft.frames import frame_of
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
-from promptgraft.runs.records import RunRecord
+from promptgraft.runs.reading import RunRecord
 from promptgraft.search.ledger import money
 from promptgraft.search.passing import NO_SIDES, PassingSides
 from promptgraft.serde import Json, shown

@@ -12,8 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
-from promptgraft.runs.reading import read_events
-from promptgraft.runs.records import RunRecord
+from promptgraft.runs.reading import RunRecord, read_events
 from promptgraft.search.answers import record_from_json
 from promptgraft.search.place import QUESTIONS, Phase, Place
 from promptgraft.targets.types import Change, RolloutRecord, read_changes

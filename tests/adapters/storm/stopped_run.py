@@ -27,8 +27,7 @@ from adapters.storm.storm_world import (
 )
 from promptgraft import LocalPromptOverridesStore, Prompt, PromptResponse
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity, evaluated
-from promptgraft.cli.exits import ExitCode, conclude
-from promptgraft.cli.signals import cancelled_by_signals
+from promptgraft.cli.exits import ExitCode, cancelled_by_signals, conclude
 from promptgraft.errors import RunCancelledError
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import StopReason

@@ -16,8 +16,7 @@ from promptgraft.runs.comparing import fingerprint_of
 from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.pages import reasons_of
-from promptgraft.runs.reading import read_run
-from promptgraft.runs.records import RunRecord
+from promptgraft.runs.reading import RunRecord, read_run
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
 from promptgraft.search.fresh import HeldOut, RunVerdict

@@ -21,7 +21,7 @@ from promptgraft.runs.comparing import (
 )
 from promptgraft.runs.folder import RunFolder, write_text
 from promptgraft.runs.history import shown_mean
-from promptgraft.runs.records import RunRecord, RunSummary
+from promptgraft.runs.reading import RunRecord, RunSummary
 from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import (
