@@ -36,7 +36,7 @@ def test_a_right_project_is_told_with_its_cases_and_its_plan(
     assert shown.code == ExitCode.OK
     assert shown.err == ""
     lines = shown.out.splitlines()
-    assert lines[0] == "promptgraft.yaml is right"
+    assert lines[0] == "promptgraft.yaml is valid"
     assert lines[1].split() == ["cases", "12", "train,", "4", "validation,", "4", "test"]
     assert lines[2].split() == ["metrics", "exact"]
     assert lines[3].startswith("triage  plan: about ")

@@ -314,7 +314,8 @@ def test_what_would_keep_the_winner_out_is_found_before_the_search(
     closed = console("demo")
     assert closed.code == 2
     assert closed.err == (
-        f"promptgraft: the store's folder {project} cannot be written; name another with --store\n"
+        f"promptgraft: the store's folder {project} is not writable; "
+        "name another one with --store\n"
     )
     (project / "file").write_text("", "utf-8")
     ended = console("demo", "--store", "file/below")

@@ -52,7 +52,7 @@ def test_the_summary_has_the_figures_and_the_failing_cases_with_reasons(
         "1 case that does not pass",
         f"  bread  0.000  critical {reason}",
         "",
-        "gate: passed (nothing was asked of the scores; see `--fail-under`)",
+        "gate: passed (no score was required; see `--fail-under`)",
     ]
     assert ended.err == ""
 
@@ -81,8 +81,8 @@ def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
         (("other",), "has no prompt `other`; there: `words`"),
         (("--fail-under", "80"), "expected a number from 0 to 1, found '80'"),
         (("--fail-under", "nan"), "expected a number from 0 to 1, found 'nan'"),
-        (("--refuse-unclear",), "--refuse-unclear is for the scores of a baseline"),
-        (("--tolerance", "0"), "--tolerance is for the scores of a baseline; give --baseline"),
+        (("--refuse-unclear",), "--refuse-unclear needs a baseline to compare with"),
+        (("--tolerance", "0"), "--tolerance needs a baseline to compare with; give --baseline"),
         (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
         (("--split", "tset"), "'tset' is not one of"),
         (("--source", "--tag", "x"), "expected one of a tag, the source and a run"),

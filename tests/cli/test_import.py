@@ -364,7 +364,7 @@ def test_a_wrong_use_is_one_line(
 
 def test_nothing_is_overwritten_and_nothing_is_guessed(console: Console, folder: Path) -> None:
     imported(console)
-    assert "promptgraft.yaml is there already" in console("import", "optimizer.json", *SETS).err
+    assert "promptgraft.yaml already exists" in console("import", "optimizer.json", *SETS).err
     for name in ("promptgraft.yaml", "metrics.json", "run_optimization.py"):
         Path(name).unlink()
     assert "there is no function `call_agent`" in console("import", "optimizer.json", *SETS).err

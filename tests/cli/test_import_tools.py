@@ -281,7 +281,7 @@ def test_nothing_is_written_where_a_file_takes_the_place_of_a_folder(console: Co
     before = sorted(Path.cwd().rglob("*"))
     ended = console("import", "promptfooconfig.yaml")
     assert (ended.code, ended.out) == (2, "")
-    assert "prompts is there already; nothing was written" in ended.err
+    assert "prompts already exists; nothing was written" in ended.err
     assert sorted(Path.cwd().rglob("*")) == before
 
 

@@ -92,7 +92,7 @@ def test_nothing_is_overwritten_and_nothing_is_added_to_half_a_project(console: 
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "promptgraft: README.md, data/reports.jsonl are there already in the current folder; "
+        "promptgraft: README.md, data/reports.jsonl already exist in the current folder; "
         "nothing was written; name another folder\n"
     )
     assert files_below(Path()) == before

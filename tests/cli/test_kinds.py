@@ -214,7 +214,7 @@ def test_diff_of_a_removal_between_revisions_says_what_happened(
     store = make_project(project)
     part = "removed task example guide/security/xss"
     store.remove_override(ns="tests/agents", prompt_key="review", part=part)
-    assert console("diff", NAME).out.endswith(f"\n{part}: taken away\n")
+    assert console("diff", NAME).out.endswith(f"\n{part}: removed\n")
 
     store.remove_task_example(prompt_of(project), path=("guide", "security", "xss"))
     assert console("diff", NAME).out.endswith(f"\n{part}: added\n")

@@ -194,8 +194,14 @@ def test_wrong_use_is_one_line(console: Console, project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("list", "--store", ".", "--project", "x"), "--project only says where the store is"),
-        (("reset", "--store", ".", "--project", "x"), "--project only says where the store is"),
+        (
+            ("list", "--store", ".", "--project", "x"),
+            "--project and --store: both say where the store is",
+        ),
+        (
+            ("reset", "--store", ".", "--project", "x"),
+            "--project and --store: both say where the store is",
+        ),
         (("diff", "meta-prompts", "--store", "."), "--store: the files of DIR are not compared"),
         (
             ("diff", "meta-prompts", "--project", "x"),

@@ -34,7 +34,7 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert ended.err == "a job may print\n"
     lines = ended.out.splitlines()
     assert lines[:6] == [
-        "toy/words: what a run uses",
+        "toy/words: usage of a run",
         "rollouts     108",
         "proposals    4 if all are accepted, 8 if none is",
         "reflections  30",
@@ -43,10 +43,10 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     ]
     for title, questions, rows in (("expected", "6", lines[6:10]), ("at most", "30", lines[11:15])):
         assert " ".join(rows[0].split()) == f"{title} calls in out tokens dollars model"
-        task, reflection, together = (line.split() for line in rows[1:])
+        task, reflection, total = (line.split() for line in rows[1:])
         assert (task[0], task[1], task[-2:]) == ("task", "108", ["0.00", "task"])
         assert (reflection[0], reflection[1], reflection[-1]) == ("reflection", questions, "writer")
-        assert together[0] == "together"
+        assert total[0] == "total"
     assert lines[15:] == ["", f"warning: {WARNINGS[0]}"]
     assert list(project.glob(".promptgraft/**/*.json")) == []
 

@@ -129,7 +129,7 @@ def test_a_damaged_run_is_removed_and_a_link_to_one_is_not(
     [
         (("rm",), "RUN... is missing"),
         (("rm", "none", "--yes"), "there are no runs in"),
-        (("--json", "rm", "x"), "options of `rm` stand behind it"),
+        (("--json", "rm", "x"), "put options of `rm` after its name"),
         (("remove", "x"), "no such command 'remove'"),
     ],
 )
@@ -367,7 +367,7 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
         (("2020",), "is called `2020`"),
         (("latest", "--rejected", "--case", "x"), "--rejected does not go with --case; choose one"),
         (("latest", "--step", "1", "--candidate", "1"), "--step does not go with --candidate"),
-        (("latest", "--step", "999"), "has asked nothing in step 999; it has asked in: 1"),
+        (("latest", "--step", "999"), "has no question in step 999; steps with questions: 1"),
         (("a/b", "--step", "1"), "--step is for what a run holds; give RUN, an id or `latest`"),
     ],
 )
@@ -455,7 +455,7 @@ def test_watch_refuses_to_be_quiet_about_lines_that_it_was_asked_for(
     ended = console("watch", "--json", "--quiet")
 
     assert (ended.code, ended.out) == (2, "")
-    assert "--quiet: with --json there is no progress beside the lines; leave it out" in ended.err
+    assert "--quiet: with --json there is no other progress to hide; leave it out" in ended.err
 
 
 def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
@@ -607,7 +607,7 @@ def test_a_project_that_would_not_be_looked_at_is_refused(
     ended = console(*command, "--runs", "runs", "--project", "promptgraft.yaml")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "promptgraft: --project only says where the runs are, and --runs does; leave one out\n"
+        "promptgraft: --project and --runs: both say where the runs are; leave one out\n"
     )
 
 

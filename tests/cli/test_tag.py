@@ -81,7 +81,7 @@ def test_a_tag_that_holds_it_already_gets_no_revision(
     ended = console("tag", NAME, "stable", "--of", "canary")
 
     assert ended.code == 0
-    assert ended.out.endswith("the tag holds that already: nothing was written\n")
+    assert ended.out.endswith("the tag points there already: nothing was written\n")
     assert len(history(project, "stable")) == 1
 
 

@@ -51,10 +51,10 @@ WRONG = {
     "`promptgraft show` lists the prompts of a store",
     "show --tag ../x": "show: --tag: expected 1 to 64 lower-case letters, digits, `.`, `_` or `-`, "
     "starting with a letter or digit; found '../x'",
-    "show --store . --project x.yaml": "--project only says where the store is, and --store does; "
+    "show --store . --project x.yaml": "--project and --store: both say where the store is; "
     "leave one out",
-    f"history {NAME} --store . --project x.yaml": "--project only says where the store is, and "
-    "--store does; leave one out",
+    f"history {NAME} --store . --project x.yaml": "--project and --store: both say where "
+    "the store is; leave one out",
     "check --schema --project x.yaml": "check: --schema is the same for every project; leave "
     "--project out",
     "show --template prompts.py:TEMPLATE": "show: --template needs PROMPT; name the prompt as "

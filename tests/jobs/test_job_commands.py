@@ -131,11 +131,11 @@ def test_the_same_commands_ask_a_server(
     ):
         monkeypatch.delenv("PROMPTGRAFT_JOBS")
         told = said(capsys, "jobs", "list", "--server", server.url, code=2)
-        assert "put a token of it into the variable PROMPTGRAFT_TOKEN" in told
+        assert "put a token of the server into the variable PROMPTGRAFT_TOKEN" in told
         monkeypatch.setenv("PROMPTGRAFT_TOKEN", server.token)
         both = said(capsys, "jobs", "list", "--server", server.url, "--jobs", "sqlite://", code=2)
         assert both == (
-            "promptgraft: --jobs and --server: jobs are in one of them; leave one out\n"
+            "promptgraft: --jobs and --server: both say where the jobs are; leave one out\n"
         )
         monkeypatch.setenv("PROMPTGRAFT_SERVER", server.url)
         job = submitted(capsys, "--budget", "60", "--project", "support", "--key", "k")

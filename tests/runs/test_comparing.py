@@ -86,7 +86,7 @@ def test_without_the_head_of_a_journal_nothing_is_said_to_be_comparable(
     else:
         other.journal.write_bytes(header)
     said = incomparable(read_run(first), read_run(other))
-    reason = "which data and metrics B had is not known: its journal has no header"
+    reason = "the data and metrics of B are unknown: its journal has no header"
     assert said.pareto == said.held_out == (reason,)
 
 

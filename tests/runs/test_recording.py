@@ -470,7 +470,7 @@ def test_a_second_process_is_refused_in_one_line_and_changes_nothing(tmp_path: P
             pass
         assert files_of(folder) == before
     assert re.fullmatch(
-        rf"run {folder.id} is in use by process \d+; wait for it to end, or look on with "
+        rf"run {folder.id} is in use by process \d+; wait for it to end, or follow it with "
         rf"`promptgraft watch {folder.id}`",
         str(refusal.value),
     )
@@ -506,7 +506,7 @@ def test_a_disk_that_takes_no_more_does_not_end_the_run_and_is_said(tmp_path: Pa
 
     assert result.found_better
     assert recorder.failure.startswith(f"{folder.candidates}/3.md cannot be written: ")
-    assert "; mend the cause, then " in recorder.failure
+    assert "; fix the cause, then " in recorder.failure
     assert f"`promptgraft resume {folder.id}` writes what is missing" in recorder.failure
     assert read_run(folder).state is State.INTERRUPTED
     folder.candidate(3).rmdir()

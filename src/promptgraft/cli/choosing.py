@@ -1,4 +1,4 @@
-"""Which project, store, prompt, run or template a command line means."""
+"""Resolving the project, store, prompt, run or template that a command line names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path
 from promptgraft.project.services import open_store
 from promptgraft.text import listed
 
-# The libraries behind projects and runs take their time to load: imported when they are used.
+# Projects and runs are slow to import, so functions import them when they need them.
 if TYPE_CHECKING:
     from promptgraft.project import Project
     from promptgraft.prompt import PromptTemplate
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 
 def opened_project(file: str | None) -> Project:
-    """Return the project of ``--project FILE`` without loading what it names."""
+    """Return the project of ``--project FILE`` without loading its prompts and data."""
     from promptgraft.project import open_project
 
     return open_project(project_path(file))
 
 
 def in_project(project: str | None) -> bool:
-    """Tell whether a project is named, or around the current folder."""
+    """Return whether a project is named, or encloses the current folder."""
     return project is not None or project_around() is not None
 
 
 def chosen_store(
     store: str | None, project: str | None, prompt: options.PromptName | None = None
 ) -> RevisionedStore:
-    """Return the store named, or that of the project, or that of the current folder.
+    """Return the named store, else that of the project, else that of the current folder.
 
-    The project is needed beside a store that is named when ``prompt`` is a name in it.
+    Together, ``store`` and ``project`` make sense only if ``prompt`` is a name in the project.
     """
     if store is not None and project is not None and not (prompt and prompt.in_project):
-        raise ConfigError("--project only says where the store is, and --store does; leave one out")
+        raise ConfigError("--project and --store: both say where the store is; leave one out")
     if store is None and in_project(project):
         return opened_project(project).store()
     return open_store(store)
 
 
 def store_options(command: options.Command) -> options.Command:
-    """Give a command ``--json``, ``--project`` and ``--store``: it gets ``store``, opened."""
+    """Add ``--json``, ``--project`` and ``--store``; the command receives the opened ``store``."""
 
     @functools.wraps(command)
     def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
@@ -66,9 +66,9 @@ def store_options(command: options.Command) -> options.Command:
 def read_prompt(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> options.PromptName | None:
-    """Return the prompt that is meant: ``namespace/key``, or a name of the project.
+    """Return the prompt named by ``namespace/key`` or by its name in the project.
 
-    Without a value it is the only prompt of the project.
+    Without a value, return the only prompt of the project.
     """
     project: str | None = context.params.get("project")
     if (value is not None and "/" in value) or not in_project(project):
@@ -111,10 +111,10 @@ def _stored_prompt(
 
 
 def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
-    """Return the source of a prompt in the project around it; None where it is in none.
+    """Return the project's source of a prompt; None without a project that has it.
 
     Raises:
-        DataFormatError: the project, or a prompt of it, is at fault.
+        DataFormatError: the project or one of its prompts is invalid.
     """
     if not in_project(name.file):
         return None
@@ -134,34 +134,36 @@ prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, c
 
 @attrs.frozen
 class Runs:
-    """A folder of run directories, and the options that name it where it is not found without.
+    """A folder of run directories, which need not exist.
 
-    The folder need not exist.
+    Attributes:
+        root: the folder.
+        options: the options with which suggested commands find it; empty if they need none.
     """
 
     root: Path
     options: str = ""
 
     def find(self, name: str) -> RunFolder:
-        """Return the run that is meant: an id, the start of one, or ``latest``."""
+        """Return a run by its id, the beginning of its id, or ``latest``."""
         from promptgraft.runs import find_run
 
         return find_run(self.root, name)
 
     def command(self, what: str, folder: RunFolder, more: str = "") -> str:
-        """Return a command line about a run, as it can be typed in the current folder."""
+        """Return a command line about a run that works in the current folder."""
         words = ["promptgraft", what, folder.id, more, self.options]
         return " ".join(word for word in words if word)
 
 
 def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = False) -> Runs:
-    """Return the folder that is meant: ``runs``, or that of the project, or ``runs`` here.
+    """Return the runs folder: ``--runs``, else that of the project, else ``runs`` here.
 
-    With ``runs_again`` the command also loads what a run was made from, so that the project
-    counts even where the folder is named.
+    With ``runs_again`` the command also loads the source of a run from the project, so that both
+    options may be given.
     """
     if runs is not None and project is not None and not runs_again:
-        raise ConfigError("--project only says where the runs are, and --runs does; leave one out")
+        raise ConfigError("--project and --runs: both say where the runs are; leave one out")
     if runs is None and not in_project(project):
         return Runs(Path(DEFAULT_RUNS))
     root = Path(runs) if runs is not None else runs_folder_of(project_path(project))
@@ -169,13 +171,13 @@ def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = Fal
 
 
 def runs_of(root: Path, *, runs: str | None, project: str | None) -> Runs:
-    """Return the folder that a new run is kept in: ``runs``, or else ``root``."""
+    """Return the folder that a new run is kept in: ``--runs``, else ``root``."""
     if named := _named(root, runs, project):
         return named
     with contextlib.suppress(DataFormatError):
         if chosen_runs(None, None).root.absolute() == root.absolute():
             return Runs(root)
-    # A job in a project: its runs are not kept where those of the project are.
+    # A job inside a project keeps its runs apart from those of the project.
     return _named(root, str(root), None) or Runs(root)
 
 
@@ -186,7 +188,7 @@ def _named(root: Path, runs: str | None, project: str | None) -> Runs | None:
 
 
 def runs_options(command: options.Command) -> options.Command:
-    """Give a command ``--project`` and ``--runs``, which it gets as ``runs``: ``Runs``."""
+    """Add ``--project`` and ``--runs``; the command receives ``runs``, a :class:`Runs`."""
 
     @functools.wraps(command)
     def wrapped(*, project: str | None, runs: str | None, **others: object) -> int | None:
@@ -198,14 +200,14 @@ def runs_options(command: options.Command) -> options.Command:
 _tried = options.together(
     click.argument("prompt", required=False),
     click.option(
-        "--tag", type=options.tag, help="Use what this tag holds; by default the project's tag."
+        "--tag", type=options.tag, help="Use the overrides of this tag; by default the project's."
     ),
     click.option("--source", is_flag=True, help="Use the source, without overrides."),
     click.option("--run", metavar="RUN", help="Use the winner of a run: an id, or `latest`."),
     click.option(
         "--candidate",
         type=options.at_least(0),
-        help="Of that run, use another candidate; 0 is its baseline.",
+        help="Use another candidate of that run; 0 is its baseline.",
     ),
     options.project_option,
     options.json_option,
@@ -213,7 +215,7 @@ _tried = options.together(
 
 
 def tried_options(command: options.Command) -> options.Command:
-    """Give a command PROMPT and the options that choose its text: it gets them as ``choice``."""
+    """Add PROMPT and the options that choose its text; the command receives ``choice``."""
 
     @functools.wraps(command)
     def wrapped(
@@ -234,7 +236,7 @@ def tried_options(command: options.Command) -> options.Command:
 
 
 def load_template(spec: str) -> PromptTemplate[object]:
-    """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names."""
+    """Load the template at ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE``."""
     from promptgraft.project.python_source import PythonSource, Wanted
     from promptgraft.prompt import Prompt, PromptTemplate
 
@@ -249,7 +251,7 @@ def load_template(spec: str) -> PromptTemplate[object]:
 
 
 def shipped(name: str) -> Path:
-    """Return a folder or file that comes with the package: installed, or else in the checkout."""
+    """Return a folder or file that is shipped with promptgraft, installed or in the checkout."""
     package = Path(__file__).resolve().parents[1]
     places = [package / name]
     if package.parent.name == "src":

@@ -1,4 +1,4 @@
-"""``promptgraft demo``: its options; what it does is imported when it is done."""
+"""``promptgraft demo``: the options. Its implementation is imported when it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from promptgraft.cli.options import (
 
 
 class DemoOptions(TypedDict):
-    """What the command line asks for."""
+    """The options of the demo."""
 
     seed: int
     budget: int | None
@@ -34,38 +34,38 @@ class DemoOptions(TypedDict):
     default="0",
     show_default=True,
     type=at_least(0),
-    help="Decides every random choice: the same seed, the same winner.",
+    help="Seed of every random choice: the same seed gives the same winner.",
 )
 @click.option(
-    "--budget", type=at_least(1), help="Rollouts that may be used; by default those of the example."
+    "--budget", type=at_least(1), help="Rollouts that may be used; by default as in the example."
 )
 @workers_option
 @click.option(
     "--store",
     metavar="DIR",
-    help="The folder that `.promptgraft` is made in; by default the nearest one upwards that "
-    "has it, or the root of the repository, or the current folder.",
+    help="The folder of `.promptgraft`; by default the nearest one here or above that has it, else "
+    "the root of the repository, else the current folder.",
 )
 @click.option(
     "--tag",
     default="triage-demo",
     show_default=True,
     type=tag,
-    help="The tag that gets the winner.",
+    help="The tag that the winner is stored under.",
 )
 @click.option(
     "--journal",
     metavar="FILE",
-    help="Keep every answer, so that the same command resumes after an interruption.",
+    help="Record every answer in this file; after an interruption, the same command resumes.",
 )
 @json_option
 @quiet_option
 def demo_command(*, as_json: bool, quiet: bool, **given: Unpack[DemoOptions]) -> ExitCode:
-    """Improve an example prompt now, without a key or a network.
+    """Improve an example prompt, without an API key or a network.
 
-    Runs GEPA on a support-ticket triage prompt with the embedded offline model, measures
-    the winner on tickets that the search never saw, and keeps it under a tag of a local
-    store. What the tag held before is replaced; its history stays.
+    Runs GEPA on a prompt that triages support tickets, with the embedded offline model. Measures
+    the winner on tickets that the search never saw, and stores it under a tag of a local store.
+    Earlier overrides under the tag are replaced, but stay in its history.
     """
     from promptgraft.cli.demo_run import demonstrate
 

@@ -1,4 +1,4 @@
-"""What the demo does: run, keep the winner, say so."""
+"""The implementation of ``promptgraft demo``: run the example, store the winner, report."""
 
 from __future__ import annotations
 
@@ -55,19 +55,22 @@ from promptgraft.search.result import RunResult
 
 
 def load_example() -> OptimizationJob:
-    """Return the run of the triage example."""
+    """Return the job of the triage example."""
     with loaded_job(f"{shipped('examples/triage/optimize.py')}:job") as job:
         return job
 
 
 @attrs.frozen(kw_only=True)
 class DemoOutcome:
-    """Everything that the demo found out.
+    """The outcome of the demo.
 
     Attributes:
-        job: the run, as it was carried out.
-        revision: what the tag points at now; None when nothing was written.
-        problem: why the store refused the winner; empty when it did not.
+        job: the job, as it was run.
+        result: the result of the run.
+        store: the store for the winner.
+        address: prompt and tag of the winner.
+        revision: the revision that the tag points at now; None if nothing was written.
+        problem: why the store refused the winner; empty if it did not.
     """
 
     job: OptimizationJob
@@ -89,7 +92,7 @@ class DemoOutcome:
 
 
 def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
-    """Run the demo, print what came of it, and return the exit code."""
+    """Run the demo, print its outcome, and return the exit code."""
     outcome = _run_demo(given, quiet=quiet)
     if as_json:
         print_json(_plain(outcome))
@@ -105,10 +108,10 @@ def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
 
 
 def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
-    """Search from the plain source, and keep the winner if there is one.
+    """Search from the plain source, and store the winner if there is one.
 
-    The overrides that the store holds are no part of the search: runs with one seed give
-    the same winner, whatever earlier runs have left under the tag.
+    The search ignores the overrides in the store, so that runs with the same seed give the same
+    winner, whatever earlier runs have stored under the tag.
     """
     example = load_example()
     descriptor = example.prompt.descriptor
@@ -128,22 +131,23 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
 
 
 def _config(example: RunConfig, given: DemoOptions) -> RunConfig:
-    # The winner is kept by the demo itself, which replaces what the tag held.
+    # `_kept` stores the winner: it replaces what the tag held instead of adding to it.
     config = attrs.evolve(example, seed=given["seed"], persist=False)
     if given["budget"] is None:
         return config
-    following = 2 * len(config.held_out)
-    least = config.least_budget - following
+    # Baseline and winner are measured on the held-out tickets at the end, outside `--budget`.
+    for_held_out = 2 * len(config.held_out)
+    least = config.least_budget - for_held_out
     if given["budget"] < least:
         raise ConfigError(
             f"--budget: expected at least {least} rollouts, which pay for the "
             f"baseline and one step, found {given['budget']}"
         )
-    return attrs.evolve(config, rollout_budget=given["budget"] + following)
+    return attrs.evolve(config, rollout_budget=given["budget"] + for_held_out)
 
 
 def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedStore:
-    """Return the store for the winner, once it is known that it can be written."""
+    """Return the store for the winner; raise early if it cannot be written."""
     if folder is not None:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -154,9 +158,9 @@ def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedSto
     store = open_store(folder)
     if not os.access(store.place, os.W_OK):
         raise StoreError(
-            f"the store's folder {store.place} cannot be written; name another with --store"
+            f"the store's folder {store.place} is not writable; name another one with --store"
         )
-    # Changes nothing, but takes the lock and reads what is there.
+    # Writes nothing, but takes the lock and reads the present overrides.
     store.mutate(address, lambda present: present)
     return store
 
@@ -174,7 +178,7 @@ def _uninterrupted(
 
 
 def _kept(outcome: DemoOutcome) -> DemoOutcome:
-    """Let the tag hold the winner and nothing else, in one write; note a refusal."""
+    """Replace the content of the tag by the winner in one write; record a refusal."""
     result, measured = outcome.result, outcome.result.held_out
     scores = {"baseline": result.baseline_pareto_mean, "best": result.best_pareto_mean}
     if measured is not None:
@@ -239,11 +243,11 @@ prompt = Prompt(
 ticket = Ticket("Charged twice", "Two payments.", "team")
 print(prompt.bind(ticket).render().text)
 """
-"""The Python that renders a ticket with the winner."""
+"""Python code that renders a ticket with the winner."""
 
 
 def _plain(outcome: DemoOutcome) -> object:
-    """Return the outcome for machines; equal for runs with one seed on one store."""
+    """Return the outcome as plain data; the same for all runs with the same seed and store."""
     result, job = outcome.result, outcome.job
     measured = result.held_out.gain if result.held_out else None
     root, tag = outcome.store.place, outcome.address.tag

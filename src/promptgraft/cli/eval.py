@@ -42,7 +42,7 @@ _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
 
 
 class _Given(TypedDict):
-    """What the command line asks for."""
+    """The options that decide the gate and its outputs."""
 
     fail_under: float | None
     min_pass_rate: float | None
@@ -72,44 +72,44 @@ class _Given(TypedDict):
     help="The cases to evaluate.",
 )
 @click.option(
-    "--fail-under", metavar="SCORE", type=options.share, help="The least mean score, 0 to 1."
+    "--fail-under", metavar="SCORE", type=options.share, help="The minimum mean score, 0 to 1."
 )
 @click.option(
     "--min-pass-rate",
     metavar="R",
     type=options.share,
-    help="The least share of answers that pass, 0 to 1.",
+    help="The minimum share of answers that pass, 0 to 1.",
 )
 @click.option(
     "--baseline",
     metavar="FILE",
-    help="Scores to compare with: fails if the mean or a critical case is worse.",
+    help="Saved scores to compare with: fails if the mean or a critical case is worse.",
 )
 @click.option(
     "--tolerance",
     metavar="T",
     type=options.share,
-    help="How far the mean may fall below that of the baseline.",
+    help="How far the mean may fall below that of the baseline, 0 to 1.",
 )
 @click.option(
     "--refuse-unclear",
     is_flag=True,
-    help="Fail, too, where the mean may be worse than that of the baseline, or not.",
+    help="Also fail if it is unclear whether the mean is worse than that of the baseline.",
 )
 @click.option(
     "--max-unscored",
     type=options.at_least(0),
     default="0",
-    help="How many answers may be without a score; those of critical cases never.",
+    help="How many answers may have no score; those of critical cases always need one.",
 )
 @click.option(
-    "--save-baseline", metavar="FILE", help="Keep the scores there if the gate is passed."
+    "--save-baseline", metavar="FILE", help="Save the scores to this file if the gate passes."
 )
-@click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
+@click.option("--junit", metavar="FILE", help="Write the results as JUnit XML to this file.")
 @click.option(
     "--num-runs",
     type=options.at_least(1),
-    help="How often each case is answered; by default `objectives.num_runs` of the project, or 1.",
+    help="Answers per case; by default `objectives.num_runs` of the project, or 1.",
 )
 @options.workers_option
 @options.quiet_option
@@ -124,9 +124,9 @@ def eval_command(
 ) -> ExitCode:
     """Evaluate a prompt on its cases as a gate for CI.
 
-    PROMPT is its name in the project. Exits with 1 when a required score is not reached, and
-    with 4 when answers have no score. Evaluates what the project's tag holds, with the
-    metrics, the model and the data that `promptgraft optimize` uses.
+    PROMPT is its name in the project. By default the overrides of the project's tag are
+    evaluated, with the metrics, model and data of `promptgraft optimize`. Exits with 1 if a
+    required score is not reached, and with 4 if answers have no score.
     """
     if given["baseline"] is None:
         for name, is_given in (
@@ -134,11 +134,11 @@ def eval_command(
             ("--refuse-unclear", given["refuse_unclear"]),
         ):
             if is_given:
-                raise click.UsageError(f"{name} is for the scores of a baseline; give --baseline")
+                raise click.UsageError(f"{name} needs a baseline to compare with; give --baseline")
     baseline = None if given["baseline"] is None else gate.read_baseline(given["baseline"])
     for file in (given["junit"], given["save_baseline"]):
         if file is not None:
-            # Before anything is paid for.
+            # An unusable path is reported before anything is paid for.
             make_room(Path(file))
     with loaded_project(project) as found:
         subject = subject_of(found, attrs.evolve(choice, split=split))
@@ -169,7 +169,7 @@ def eval_command(
 def _judged(
     report: gate.GateReport, given: _Given, baseline: gate.Baseline | None, notes: tuple[str, ...]
 ) -> Evaluated:
-    """Decide, and write what was asked for."""
+    """Apply the gate to a report, and write the JUnit and baseline files."""
     rules = gate.GateRules(
         fail_under=given["fail_under"],
         min_pass_rate=given["min_pass_rate"],
@@ -197,12 +197,15 @@ def _judged(
 
 @attrs.frozen(kw_only=True)
 class Evaluated:
-    """How an evaluation ended.
+    """An evaluation with the decision of the gate.
 
     Attributes:
-        notes: what users should know of what was tried.
-        asked: whether anything was asked of the scores.
-        saved: the file that the scores were kept in; None for none.
+        report: the scores.
+        decision: whether the gate is passed, with its rulings.
+        comparison: the comparison with the baseline; None without one.
+        notes: warnings about the prompt that was evaluated.
+        asked: whether any score was required.
+        saved: the baseline file that was written; None for none.
     """
 
     report: gate.GateReport
@@ -213,7 +216,7 @@ class Evaluated:
     saved: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Return all of it as one document."""
+        """Return the document that ``--json`` prints."""
         return {
             "version": 1,
             **self.report.to_json(),
@@ -226,7 +229,7 @@ class Evaluated:
 
 
 def _print_evaluated(screen: Screen, found: Evaluated) -> None:
-    """Print figures, failing cases and the gate, on one screen of a terminal."""
+    """Print figures, failing cases and the gate; they fit on one screen."""
     report = found.report
     screen.line(
         f"{report.prompt}: {counted(len(report.cases), 'case')} of {report.split}", bold=True
@@ -284,7 +287,7 @@ def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
 
 
 def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ...]]:
-    """Return the cases row by row: in one those that more than a few share a fault with."""
+    """Group cases into rows; many cases that failed with the same error share one row."""
     alike: dict[tuple[bool, str], list[gate.TriedCase]] = {}
     for case in cases:
         if all(outcome.error for outcome in case.outcomes):
@@ -310,7 +313,7 @@ def _why(case: gate.TriedCase) -> str:
 
 
 def _room() -> tuple[int, int]:
-    """Return how many rows and columns there are for cases."""
+    """Return the numbers of rows and columns that are available for cases."""
     if sys.stdout is None or not sys.stdout.isatty():
         return _ROWS_IN_PIPES, _REASON_IN_PIPES
     size = shutil.get_terminal_size()
@@ -324,7 +327,7 @@ def _cropped(text: str, width: int) -> str:
 def _print_gate(screen: Screen, found: Evaluated) -> None:
     decision = found.decision
     if decision.passed:
-        asked = "" if found.asked else " (nothing was asked of the scores; see `--fail-under`)"
+        asked = "" if found.asked else " (no score was required; see `--fail-under`)"
         screen.line(f"gate: passed{asked}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)

@@ -1,4 +1,4 @@
-"""What ``promptgraft eval`` evaluates, with its progress."""
+"""Running the evaluation of ``promptgraft eval``, with its progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class EvalProgress:
-    """Shows how far an evaluation is; called from several threads. This one shows waits only."""
+    """Progress of an evaluation that reports only waits. Safe to share between threads."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -41,13 +41,13 @@ class EvalProgress:
         return None
 
     def begun(self) -> None:
-        """Take account of an answer that is asked for."""
+        """Record that an answer was requested."""
 
     def ended(self, attempt: Attempt | None) -> None:
-        """Take account of an answer that is there; None for one that never will be."""
+        """Record a finished attempt; None for one that raised."""
 
     def waits(self, notice: CallWaiting) -> None:
-        """Say what a call waits for."""
+        """Report that a call is waiting, and why."""
         if not self._quiet:
             with contextlib.suppress(OSError):
                 said = waiting(notice.model, notice.seconds, notice.reason)
@@ -55,7 +55,7 @@ class EvalProgress:
 
 
 class _WatchedExecutor(BatchExecutor):
-    """Threads that report each answer to the progress: when it is asked for, when it is there."""
+    """An executor that reports the beginning and the end of each answer to the progress."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class _WatchedExecutor(BatchExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         def work() -> T:
             self._progress.begun()
-            made: object = None
+            attempt: Attempt | None = None
             try:
                 answer = fn(*args, **kwargs)
-                made = answer
+                attempt = answer if isinstance(answer, Attempt) else None
                 return answer
             finally:
-                self._progress.ended(made if isinstance(made, Attempt) else None)
+                self._progress.ended(attempt)
 
         return super().submit(work)
 
 
 def progress_of(title: str, total: int, *, quiet: bool) -> EvalProgress:
-    """Return what shows the progress of an evaluation of ``total`` answers."""
+    """Return the progress of an evaluation of ``total`` answers: a panel on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal():
         return EvalProgress(quiet=quiet or sys.stderr is None)
     from promptgraft.cli.panel import EvalPanel
@@ -101,9 +101,10 @@ def evaluated_report(
     quiet: bool,
     folder: Path,
 ) -> gate.GateReport:
-    """Return the report on a prompt; critical cases that a baseline has better are asked again.
+    """Evaluate a prompt; critical cases that score below the baseline are answered again.
 
-    ``folder`` keeps the ids of batches while they are waited for.
+    ``folder`` keeps the ids of pending batches, so that an interrupted evaluation can collect
+    answers that were already paid for.
     """
     total = len(subject.cases) * num_runs
     kept = _kept_batches(subject, folder)
@@ -120,7 +121,7 @@ def evaluated_report(
 
 
 def _kept_batches(subject: gate.Subject, folder: Path) -> Path | None:
-    """Return where the ids of batches are kept; None where nothing is answered in batches."""
+    """Return the file for the ids of pending batches; None if no model answers in batches."""
     asked = (subject.adapter, *judges_of(subject.metrics))
     if not any(map(is_in_batches, asked)):
         return None
@@ -162,6 +163,6 @@ def _report(
                 else gate.confirm(baseline, report, lambda ids, _: ask(subject.of(ids), 1))
             )
         finally:
-            # What was stopped leaves behind what does not end; calls that still wait are ended.
+            # Wake up calls that still wait, and do not join threads that are stuck in a call.
             cancellation.set("the evaluation is over")
             executor.shutdown(wait=False, cancel_futures=True)

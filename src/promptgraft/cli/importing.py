@@ -1,4 +1,4 @@
-"""``promptgraft import``: a project out of what another tool has."""
+"""``promptgraft import``: converting the files of another tool into a project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from promptgraft.yaml_text import plain_scalar
 METRICS_FILE = "metrics.json"
 _TEXTS = "agent"
 _FUNCTION = "call_agent"
-_HEAD = "# Imported from {name}; `promptgraft check` says what is wrong, without a model call.\n"
+_HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a model.\n"
 
 
 @command(
@@ -40,44 +40,48 @@ _HEAD = "# Imported from {name}; `promptgraft check` says what is wrong, without
     "import o.json --train a --validation b",
 )
 @click.argument("config", metavar="FILE")
-@click.option("--train", metavar="FILE", help="The cases that are learned from.")
+@click.option("--train", metavar="FILE", help="The cases of the training set.")
 @click.option("--validation", metavar="FILE", help="The cases that candidates are compared on.")
-@click.option("--test", metavar="FILE", help="The cases that no part of the search sees.")
+@click.option("--test", metavar="FILE", help="The held-out cases, which the search never sees.")
 @click.option(
     "--agent",
     metavar="AGENT",
-    help="`file.py:NAME`, an address, or a command; by default a function `call_agent` nearby.",
+    help="The agent: `file.py:NAME`, a URL, or a command; by default a function `call_agent` in "
+    "or below the folder of FILE.",
 )
 @click.option(
     "--prompt",
     "prompts",
     metavar="NAME=FILE",
     multiple=True,
-    help="A text of the agent, once for each; by default every file `prompts/*.md` nearby.",
+    help="A text of the agent; may be repeated. By default every `prompts/*.md` in or below the "
+    "folder of FILE.",
 )
 @click.option(
-    "--callbacks", metavar="file.py:NAME", help="What reads and writes further texts of the agent."
+    "--callbacks",
+    metavar="file.py:NAME",
+    help="Functions that read and write further texts of the agent.",
 )
 @click.option(
     "--field",
     "fields",
     metavar="NAME=COLUMN",
     multiple=True,
-    help="The column of a field of inspect_ai that has another name, once for each.",
+    help="The column of an inspect_ai field, if it has another name; may be repeated.",
 )
 @click.option(
     "--offline",
     is_flag=True,
-    help="Let the embedded offline model take the place of the providers of promptfoo.",
+    help="Use the embedded offline model instead of the providers of promptfoo.",
 )
 @json_option
 def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions]) -> None:
-    """Make a project out of what another tool has.
+    """Convert the files of another tool into a project.
 
     FILE is a configuration of promptfoo, a data set of inspect_ai (JSON, JSONL or CSV), or an
     `optimizer.json` of trpc-agent, which needs --train and --validation. Writes
-    `promptgraft.yaml`, and the files that it names, beside FILE, which stays as it is. What is
-    not kept, or not the same here, is said in a line each.
+    `promptgraft.yaml` and the files that it names beside FILE, which is not changed. Prints one
+    line for each thing that is lost or works differently.
     """
     path = Path(config)
     tool = _tool(path)
@@ -97,8 +101,8 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     written = [path.parent / name for name in files]
     files_in_place_of_folders = [one.parent for one in written if not one.parent.is_dir()]
     if there := [one for one in (*files_in_place_of_folders, *written) if os.path.lexists(one)]:
-        raise ConfigError(f"{there[0]} is there already; nothing was written; move it away first")
-    # The project file comes last: without it there is no project.
+        raise ConfigError(f"{there[0]} already exists; nothing was written; move it away first")
+    # The project file is written last, so that an interrupted import leaves no project.
     for file, text in reversed([*zip(written, files.values(), strict=True)]):
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, text.encode())
@@ -131,7 +135,7 @@ _OPTIONS = {
 
 
 def _tool(path: Path) -> str:
-    """Return the tool that a file belongs to."""
+    """Return the tool that a file comes from."""
     if path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson"):
         return "inspect_ai"
     value = read_source(path).document.value
@@ -151,7 +155,7 @@ def _fields(given: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _optimizer(path: Path, given: _ToolOptions) -> ImportedProject:
-    """Return the configuration of an optimizer as a project, with the agent of the command line."""
+    """Convert an `optimizer.json` into a project, with the agent of the command line."""
     folder = path.parent
     sets = {name: given[name] for name in ("train", "validation", "test")}
     for name in ("train", "validation"):
@@ -184,7 +188,7 @@ def _yaml(document: Mapping[str, Json]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Quotes what a strict reader takes for something else than this text, or refuses."""
+        """Quotes texts that a strict YAML reader would refuse or read as another type."""
 
         def ignore_aliases(self, _: object) -> bool:
             return True
@@ -216,7 +220,7 @@ def _print(notes: Sequence[str], written: list[Path], *, as_json: bool) -> None:
 
 
 def _inside(file: Path, folder: Path) -> str:
-    """Return how the project names a file that the command line names."""
+    """Return a file of the command line as a path relative to the project."""
     if not file.is_file():
         raise ConfigError(f"expected a file, found none at {file}")
     return os.path.relpath(file, folder)
@@ -244,7 +248,7 @@ def _nearby(folder: Path) -> Iterator[tuple[str, Json]]:
 
 
 def _function(folder: Path) -> str:
-    """Return the function of the agent where it usually stands."""
+    """Find the function `call_agent` in or below a folder."""
     for path in sorted(folder.rglob("*.py"), key=lambda one: (len(one.parts), one)):
         if _FUNCTION in path.read_text("utf-8", "replace") and _definition(path, _FUNCTION):
             return f"{path.relative_to(folder)}:{_FUNCTION}"
@@ -255,7 +259,7 @@ def _function(folder: Path) -> str:
 
 
 def _definition(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return the function of a module, without running it."""
+    """Return the definition of a function in a module, without running the module."""
     try:
         module = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -265,9 +269,9 @@ def _definition(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _agent(given: str, folder: Path) -> dict[str, Json]:
-    """Return the agent, and how it gets the texts of a candidate."""
+    """Return the agent of a project file, and how it receives the texts of a candidate."""
     if given.startswith(("http://", "https://")):
-        # It reads its own files, unless its requests are made to carry them.
+        # A service reads its own files, so candidates have to be written into them.
         return {"agent": {"http": {"url": given}}, "delivery": "live"}
     file, sign, name = given.rpartition(":")
     if not sign:

@@ -1,4 +1,4 @@
-"""What ``promptgraft jobs`` and ``worker`` share: where jobs are, and their projects."""
+"""Options of the commands about jobs: where jobs are, and of which projects."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _at_options = options.together(
     click.option(
         "--server",
         metavar="URL",
-        help="In place of a database, a server that has the jobs; by default the variable "
-        "PROMPTGRAFT_SERVER. A token of it is in the variable PROMPTGRAFT_TOKEN.",
+        help="The server of the jobs, instead of a database; by default the variable "
+        "PROMPTGRAFT_SERVER. The variable PROMPTGRAFT_TOKEN holds a token of the server.",
     ),
 )
 
@@ -49,9 +49,9 @@ projects_option = click.option(
     "projects",
     metavar="[NAME=]FILE",
     multiple=True,
-    help="A project file, and what jobs call it; by default `promptgraft.yaml` here or in the "
-    "nearest folder above, by the name of its folder. May be given several times. For a server, "
-    "the name of a project that it has.",
+    help="A project file, and its name in jobs, by default that of its folder; may be repeated. By "
+    "default `promptgraft.yaml` here or in the nearest folder above. With a server, the name of "
+    "one of its projects.",
 )
 
 
@@ -59,14 +59,14 @@ webhooks_option = click.option(
     "--webhooks",
     metavar="FILE",
     envvar="PROMPTGRAFT_WEBHOOKS",
-    help="A file that names who is sent the events of jobs; by default the variable "
-    "PROMPTGRAFT_WEBHOOKS, or nobody.",
+    help="A file of webhooks that receive the events of jobs; by default the variable "
+    "PROMPTGRAFT_WEBHOOKS, or none.",
 )
 
 
 @contextmanager
 def sending(manager: JobManager, file: str | None) -> Iterator[None]:
-    """Send events to the webhooks of a file meanwhile."""
+    """Send events to the webhooks in a file while the context is open."""
     if file is None:
         yield
         return
@@ -83,7 +83,7 @@ def sending(manager: JobManager, file: str | None) -> Iterator[None]:
 
 
 def opened(url: str | None) -> Database:
-    """Return the database of a URL."""
+    """Open the database at a URL."""
     if url is None:
         raise ConfigError("--jobs: name the database, such as sqlite:///jobs.db")
     try:
@@ -102,7 +102,7 @@ class Place:
 
     @contextmanager
     def opened(self, projects: tuple[str, ...] | None = None) -> Iterator[Jobs]:
-        """Give the jobs, with the projects that are named; a server has its own."""
+        """Yield the jobs, with the named projects; a server uses its own."""
         if self.server is None:
             named = None if projects is None else named_projects(projects)
             with managed(self.url, named) as manager:
@@ -111,8 +111,8 @@ class Place:
         token = os.environ.get("PROMPTGRAFT_TOKEN")
         if not token:
             raise ConfigError(
-                "--server: put a token of it into the variable PROMPTGRAFT_TOKEN; there, "
-                "`promptgraft tokens create` makes one"
+                "--server: put a token of the server into the variable PROMPTGRAFT_TOKEN; "
+                "`promptgraft tokens create` makes one there"
             )
         try:
             from promptgraft.jobs import JobClient
@@ -126,17 +126,17 @@ class Place:
         is_named = self.server is not None and given
         names = list(given if is_named else named_projects(given))
         if len(names) > 1:
-            raise ConfigError("--project: a job is of one project; name it once")
+            raise ConfigError("--project: a job belongs to one project; name it once")
         return names[0]
 
 
 def place_options(command: options.Command) -> options.Command:
-    """Give a command ``--jobs`` and ``--server``, which it gets as ``place``."""
+    """Add ``--jobs`` and ``--server``; the command receives ``place``, a :class:`Place`."""
 
     @functools.wraps(command)
     def wrapped(*, url: str | None, server: str | None, **others: object) -> int | None:
         if url and server:
-            raise ConfigError("--jobs and --server: jobs are in one of them; leave one out")
+            raise ConfigError("--jobs and --server: both say where the jobs are; leave one out")
         if not (url or server):
             url, server = (os.environ.get(f"PROMPTGRAFT_{name}") for name in ("JOBS", "SERVER"))
         return command(place=Place(url or None, None if url else server or None), **others)
@@ -146,7 +146,7 @@ def place_options(command: options.Command) -> options.Command:
 
 @contextmanager
 def managed(url: str | None, projects: Mapping[str, Path] | None = None) -> Iterator[JobManager]:
-    """Give the jobs of a database."""
+    """Yield the jobs of a database."""
     database = opened(url)
     from promptgraft.jobs import JobManager
 
@@ -157,7 +157,7 @@ def managed(url: str | None, projects: Mapping[str, Path] | None = None) -> Iter
 
 
 def named_projects(given: tuple[str, ...]) -> dict[str, Path]:
-    """Return project files by their names for jobs."""
+    """Return project files by their names in jobs."""
     found: dict[str, Path] = {}
     for one in given or ("",):
         name, sign, file = one.rpartition("=")

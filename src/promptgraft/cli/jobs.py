@@ -1,4 +1,4 @@
-"""``promptgraft jobs``: optimization jobs in a database."""
+"""``promptgraft jobs``: optimization jobs in a database or on a server."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
 job_argument = click.argument("job", metavar="JOB")
 
 _limits = options.together(
-    click.option("--budget", type=options.at_least(1), help="Rollouts that it may use."),
-    click.option("--max-cost", type=options.dollars, help="US dollars at which it is paused."),
-    click.option("--max-tokens", type=options.at_least(1), help="Tokens at which it is paused."),
-    click.option("--priority", type=int, help="Higher ones go first, -100 to 100."),
-    click.option("--note", help="Words for people."),
+    click.option("--budget", type=options.at_least(1), help="Rollouts that the job may use."),
+    click.option("--max-cost", type=options.dollars, help="US dollars at which the job pauses."),
+    click.option("--max-tokens", type=options.at_least(1), help="Tokens at which the job pauses."),
+    click.option(
+        "--priority", type=int, help="-100 to 100; jobs with a higher priority run first."
+    ),
+    click.option("--note", help="A note that lists and pages show."),
     click.option(
         "--set",
         "settings",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Any other change of the job, its value in JSON: `--set patience=5`.",
+        help="Any other setting of the job, its value in JSON: `--set patience=5`.",
     ),
 )
 
@@ -57,22 +59,25 @@ _limits = options.together(
     ),
 )
 def jobs_command() -> None:
-    """Submit optimization jobs to a database or a server, and look after them.
+    """Submit and manage optimization jobs in a database or on a server.
 
-    Jobs are kept in SQLite, PostgreSQL or MySQL and carried out by `promptgraft worker`. JOB is an
-    id, or at least 4 digits that only one id begins with.
+    Jobs are stored in SQLite, PostgreSQL or MySQL and run by `promptgraft worker`. JOB is an id,
+    or at least 4 leading digits that identify one.
     """
 
 
 @jobs_command.command("submit", epilog=options.examples("jobs submit triage --budget 500"))
 @click.argument("prompt", metavar="[PROMPT]", required=False)
 @_limits
-@click.option("--seed", type=options.at_least(0), help="Decides every random choice.")
-@click.option("--tag", type=options.tag, help="The tag that gets the winner.")
+@click.option("--seed", type=options.at_least(0), help="Seed of every random choice.")
+@click.option("--tag", type=options.tag, help="The tag that the winner is stored under.")
 @click.option(
-    "--dry-run", is_flag=True, default=None, help="Use the embedded offline model, store nothing."
+    "--dry-run",
+    is_flag=True,
+    default=None,
+    help="Use the embedded offline model, and store nothing.",
 )
-@click.option("--key", help="An idempotency key: the same one gives the same job again.")
+@click.option("--key", help="An idempotency key: the same key returns the same job.")
 @projects_option
 @place_options
 @options.json_option
@@ -85,7 +90,7 @@ def submit_command(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Submit a job; what does not fit is refused before it is queued."""
+    """Submit a job; invalid settings are refused before it is queued."""
     project = place.project(projects)
     with place.opened(projects) as jobs:
         made = jobs.submit(project, prompt, _changes_of(given), key=key)
@@ -97,7 +102,7 @@ def submit_command(
 
 
 def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
-    """Return what options change of a job: all that are given, and the pairs of ``--set``."""
+    """Return the settings that options change: those given, and the pairs of ``--set``."""
     import json
 
     found = {name: one for name, one in given.items() if one is not None and name != "settings"}
@@ -116,7 +121,7 @@ def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
 @jobs_command.command("list", epilog=options.examples("jobs list --state running"))
 @click.option("--state", help="Only jobs in this state.")
 @click.option("--prompt", help="Only jobs of this prompt.")
-@click.option("--limit", type=options.at_least(1), default="20", help="How many.")
+@click.option("--limit", type=options.at_least(1), default="20", help="The number of jobs to list.")
 @place_options
 @options.json_option
 def list_command(
@@ -201,10 +206,12 @@ def _print_job(job: Job) -> None:
 
 @jobs_command.command("events", epilog=options.examples("jobs events 3f2a --after 40"))
 @job_argument
-@click.option("--after", type=options.at_least(0), default="0", help="The number to go on behind.")
+@click.option(
+    "--after", type=options.at_least(0), default="0", help="Only events with a higher number."
+)
 @place_options
 def events_command(job: str, *, after: int, place: Place) -> None:
-    """Print the events of a job, one JSON object a line, as far as there are any."""
+    """Print the events of a job so far, one JSON object per line."""
     with place.opened() as jobs:
         while page := jobs.events(job, after=after):
             after = page[-1][0]
@@ -214,11 +221,11 @@ def events_command(job: str, *, after: int, place: Place) -> None:
 
 @jobs_command.command("wait", epilog=options.examples("jobs wait 3f2a --timeout 3600"))
 @job_argument
-@click.option("--timeout", type=options.seconds, help="How long to wait; by default for ever.")
+@click.option("--timeout", type=options.seconds, help="How long to wait; by default forever.")
 @place_options
 @options.json_option
 def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
-    """Wait until a job is paused or has ended; the exit code is that of its run."""
+    """Wait until a job pauses or ends; the exit code is that of its run."""
     with place.opened() as jobs:
         found = jobs.wait(job, timeout=timeout)
         result = jobs.result(job) or {}
@@ -233,7 +240,7 @@ def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool
 
 
 def _asking(what: str, about: str) -> None:
-    """Add a command that asks one thing of a job."""
+    """Add a command that requests a change of state of a job."""
 
     @jobs_command.command(what, help=about, epilog=options.examples(f"jobs {what} 3f2a"))
     @job_argument
@@ -245,9 +252,9 @@ def _asking(what: str, about: str) -> None:
             _print_state(asked(job), as_json=as_json)
 
 
-_asking("pause", "Pause a running job after its step.")
-_asking("resume", "Let a paused job continue.")
-_asking("cancel", "End a job for good; what is in flight is dropped.")
+_asking("pause", "Pause a running job after its current step.")
+_asking("resume", "Resume a paused job.")
+_asking("cancel", "Cancel a job for good; calls in flight are dropped.")
 
 
 def _print_state(job: Job, *, as_json: bool) -> None:
@@ -265,7 +272,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @place_options
 @options.json_option
 def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
-    """Change the limits of a job; a running one takes them up when it is resumed."""
+    """Change the limits of a job; a running job uses them once it is resumed."""
     with place.opened() as jobs:
         found = jobs.change(job, _changes_of(given))
     _print_state(found, as_json=as_json)
@@ -280,7 +287,7 @@ def change_command(job: str, *, place: Place, as_json: bool, **given: object) ->
 def fork_command(
     job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
 ) -> None:
-    """Submit a job that begins with the answers of another one, with other limits."""
+    """Submit a job that starts from the answers of another one, with other limits."""
     with place.opened(projects) as jobs:
         made = jobs.fork(job, _changes_of(given))
     _print_state(made, as_json=as_json)
@@ -290,7 +297,7 @@ def fork_command(
 @job_argument
 @place_options
 def result_command(job: str, *, place: Place) -> None:
-    """Print what came of a job as JSON, as `result.json` of a run has it."""
+    """Print the result of a job as JSON, in the format of `result.json`."""
     with place.opened() as jobs:
         found, result = jobs.get(job), jobs.result(job)
     if result is None:
@@ -307,13 +314,13 @@ def result_command(job: str, *, place: Place) -> None:
 )
 @click.argument("prompt")
 @click.argument("tag", type=options.tag)
-@click.option("--to", type=options.tag, required=True, help="The tag that gets what TAG holds.")
+@click.option("--to", type=options.tag, required=True, help="The tag to point at the winner.")
 @click.option(
     "--expected",
     metavar="NS/KEY=REV",
     multiple=True,
-    help="The revision of a prompt that the tag must point at now; empty for none. May be given "
-    "several times, once for each prompt of a graph.",
+    help="The revision that the tag of a prompt must point at now; empty for none. May be "
+    "repeated for the prompts of a graph.",
 )
 @projects_option
 @place_options
@@ -328,9 +335,9 @@ def promote_command(
     place: Place,
     as_json: bool,
 ) -> None:
-    """Let another tag hold the winner that TAG holds; stale parts are refused.
+    """Point another tag at the winner under TAG; stale parts are refused.
 
-    Of a graph all prompts are promoted, or none.
+    All prompts of a graph are promoted, or none.
     """
     wanted = {}
     for one in expected:
@@ -353,7 +360,7 @@ def promote_command(
 @projects_option
 @place_options
 def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], place: Place) -> None:
-    """Write a job as a run directory, or bring that up to date.
+    """Write a job to a run directory, or update that directory.
 
     `show`, `compare`, `report` and `watch` read it like any other run.
     """
@@ -372,7 +379,7 @@ def _runs_folder(place: Place, projects: tuple[str, ...]) -> Path:
 @click.argument("names", metavar="JOB...", nargs=-1, required=True)
 @place_options
 def prune_command(*, names: tuple[str, ...], place: Place) -> None:
-    """Remove jobs that have ended, with all that is kept of them."""
+    """Remove jobs that have ended, with all their data."""
     with place.opened() as jobs:
         found = [jobs.get(name) for name in names]
         for job in found:
@@ -383,7 +390,7 @@ def prune_command(*, names: tuple[str, ...], place: Place) -> None:
 @jobs_command.command("schema", epilog=options.examples("jobs schema --jobs sqlite:///jobs.db"))
 @jobs_option
 def schema_command(*, url: str | None) -> None:
-    """Print the SQL that makes the tables, for those who make them beforehand."""
+    """Print the SQL that creates the tables, for databases that are set up in advance."""
     echo(opened(url).definition().rstrip())
 
 

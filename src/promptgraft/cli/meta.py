@@ -1,4 +1,4 @@
-"""``promptgraft meta``: the questions that the reflection model is asked."""
+"""``promptgraft meta``: listing, editing and resetting the meta-prompts."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ FOLDER = "meta-prompts"
     ),
 )
 def meta_command() -> None:
-    """Change the questions that the reflection model and the simulated user are asked.
+    """Change the meta-prompts for the reflection model and the simulated user.
 
-    They are prompts of the namespaces `promptgraft/gepa`, `promptgraft/gradient` and
-    `promptgraft/agents`, and a store may override them like any other prompt.
+    They are prompts in the namespaces `promptgraft/gepa`, `promptgraft/gradient` and
+    `promptgraft/agents`, and can be overridden in a store like any other prompt.
     """
 
 
 @attrs.frozen(kw_only=True)
 class _StoredMeta:
-    """A meta-prompt as a store has it, and how that differs from the shipped one."""
+    """A meta-prompt in a store, and how it differs from the shipped one."""
 
     template: Template
     address: OverrideAddress
@@ -75,7 +75,7 @@ class _StoredMeta:
 
     @property
     def names(self) -> dict[str, Json]:
-        """The meta-prompt, without its namespace and as other commands name it, for machines."""
+        """Its name without and with its namespace, as plain data."""
         return {"name": self.name, "prompt": f"{self.template.ns}/{self.name}"}
 
     def to_json(self, **more: Json) -> dict[str, Json]:
@@ -91,7 +91,7 @@ def _stored_meta(store: RevisionedStore, template: Template) -> _StoredMeta:
 
 
 def _stored_metas(store: RevisionedStore, names: Sequence[str] = ()) -> list[_StoredMeta]:
-    """Return the meta-prompts of these names, by default all, in the order they ship in."""
+    """Return the named meta-prompts, by default all, in the order in which they are shipped."""
     return [_stored_meta(store, SHIPPED[name]) for name in SHIPPED if not names or name in names]
 
 
@@ -130,9 +130,9 @@ def _state(meta: _StoredMeta) -> str:
 @click.argument("folder", metavar="[DIR]", default=FOLDER)
 @store_options
 def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None:
-    """Write the meta-prompts as they are now into Markdown files.
+    """Write the current meta-prompts to Markdown files.
 
-    DIR is `meta-prompts` by default. A file that says something else already is not replaced.
+    DIR is `meta-prompts` by default. Files that exist and differ are not replaced.
     """
     target = Path(folder)
     texts: dict[Path, bytes] = {}
@@ -158,7 +158,7 @@ def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
         screen.line(str(path))
     screen.line()
     screen.line(
-        "Edit them, compare them with the shipped ones, take them into the store:", bold=True
+        "Edit them, compare them with the shipped ones, apply them to the store:", bold=True
     )
     named = shlex.quote(str(target))
     screen.body(f"promptgraft meta diff {named}\npromptgraft meta apply {named}")
@@ -172,10 +172,10 @@ def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
 def diff_command(
     folder: str | None, *, project: str | None, store: str | None, as_json: bool
 ) -> None:
-    """Compare the shipped ones with files or the store.
+    """Compare the shipped meta-prompts with files or with the store.
 
-    With DIR its files are compared, else what the store holds. Sections whose shipped text
-    has changed since the files were written are named.
+    With DIR, compares its files; without, the overrides in the store. Lists the sections whose
+    shipped text has changed since the files were written.
     """
     if folder is not None and (store, project) != (None, None):
         given = "--project" if store is None else "--store"
@@ -217,7 +217,7 @@ def _copies_in(folder: str) -> tuple[MetaCopy, ...]:
 
 
 def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
-    """Name the sections of a copy whose shipped text is another one now."""
+    """Print the sections of a copy whose shipped text has changed since."""
     for section in sections:
         problem = f"section {section}: the shipped text has changed since the copy was written"
         screen.line(problem, color="yellow")
@@ -227,13 +227,13 @@ def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
 @click.argument("folder", metavar="DIR")
 @store_options
 def apply_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None:
-    """Take what was edited in DIR into the store.
+    """Write the edited sections in DIR to the store.
 
-    That is every edited section, and no other. Nothing is written unless every file is
-    right: each placeholder kept, and no edit of a shipped text that has changed since.
+    Sections that were not edited are left out. Nothing is written unless every file is valid:
+    all placeholders kept, and no edit of a shipped text that has changed since.
     """
     copies = _copies_in(folder)
-    # Every fault of every file is known before the first write.
+    # All faults of all files are reported before anything is written.
     edits = checked_edits(copies)
     before = [_stored_meta(store, copy.template) for copy in copies]
     note = f"promptgraft meta apply, {', '.join(copy.path.name for copy in copies)}"
@@ -272,9 +272,9 @@ def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @store_options
 def reset_command(names: tuple[str, ...], *, store: RevisionedStore, as_json: bool) -> None:
-    """Use the shipped meta-prompts again: those named, or all.
+    """Return to the shipped meta-prompts: the named ones, or all.
 
-    Nothing is lost: the revisions stay, and `promptgraft rollback` goes back to one.
+    Nothing is lost: the revisions are kept, and `promptgraft rollback` returns to one.
     """
     for name in names:
         if name not in SHIPPED:

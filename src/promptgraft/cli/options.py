@@ -1,4 +1,4 @@
-"""Options and arguments that several commands take, with their messages."""
+"""Options and arguments that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ import click
 from promptgraft.errors import InvalidIdentifierError
 
 Command = Callable[..., int | None]
-"""What a command does; returns its exit code, None for 0."""
+"""The function behind a command; returns its exit code, or None for 0."""
 
 
 class PromptName(NamedTuple):
-    """A prompt as the command line names it: ``namespace/key``, or by its name in ``file``."""
+    """A prompt that the command line names: by ``namespace/key``, or by its name in a project.
+
+    Attributes:
+        ns: its namespace.
+        key: its key.
+        in_project: whether it was named as in the project file.
+        file: the value of ``--project``.
+    """
 
     ns: str
     key: str
@@ -30,26 +37,26 @@ class PromptName(NamedTuple):
 
 
 def examples(*commands: str) -> str:
-    """Return command lines, without ``promptgraft``, as the end of a help text."""
-    # click wraps every paragraph that does not begin with this character.
+    """Return the epilog of a help text: command lines, given without ``promptgraft``."""
+    # click rewraps every paragraph that does not begin with `\b`.
     return "\n  ".join(["\b\nExamples:", *(f"promptgraft {command}" for command in commands)])
 
 
 def together(*given: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return one decorator that stands for several, the first of them on top."""
+    """Combine several decorators into one, the first of them outermost."""
     return lambda command: functools.reduce(lambda done, one: one(done), reversed(given), command)
 
 
 def command(name: str, *shown: str) -> Callable[[Command], click.Command]:
-    """Return a decorator that makes a command whose help shows examples."""
+    """Return a decorator that makes a command; its help ends with examples."""
     return click.command(name, epilog=examples(*shown))
 
 
-# Types of options: click takes their names, in capitals, for those of the values.
+# Types of options. click shows the name of the function, in capitals, as the name of the value.
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a reader of integers that are not smaller than ``least``."""
+    """Return a type for integers of at least ``least``."""
 
     def n(text: str) -> int:
         # `int` also takes spaces, underscores and the digits of other scripts.
@@ -62,7 +69,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def dollars(text: str) -> Decimal:
-    """Read an amount of money that is not negative."""
+    """Parse a non-negative amount of money."""
     with suppress(InvalidOperation):
         amount = Decimal(text)
         if amount.is_finite() and amount >= 0:
@@ -71,7 +78,7 @@ def dollars(text: str) -> Decimal:
 
 
 def seconds(text: str) -> float:
-    """Read a time that is more than nothing."""
+    """Parse a positive, finite number of seconds."""
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
@@ -79,7 +86,7 @@ def seconds(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Read a number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     with suppress(ValueError):
         if 0 <= float(text) <= 1:
             return float(text)
@@ -87,7 +94,7 @@ def share(text: str) -> float:
 
 
 def tag(text: str) -> str:
-    """Read a tag that stores accept."""
+    """Parse a valid tag."""
     from promptgraft.parts.validation import check_tag
 
     try:
@@ -109,14 +116,14 @@ runs_option = click.option(
 store_option = click.option(
     "--store",
     metavar="DIR",
-    help="The folder that holds `.promptgraft`; by default the project's, or the nearest one from "
-    "here upwards.",
+    help="The folder that contains `.promptgraft`; by default the project's, or the nearest one "
+    "here or above.",
 )
 
 project_option = click.option(
     "--project",
     metavar="FILE",
-    is_eager=True,  # names of prompts are looked up in it
+    is_eager=True,  # parsed first, because the names of prompts are looked up in it
     help="The project file; by default `promptgraft.yaml` here or in the nearest folder above.",
 )
 
@@ -128,21 +135,21 @@ events_option = click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object a line: each event as it happens, the result last.",
+    help="Print one JSON object per line: each event as it happens, and the result last.",
 )
 
 template_option = click.option(
     "--template",
     metavar="SOURCE",
-    help="The prompt's source: `module:ATTRIBUTE` or `file.py:ATTRIBUTE`.",
+    help="The source of the prompt in Python: `module:ATTRIBUTE` or `file.py:ATTRIBUTE`.",
 )
 
 run_argument = click.argument("run", metavar="[RUN]", default="latest")
 
 workers_option = click.option(
-    "--workers", type=at_least(1), help="Rollouts side by side; the result does not depend on it."
+    "--workers", type=at_least(1), help="Concurrent rollouts; they do not change the result."
 )
 
 quiet_option = click.option(
-    "--quiet", "-q", is_flag=True, help="Show no progress, only the summary."
+    "--quiet", "-q", is_flag=True, help="Show only the summary, no progress."
 )

@@ -1,4 +1,4 @@
-"""Standard output and error: text for people in any encoding, or one JSON document."""
+"""Writing to standard output and error: text in any encoding, or one JSON document."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _SPELLED |= {**dict.fromkeys("‘’", "'"), **dict.fromkeys("“”", '"')}
 
 
 def echo(text: str, *, error: bool = False) -> None:
-    """Print a line to standard output, or to standard error; a closed stream swallows it."""
-    # Named, because click answers an ASCII stream with UTF-8 when it chooses the stream itself;
-    # and `color=True` takes nothing away: callers decide what is coloured.
+    """Print a line to standard output or error; do nothing if the stream is closed."""
+    # The stream is passed explicitly: click's own choice writes UTF-8 to ASCII streams. With
+    # `color=True` click strips nothing: callers decide what is coloured.
     click.echo(text, file=sys.stderr if error else sys.stdout, color=True)
 
 
 def spell_for_encoding(*streams: object) -> None:
-    """Let ``streams`` spell what their encoding does not have instead of failing.
+    """Make ``streams`` replace characters that their encoding lacks instead of failing.
 
-    Typographic characters become their plain relatives, all others escapes.
+    Typographic characters become plain ones, and all others become escapes.
     """
     codecs.register_error(_ERRORS, _spelled)
     for stream in streams:
@@ -58,23 +58,23 @@ _INDENT = "  "
 
 
 def is_plain_terminal(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether terminals are asked for text without colours and movements."""
+    """Return whether ``TERM`` names a terminal without colours and cursor movements."""
     return environment.get("TERM", "") in ("dumb", "unknown")
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document; in ASCII, so that every locale can carry it."""
+    """Print one JSON document, in ASCII, which is valid in every locale."""
     echo(json.dumps(document, indent=2))
 
 
 def relative(path: Path) -> Path:
-    """Return a path as short as it can be named from the current folder."""
+    """Return a path relative to the current folder if it is inside, else absolute."""
     absolute, here = path.absolute(), Path.cwd()
     return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
 
 
 def make_room(path: Path) -> None:
-    """Make the folders of a file that will be written, and refuse it early if it cannot be."""
+    """Create the parent folders of an output file; refuse a path that is a folder."""
     if path.is_dir():
         raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,9 +85,9 @@ def _columns() -> int:
 
 
 class Screen:
-    """Prints text for people; colours only on a terminal that wants them.
+    """Prints text to standard output; with colours only on a terminal that supports them.
 
-    Every text is made :func:`~promptgraft.text.visible` here and nowhere else.
+    This is the only place where texts are made :func:`~promptgraft.text.visible`.
     """
 
     def __init__(self) -> None:
@@ -95,16 +95,16 @@ class Screen:
         self._color = self._terminal and not is_plain_terminal() and not os.environ.get("NO_COLOR")
 
     def line(self, text: str = "", *, color: str | None = None, bold: bool = False) -> None:
-        """Print one line; wrapped on a terminal, as deep as it is indented."""
+        """Print one line; on a terminal it is wrapped, and wrapped lines keep its indentation."""
         shown = visible_line(text)
         indent = len(shown) - len(shown.lstrip(" "))
         for line in self._wrapped(shown.lstrip(" "), indent):
             self._print(f"{'':{indent}}{line}", color=color, bold=bold)
 
     def fields(self, rows: Sequence[tuple[str, str]], *, width: int = 0) -> None:
-        """Print names and values, the values below each other; wrapped on a terminal.
+        """Print names and values in two columns; values are wrapped on a terminal.
 
-        Names take at least ``width`` columns, so that fields of several calls can be aligned.
+        Names take at least ``width`` columns, so that several calls can be aligned.
         """
         width = max((width, *(len(name) for name, _ in rows)))
         for name, value in rows:
@@ -114,9 +114,9 @@ class Screen:
                 self._print(f"{'':{width}}  {line}")
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Print rows below each other; all columns but the first and the last to the right.
+        """Print a table; all columns but the first and the last are aligned to the right.
 
-        On a terminal that is too narrow, the last column has lines of its own.
+        On a terminal that is too narrow, the last column is printed on lines of its own.
         """
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
@@ -128,7 +128,7 @@ class Screen:
                 self._print(f"{_INDENT}{last}")
 
     def body(self, text: str, *, wrapped: bool = False) -> None:
-        """Print a text of several lines, indented; ``wrapped`` wraps them on a terminal."""
+        """Print an indented text; with ``wrapped`` its lines are wrapped on a terminal."""
         for line in visible(text).split("\n"):
             first, *more = self._wrapped(line, 2 * len(_INDENT)) if wrapped else [line]
             self._print(f"{_INDENT}{first}".rstrip())
@@ -136,18 +136,18 @@ class Screen:
                 self._print(f"{2 * _INDENT}{rest}")
 
     def parts(self, parts: Sequence[PartDiff]) -> None:
-        """Print how parts differ: a unified diff each, or in words where no text changes."""
+        """Print how parts differ: as unified diffs, or in words if no text changes."""
         for part in parts:
             self.line()
             if part.state is not None:
                 self.line(f"{part.part} is not applied: {part.state}", color="yellow")
             elif not part.text:
-                self.line(f"{part.part}: {_unspoken(part)}")
+                self.line(f"{part.part}: {_change_in_words(part)}")
             if part.text:
                 self._diff(part)
 
     def _diff(self, part: PartDiff) -> None:
-        # That a text does not end with a line break is worth a line only if nothing else is.
+        # "No newline at end of text" is noise unless it is the only difference.
         remarks = (part.before or "").rstrip("\n") == (part.after or "").rstrip("\n")
         for line in visible(part.text).removesuffix("\n").split("\n"):
             if remarks or not line.startswith("\\"):
@@ -155,7 +155,7 @@ class Screen:
                     self._print(piece, color=_DIFF_STYLES.get(line[:1]))
 
     def _pieces(self, line: str) -> list[str]:
-        """Return a line of a diff as it is, or on a narrow terminal in pieces that fit."""
+        """Return a line of a diff, wrapped into pieces if the terminal is too narrow."""
         if not self._terminal or len(line) <= _columns():
             return [line]
         first, *more = self._wrapped(line[1:], len(_INDENT))
@@ -164,7 +164,7 @@ class Screen:
     def _wrapped(self, text: str, indent: int) -> list[str]:
         if not self._terminal:
             return [text]
-        # Paths and ids stay whole, so that they can be copied.
+        # Paths and ids are never broken, so that they can be copied.
         width = max(1, _columns() - indent)
         return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -173,8 +173,8 @@ class Screen:
         echo(styled)
 
 
-def _unspoken(part: PartDiff) -> str:
-    """Return what changes where no text does."""
+def _change_in_words(part: PartDiff) -> str:
+    """Describe the change of a part whose text stays the same."""
     if part.before is None:
         return "added"
-    return "taken away" if part.after is None else "the same text, written for another source"
+    return "removed" if part.after is None else "the same text, written for another source"

@@ -1,4 +1,4 @@
-"""Panels on the terminal, redrawn while a run or an evaluation is in progress."""
+"""Live panels on the terminal for runs and evaluations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SECONDS_BETWEEN_TICKS = 0.5
 
 
 class Drawn(TypedDict, total=False):
-    """Where and when a panel is drawn."""
+    """Options of a panel: where it is drawn, and when."""
 
     console: Console | None
     clock: Clock | None
@@ -49,9 +49,10 @@ class Drawn(TypedDict, total=False):
 
 
 class LivePanel(ABC):
-    """Rows in a frame on standard error, redrawn at most ten times a second, and gone at the end.
+    """A framed table on standard error that is redrawn in place and removed at the end.
 
-    So that the time advances, it is redrawn every ``tick`` seconds while nothing happens.
+    It is redrawn at most ten times a second, and every ``tick`` seconds while nothing happens, so
+    that the time advances.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class LivePanel(ABC):
         self._stopping = threading.Event()
         self._gone = False
         self._ticker = threading.Thread(target=self._tick_on, daemon=True)
-        # Redrawn by hand, so that events and ticks together stay below ten frames a second.
+        # Refreshed explicitly, so that events and ticks together stay below ten frames a second.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
     @abstractmethod
     def rows(self) -> Iterable[tuple[str, RenderableType]]:
-        """Return the rows, each with its name."""
+        """Return the name and the content of each row."""
 
     def __enter__(self) -> Self:
         self.write(self._live.start)
@@ -97,12 +98,12 @@ class LivePanel(ABC):
         self.write(lambda: self._live.update(self._render(), refresh=True))
 
     def draw_now_and_then(self) -> None:
-        """Draw the panel unless it was drawn a moment ago."""
+        """Draw the panel unless it was drawn within the last tenth of a second."""
         if self._clock.monotonic() - self._drawn >= _SECONDS_BETWEEN_FRAMES:
             self.draw()
 
     def write(self, act: Callable[[], None]) -> None:
-        """Write to the terminal unless it has gone; what is shown continues."""
+        """Call ``act``, which writes to the terminal; stop writing once the terminal is gone."""
         if self._gone:
             return
         try:
@@ -121,15 +122,15 @@ class LivePanel(ABC):
         rows.add_column(ratio=1, no_wrap=True, overflow="crop")
         for name, what in self.rows():
             rows.add_row(name, what)
-        # Beside the panel the terminal writes `^C`; in a line of its own it would stay.
+        # Leave room for the `^C` that terminals echo: on a line of its own it would remain.
         width = min(_WIDEST, self._console.width - len("^C "))
-        # Cut here, because rich lets a long title break the frame, which takes six columns.
+        # rich lets a long title break the frame, which itself takes six columns.
         title = line(self._title[: max(0, width - 6)])
         return Panel(rows, title=title, title_align="left", border_style="dim", width=width)
 
 
 def bar(used: int, total: int) -> RenderableType:
-    """Return how many of how many, as a bar and in figures."""
+    """Return a progress bar with its figures."""
     grid = Table.grid(padding=(0, 1), expand=True)
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True)
@@ -142,7 +143,7 @@ def bar(used: int, total: int) -> RenderableType:
 
 
 def line(text: str, style: str = "") -> Text:
-    """Return a text as one line; a string would be read as markup."""
+    """Return plain text as one line; rich would parse a string as markup."""
     return Text(visible_line(text), style, no_wrap=True, overflow="crop")
 
 
@@ -153,7 +154,7 @@ _BARS = 24
 
 
 class PanelProgress(LivePanel, Progress):
-    """Shows a run in a panel of fixed height; it leaves only the warnings of the plan behind."""
+    """A panel of fixed height for a run; at the end only the warnings of the plan remain."""
 
     def __init__(self, title: str, **drawn: Unpack[Drawn]) -> None:
         Progress.__init__(self, drawn.get("clock"), every=0)
@@ -237,13 +238,13 @@ def _used(run: RunHistory) -> str:
 
 
 def _roughly(seconds: float) -> str:
-    """Round up, so that the figure does not flicker."""
+    """Return a duration, rounded up in coarse steps so that the figure does not flicker."""
     step = 60 if seconds > 120 else 10
     return duration((int(seconds) // step + 1) * step)
 
 
 class EvalPanel(LivePanel, EvalProgress):
-    """Shows an evaluation of ``total`` answers in a panel, which leaves nothing behind."""
+    """A panel for an evaluation of ``total`` answers; nothing remains at the end."""
 
     def __init__(self, title: str, total: int, **drawn: Unpack[Drawn]) -> None:
         LivePanel.__init__(self, title, **drawn)
@@ -265,10 +266,10 @@ class EvalPanel(LivePanel, EvalProgress):
             self._done += 1
             self._wait = ""
             if attempt is not None:
-                self._take(attempt)
+                self._record(attempt)
             self.draw_now_and_then()
 
-    def _take(self, attempt: Attempt) -> None:
+    def _record(self, attempt: Attempt) -> None:
         for call in (*attempt.task_calls, *attempt.judge_calls):
             self._tokens += call.usage.input_tokens + call.usage.output_tokens
             if self._cost is not None:
@@ -293,7 +294,7 @@ class EvalPanel(LivePanel, EvalProgress):
         yield "calls", line("; ".join(filter(None, (flying, self._wait))))
 
     def _spent(self) -> str:
-        """Return what is spent, and what all answers are expected to cost if they cost the like."""
+        """Return the cost so far, and the total cost projected from the answers so far."""
         if not self._cost or self._done == self._total:
             return dollars(self._cost)
         return f"{dollars(self._cost)} of about {dollars(self._cost / self._done * self._total)}"

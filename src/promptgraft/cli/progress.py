@@ -1,4 +1,4 @@
-"""How far a run is: lines on standard error, or its events on standard output as JSON."""
+"""Progress of a run: lines on standard error, or events as JSON on standard output."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LONGEST_SILENCE = timedelta(seconds=60)
 
 
 class Progress:
-    """Shows how far a run is; a context manager. Events may come from several threads.
+    """Base of the ways to show progress, a context manager; by itself it shows nothing.
 
-    This one shows nothing.
+    Events may arrive from several threads. ``run`` is the history of the run so far.
     """
 
     def __init__(self, clock: Clock | None = None, *, every: float = 1.0) -> None:
@@ -45,22 +45,22 @@ class Progress:
         return None
 
     def on_event(self, event: object) -> None:
-        """Take account of an event of a run of this process."""
+        """Show an event of a run in this process."""
         with self._lock:
             for line in self._lines.of(event):
                 self.on_line(line)
 
     def on_line(self, line: Event) -> None:
-        """Take account of a line of a run, of whichever process."""
+        """Show a line of ``events.jsonl``, of a run in any process."""
 
     def say(self, what: str) -> None:
-        """Show what happens outside the run itself."""
+        """Show a message that is no event of the run."""
 
 
 class PlainProgress(Progress):
-    """Writes a line for each thing that matters; for pipes, logs and plain terminals.
+    """Writes one line per important event; for pipes, logs and plain terminals.
 
-    Steps that bring no other best candidate become one line, together with those after them.
+    Consecutive steps that do not change the best candidate are summarized in one line.
     """
 
     def __init__(self, title: str, clock: Clock | None = None) -> None:
@@ -96,11 +96,11 @@ class PlainProgress(Progress):
         try:
             echo(visible_line(what), error=True)
         except OSError:
-            # The reader of the progress has left; the run itself continues.
+            # The reader has closed the pipe; the run itself continues.
             self._broken = True
 
     def _said(self, line: Event) -> list[str]:
-        """Return what is to be said of an event at once, after what was kept back."""
+        """Return the lines to write now: those held back so far, and that of the event."""
         said = sentence(line, self.run)
         if isinstance(line, StepEvent) and said:
             is_news = isinstance(line, events.MutationAccepted | events.MergeAccepted)
@@ -137,9 +137,9 @@ def progress_for(
     stream: TextIO | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Progress:
-    """Return a panel on a terminal, plain lines elsewhere, nothing when ``quiet``.
+    """Return a panel on a terminal, plain lines elsewhere, and no progress if ``quiet``.
 
-    The lines of a run that go to ``stream`` as JSON are its progress where that is a terminal.
+    If ``stream``, which gets the events as JSON, is a terminal, they are the progress.
     """
     if quiet or (stream is not None and stream.isatty()):
         return Progress()
@@ -151,11 +151,11 @@ def progress_for(
 
 
 class EventStream(Progress):
-    """Writes the lines of events as they happen."""
+    """Writes events to a stream as lines of JSON, as they happen."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        # Not looked up again: code of a job has standard output turned away.
+        # Kept, because `sys.stdout` is redirected while the code of a job runs.
         self._stream: TextIO | None = stream
 
     def on_line(self, line: Event) -> None:
@@ -163,21 +163,21 @@ class EventStream(Progress):
             try:
                 click.echo(encoded(line), file=self._stream)
             except OSError:
-                # The reader of the lines has left; the run itself continues.
+                # The reader has closed the pipe; the run itself continues.
                 self._stream = None
 
     def end(self, result: dict[str, Json]) -> None:
-        """Write the last line, what came of the run."""
+        """Write the last line, the result of the run."""
         click.echo(encoded_json(result), file=self._stream)
 
 
 StepEvent = (
     events.MutationAccepted | events.MutationRejected | events.MergeAccepted | events.MergeRejected
 )
-"""What becomes of a step."""
+"""The outcome of a step."""
 
 ESTIMATED = "~ is estimated, from some of the examples"
-"""What the mark means, said where it is seen for the first time."""
+"""Explains the mark; shown once, where the mark first appears."""
 
 _LONGEST_DETAIL = 160
 
@@ -195,11 +195,11 @@ _DOING: Mapping[Phase, str] = {
     Phase.SHORTEN: "shortening the best",
     Phase.FINAL: "evaluating the finalists",
     Phase.HELD_OUT: "evaluating held-out examples",
-    Phase.INITIAL: "evaluating what to begin with",
+    Phase.INITIAL: "evaluating the initial candidate",
     Phase.ROUND: "starting",
     Phase.TRAIN: "evaluating training cases",
     Phase.BACKWARD: "tracing a failure back",
-    Phase.AGGREGATE: "merging what was said",
+    Phase.AGGREGATE: "merging the feedback",
     Phase.OPTIMIZE: "writing a new text",
     Phase.TRY: "trying the new texts on the failures",
     Phase.VALIDATE: "validating",
@@ -207,7 +207,7 @@ _DOING: Mapping[Phase, str] = {
 
 
 def sentence(event: Event, run: RunHistory) -> str:
-    """Return what an event says, empty when people need not know; ``run`` knows it already."""
+    """Describe an event in one line; empty for minor ones. ``run`` already includes the event."""
     match event:
         case RunPlanned():
             return event.line
@@ -232,14 +232,14 @@ def sentence(event: Event, run: RunHistory) -> str:
         case CallWaits():
             return waiting(event.model, event.seconds, event.reason)
         case StopFileRemoved():
-            return f"removed the stop file {event.path} that an earlier run has left behind"
+            return f"removed the stop file {event.path} of an earlier run"
         case events.RunEnded():
             return _ended(event)
     return ""
 
 
 def brief(event: Event, run: RunHistory) -> str:
-    """Return the same for the panel, which shows the figures: what comes last may be cut off."""
+    """Describe an event for the panel: without figures, which it shows, and safe to cut off."""
     match event:
         case RunPlanned() | CallWaits():
             return ""
@@ -257,19 +257,19 @@ def brief(event: Event, run: RunHistory) -> str:
 
 
 def warnings(event: Event) -> tuple[str, ...]:
-    """Return the warnings of a plan, a sentence each; nothing for other events."""
+    """Return the warnings of a plan, one line each; nothing for other events."""
     found = event.warnings if isinstance(event, RunPlanned) else ()
     return tuple(f"warning: {warning}" for warning in found)
 
 
 def waiting(model: str, seconds: float | None, reason: str) -> str:
-    """Return what a call waits for, and how long."""
+    """Describe why a call waits, and for how long."""
     length = "" if seconds is None else f" {seconds:.0f} s"
     return f"waiting{length} for {model}: {reason}"
 
 
 def doing(run: RunHistory) -> str:
-    """Return what the run does now."""
+    """Describe what the run is doing now."""
     if run.ended:
         return "ended"
     progress = f", {run.done} of {run.total}" if run.total > 1 else ""
@@ -295,7 +295,7 @@ def _phase(run: RunHistory) -> str:
 
 
 def best(run: RunHistory) -> str:
-    """Return the best mean so far, and how far it is above the baseline."""
+    """Return the best mean so far, and its gain over the baseline."""
     if run.sides is None:
         return score(None)
     baseline, found = run.sides
@@ -306,9 +306,9 @@ def best(run: RunHistory) -> str:
 
 
 def mean_of(one: events.CandidateAdded) -> str:
-    """Return the mean of a candidate; of how few examples that is, where it was tried on a part.
+    """Return the mean of a candidate; for an estimate, also the number of examples behind it.
 
-    Where all answers are right or wrong, that is how many are right.
+    If every score is 0 or 1, an estimate is shown as a count such as ``3 of 4``.
     """
     known = [value for value in one.scores if value is not None]
     if not one.estimated or not known:
@@ -319,14 +319,14 @@ def mean_of(one: events.CandidateAdded) -> str:
 
 
 def used(run: RunHistory) -> str:
-    """Return how many rollouts are used, and what they cost."""
+    """Return the rollouts used so far and their cost."""
     of = f" of {run.budget} rollouts" if run.budget else ""
     rollouts = f"{run.rollouts}{of}" if of else counted(run.rollouts, "rollout")
     return f"{rollouts}, {spent(run)}" if run.cost else rollouts
 
 
 def spent(run: RunHistory) -> str:
-    """Return what is spent so far, and what the run is expected to cost in all."""
+    """Return the cost so far, and the expected total cost if it is known."""
     if run.cost is None or not run.expected_cost:
         return dollars(run.cost)
     return f"{dollars(run.cost)} of about {dollars(run.expected_cost)}"

@@ -1,4 +1,4 @@
-"""``promptgraft init``, ``check`` and ``plan``: a project before its first run; and ``docs``."""
+"""``promptgraft init``, ``check``, ``plan`` and ``docs``: everything before the first run."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     metavar="NAME",
     default="classify",
     show_default=True,
-    help="`classify`, a prompt that sorts texts; `agent`, with a tool; `graph`, of prompts; or "
-    "`agent_python`, `agent_http` or `agent_command`, an agent that is only called.",
+    help="`classify`: a prompt that sorts texts; `agent`: with a tool; `graph`: several prompts; "
+    "`agent_python`, `agent_http` or `agent_command`: an agent that can only be called.",
 )
-@click.option("--graph", "template", flag_value="graph", help="The same as `--template graph`.")
+@click.option("--graph", "template", flag_value="graph", help="Same as `--template graph`.")
 @click.option(
     "--agent",
     type=click.Choice(("python", "http", "command")),
-    help="The same as `--template agent_...`: the texts of a function, a service or a command.",
+    help="Same as `--template agent_...`: an agent behind a function, a service or a command.",
 )
 @json_option
 def init_command(folder: str, *, template: str, agent: str | None, as_json: bool) -> None:
-    """Create a project that runs at once, without a key or a network.
+    """Create a project that is ready to run, without an API key or a network.
 
     DIR is the current folder by default, and is created if it does not exist. Existing files
-    are never overwritten. The comments in its `promptgraft.yaml` and its `README.md` say what
+    are never overwritten. The comments in `promptgraft.yaml` and the `README.md` explain what
     to change for your own prompt and a real model.
     """
     template = template if agent is None else f"agent_{agent}"
@@ -89,10 +89,10 @@ def init_command(folder: str, *, template: str, agent: str | None, as_json: bool
 
 
 def _stored(name: str, template: str) -> Path:
-    """Return where a file of a template is kept; those of agents share what they have alike."""
+    """Return the shipped copy of a template's file; the agent templates share most of theirs."""
     if name == SCHEMA_FILE:
         return shipped("project/project.schema.json")
-    # Under its own name it would be obeyed where the template stands.
+    # Under the name `.gitignore` it would affect the repository of the template itself.
     kept = name.replace(".gitignore", "_gitignore")
     own = shipped(f"examples/projects/{template}") / kept
     return own if own.exists() else shipped("examples/projects/agent_python") / kept
@@ -105,7 +105,7 @@ def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
     if there:
         where = "the current folder" if target == Path() else str(target)
         raise ConfigError(
-            f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already in {where}; "
+            f"{', '.join(there)} already {'exists' if len(there) == 1 else 'exist'} in {where}; "
             "nothing was written; name another folder"
         )
 
@@ -130,9 +130,9 @@ def _write(path: Path, text: bytes) -> None:
 def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
     """Check a project without calling a model.
 
-    Checks everything that its file names: prompts, cases, metrics, models, settings. Each
-    fault is one line with its place, and the exit code is then 2. A secret that is not set is
-    a warning. Python code that the project names is run.
+    Checks everything that the project file names: prompts, cases, metrics, models, settings.
+    Each fault is one line with its place, and the exit code is then 2. A secret that is not set
+    is a warning. Python code that the project names is run.
     """
     if schema and project is not None:
         raise click.UsageError("--schema is the same for every project; leave --project out")
@@ -165,7 +165,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
         for fault in checked.faults:
             screen.line(fault, color="red")
         if found is not None:
-            screen.line(f"{path} is right", bold=True)
+            screen.line(f"{path} is valid", bold=True)
             sizes = ", ".join(f"{count:,} {name}" for name, count in cases.items())
             metrics = ", ".join(metric.name for metric in found.metrics)
             screen.fields([("cases", sizes), ("metrics", metrics)])
@@ -185,10 +185,10 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 @project_option
 @json_option
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
-    """Show what a run is expected to use, and at most.
+    """Show the expected and the maximum usage of a run.
 
-    Rollouts, reflections, tokens and money; no key is needed. PROMPT is a name in
-    `promptgraft.yaml`; with one prompt it may be left out. JOB is `file.py:NAME` or
+    Shows rollouts, reflections, tokens and money; no API key is needed. PROMPT is a name in
+    `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
     code is run, but no model is called.
     """
@@ -205,7 +205,7 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> N
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
-    screen.line(f"{name}: what a run uses", bold=True)
+    screen.line(f"{name}: usage of a run", bold=True)
     screen.fields(
         [
             ("rollouts", f"{plan.rollouts:,}"),
@@ -223,9 +223,9 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     ):
         head = title, "calls", "in", "out", "tokens", "dollars", "model"
         rows = [_row(role, use) for role, use in zip(plan.roles, of_role, strict=True)]
-        together = "together", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
+        total = "total", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
         screen.line()
-        screen.table([head, *rows, together])
+        screen.table([head, *rows, total])
     if plan.first_call:
         screen.line()
         screen.line(plan.first_call)
@@ -262,8 +262,9 @@ _START = "docs/README.md"
 def docs_command(page: str, *, as_json: bool) -> None:
     """Print a page of the documentation of this version, in Markdown.
 
-    PAGE is its path, `specs/metrics.md`, or a link of the page that is printed without PAGE,
-    which lists the pages for users. Of a folder without a `README.md`, the paths below it.
+    PAGE is a path such as `specs/metrics.md`, or a link of the start page, which is printed by
+    default and lists the user documentation. For a folder without a `README.md`, the paths below
+    it are printed.
     """
     top = shipped("README.md").parent
     folders = (shipped(name) for name in ("docs", "specs", "examples"))

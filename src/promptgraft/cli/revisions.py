@@ -46,12 +46,14 @@ from promptgraft.text import counted, moment
     "--from",
     "before",
     metavar="REV",
-    help="The older revision; by default the one that the newer was made from, or else the source.",
+    help="The older revision; by default the parent of the newer one, or else the source.",
 )
-@click.option("--to", "after", metavar="REV", help="The newer revision; by default the current.")
+@click.option(
+    "--to", "after", metavar="REV", help="The newer revision; by default the current one."
+)
 @click.option("--source", is_flag=True, help="Compare with the project's source of the prompt.")
 @template_option
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if there are differences.")
 @store_options
 def diff_command(
     prompt: PromptName,
@@ -67,9 +69,9 @@ def diff_command(
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
 
-    Compares two revisions, or the source with a revision: that of the project, or one in
-    Python. A REV is the number of a revision, or the first digits of its id, at least four.
-    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
+    Compares two revisions, or a revision with its source in the project or in Python. A REV is
+    the number of a revision, or at least four leading digits of its id. PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
     """
     if sum((template is not None, source, before is not None)) > 1:
         raise click.UsageError("--from, --source and --template exclude each other; leave one")
@@ -106,7 +108,7 @@ def diff_command(
 
 
 def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | None:
-    """Return the project's source of a prompt; when it is not ``needed``, None for any fault."""
+    """Return the project's source of a prompt; if not ``needed``, None for any fault."""
     try:
         found = project_source(prompt)
     except DataFormatError:
@@ -124,7 +126,7 @@ def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | 
 def _moved(
     found: stored.StoredTag, before: Revision | None, after: Revision | None
 ) -> dict[str, Json]:
-    """Return a tag and two of its revisions, for machines."""
+    """Return a tag and two of its revisions as plain data."""
     ends = {"from": stored.revision_json_or_none(before), "to": stored.revision_json_or_none(after)}
     return {**stored.tag_json(found), **ends}
 
@@ -138,8 +140,8 @@ def history_command(
 ) -> None:
     """List every revision of a tag, the newest first.
 
-    Each change of an override is a revision, and revisions stay; `*` marks the one in force.
-    Below each are the parts whose override was added (`+`), changed (`~`) or taken away (`-`).
+    Each change of an override creates a revision, which is never deleted; `*` marks the current
+    one. Below each are the parts whose override was added (`+`), changed (`~`) or removed (`-`).
     PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
     found = stored.find_tag(store, prompt, tag)
@@ -165,7 +167,7 @@ def _revision_row(found: stored.StoredTag, revision: Revision) -> object:
 
 
 def _changes(found: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
-    """Return what a revision changed; None when the one before is not kept any more."""
+    """Return what a revision changed; None if its parent is no longer kept."""
     older = {one.id: one.override for one in found.history}
     before = found.address.empty() if revision.parent is None else older.get(revision.parent)
     return None if before is None else diff_revisions(before, revision.override)
@@ -202,7 +204,8 @@ def _print_history(found: stored.StoredTag) -> None:
     "--to",
     "revision",
     metavar="REV",
-    help="The revision, by its number or the first digits of its id; by default the one before.",
+    help="The revision, by its number or the first digits of its id; by default the parent of "
+    "the current one.",
 )
 @store_options
 def rollback_command(
@@ -215,8 +218,9 @@ def rollback_command(
 ) -> None:
     """Point a tag at an earlier revision.
 
-    Nothing is deleted: `--to` goes forward again just as well. Rolling back the first revision
-    leaves the plain source. PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
+    Nothing is deleted: `--to` can also move the tag forward again. Rolling back the first
+    revision leaves the plain source. PROMPT is `namespace/key`, or a name in
+    `promptgraft.yaml`.
     """
     found = stored.find_tag(store, prompt, tag)
     wanted = None if revision is None else found.revision(revision).id
@@ -253,7 +257,7 @@ def rollback_command(
     "--revision",
     metavar="REV",
     help="A revision of that tag, by its number or the first digits of its id; by default the "
-    "current.",
+    "current one.",
 )
 @store_options
 def tag_command(
@@ -265,11 +269,10 @@ def tag_command(
     store: RevisionedStore,
     as_json: bool,
 ) -> None:
-    """Copy what another tag holds to the tag NAME.
+    """Point the tag NAME at a revision of another tag.
 
-    The label moves and the revisions stay: what NAME held before remains a revision, and
-    `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or a
-    name in `promptgraft.yaml`.
+    The previous revision of NAME is kept: `promptgraft rollback PROMPT --tag NAME` returns to it.
+    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
     found = stored.find_tag(store, prompt, of, option="--of")
     source = found.present() if revision is None else found.revision(revision)
@@ -299,4 +302,4 @@ def tag_command(
     screen.fields([("of", of_tag), ("from", stored.short(before)), ("to", stored.short(after))])
     screen.parts(parts)
     if before == after:
-        screen.line("the tag holds that already: nothing was written")
+        screen.line("the tag points there already: nothing was written")

@@ -1,4 +1,4 @@
-"""``promptgraft runs``, ``watch``, ``report`` and ``compare``: the runs, and how they go."""
+"""``promptgraft runs``, ``watch``, ``report`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ html_option = click.option(
     "page",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page there that needs nothing else, instead of printing; its folder is made.",
+    help="Write a self-contained HTML page to this file instead of printing; creates its folder.",
 )
 
 
@@ -64,28 +64,29 @@ def runs_command(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    """List the runs of the project, or of a folder, the newest first; or remove some.
+    """List the runs of the project, or of a folder, the newest first; or remove runs.
 
-    A run is running, has ended, or was stopped or interrupted: `promptgraft resume` resumes it.
+    The state of a run is running, ended, stopped, interrupted or damaged; `promptgraft resume`
+    resumes a run that was stopped or interrupted.
     """
     if context.invoked_subcommand is None:
         _list(chosen_runs(runs, project), page, as_json=as_json)
     elif page is not None or project is not None or runs is not None or as_json:
-        raise click.UsageError(f"options of `{context.invoked_subcommand}` stand behind it")
+        raise click.UsageError(f"put options of `{context.invoked_subcommand}` after its name")
 
 
 @runs_command.command(
     "rm", epilog=options.examples("runs rm 20260131-1204", "runs rm latest --yes")
 )
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Remove them; without it they are only shown.")
+@click.option("--yes", is_flag=True, help="Remove the runs; without it they are only listed.")
 @runs_options
 @options.json_option
 def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) -> None:
-    """Remove runs with all that they hold: answers that were paid for, candidates, reports.
+    """Remove runs with everything in them: paid answers, candidates, reports.
 
-    RUN is an id, the start of one, or `latest`. A run that a process works in is refused, and
-    then none is removed. What was applied stays in the store.
+    RUN is an id, the beginning of one, or `latest`. If one of the runs is in progress, none is
+    removed. Applied winners stay in the store.
     """
     folders = list({folder.id: folder for folder in map(runs.find, names)}.values())
     if busy := [folder.id for folder in folders if folder.is_locked]:
@@ -121,7 +122,7 @@ def _list(runs: Runs, page: Path | None, *, as_json: bool) -> None:
 
 
 def _write(page: Path, text: str, *, as_json: bool) -> None:
-    """Write a page over several runs, and say where it is."""
+    """Write a page about several runs, and print where it is."""
     make_room(page)
     write_text(page, text)
     if as_json:
@@ -163,7 +164,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
 
 
 def summary_json(run: RunSummary) -> dict[str, Json]:
-    """Return a run as an entry of a list, for machines."""
+    """Return what lists show of a run, as plain data."""
     return {
         "id": run.id,
         "folder": str(run.folder.path.absolute()),
@@ -192,15 +193,15 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
 @options.events_option
 @options.quiet_option
 def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCode:
-    """Follow a run of another process until it ends, by reading its files.
+    """Follow a run in another process until it ends, by reading its files.
 
-    RUN is an id, the start of one, or `latest`. Nothing is written, and the run does not
-    notice. Ctrl+C ends only this command. The exit code is that of the run, and 3 when it was
-    interrupted.
+    RUN is an id, the beginning of one, or `latest`. Nothing is written, and the run is not
+    affected. Ctrl+C ends only this command. The exit code is that of the run, or 3 if the run
+    was interrupted.
     """
     if as_json and quiet:
         raise click.UsageError(
-            "--quiet: with --json there is no progress beside the lines; leave it out"
+            "--quiet: with --json there is no other progress to hide; leave it out"
         )
     folder = runs.find(run)
     lines = follow(folder, wait=SystemClock().sleep)
@@ -224,7 +225,7 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
 
 
 class _Lines(PlainProgress):
-    """The lines of a run as the answer of the command."""
+    """Progress on standard output: in a pipe it is the answer of the command."""
 
     def say(self, what: str) -> None:
         echo(visible_line(what))
@@ -250,16 +251,16 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
 @click.option(
     "--out",
     metavar="FILE",
-    help="Where to; its folder is made. By default `report.html` in the folder of the run.",
+    help="The file to write; creates its folder. By default `report.html` in the run's folder.",
 )
-@click.option("--open", "opened", is_flag=True, help="Open it in the browser.")
+@click.option("--open", "opened", is_flag=True, help="Open the report in the browser.")
 @runs_options
 @options.json_option
 def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_json: bool) -> None:
-    """Write a run as one HTML file that needs nothing else, and say where it is.
+    """Write the HTML report of a run, one self-contained file, and print its path.
 
-    A run that has ended has its report already. This writes it again, or that of a run in
-    progress. RUN is an id, the start of one, or `latest`.
+    A run writes its report when it ends. This command writes it again, or for a run that is in
+    progress or was interrupted. RUN is an id, the beginning of one, or `latest`.
     """
     from promptgraft.runs.report.page import write_report
 
@@ -289,10 +290,10 @@ def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_js
 def compare_command(
     first: str, second: str, *, page: Path | None, runs: Runs, as_json: bool
 ) -> None:
-    """Show two runs side by side: quality, cost, why they ended, and the path to the best.
+    """Compare two runs side by side: quality, cost, why they ended, and the path to the best.
 
-    A RUN is an id, the start of one, or `latest`; the second is `latest` by default. When the
-    two have other data or metrics, it says that their scores cannot be compared.
+    A RUN is an id, the beginning of one, or `latest`; the second is `latest` by default. If data
+    or metrics differ, the output says that the scores cannot be compared.
     """
     one, other = (read_run(runs.find(name)) for name in (first, second))
     if page is not None:

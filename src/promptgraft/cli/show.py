@@ -1,4 +1,4 @@
-"""``promptgraft show``: what a run directory or a local store holds."""
+"""``promptgraft show``: the contents of a run directory or of a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from promptgraft.serde import Json
 from promptgraft.text import counted, moment
 
 RUN_NAME = re.compile(r"\d|latest$")
-"""How the id of a run begins, and no prompt without a namespace."""
+"""Matches the beginning of run ids, and no name of a prompt."""
 
 
 @options.command(
@@ -46,18 +46,14 @@ RUN_NAME = re.compile(r"\d|latest$")
 @click.option(
     "--candidate",
     type=options.at_least(0),
-    help="Of a run: what one candidate says, and what it changes.",
+    help="For a run: the texts of a candidate, and what it changes.",
 )
-@click.option(
-    "--rejected", is_flag=True, help="Of a run: every rejected proposal, with the reason."
-)
-@click.option(
-    "--case", metavar="ID", help="Of a run: what was answered to one case, and what was said of it."
-)
+@click.option("--rejected", is_flag=True, help="For a run: every rejected proposal and the reason.")
+@click.option("--case", metavar="ID", help="For a run: the answers to a case, with their feedback.")
 @click.option(
     "--step",
     type=options.at_least(1),
-    help="Of a run: what the reflection model was asked in one step, to the letter.",
+    help="For a run: the exact questions to the reflection model in a step.",
 )
 @options.project_option
 @options.runs_option
@@ -78,12 +74,12 @@ def show_command(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    """Show a run, or the overrides that a store holds.
+    """Show a run, or the overrides in a store.
 
-    Without an argument it lists the prompts and tags of the store. PROMPT is `namespace/key`,
-    or a name in `promptgraft.yaml`: it prints the text of each override, kind by kind. In a
-    project, or with `--template`, it says which of them are stale, and why. RUN is the id of a
-    run, the start of one, or `latest`: it prints where the run stands and its candidates.
+    Without an argument, lists the prompts and tags of the store. With PROMPT, `namespace/key` or
+    a name in `promptgraft.yaml`, prints the text of each override; in a project, or with
+    `--template`, also which of them are stale, and why. With RUN, the id of a run, the beginning
+    of one, or `latest`, prints the state of the run and its candidates.
     """
     if what is None or "/" in what or (not RUN_NAME.match(what) and choosing.in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "step", "runs"))
@@ -128,7 +124,13 @@ def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
 
 @attrs.frozen(kw_only=True)
 class ShownEntry:
-    """One entry, and why today's source skips it: None when it does not, or is not ``checked``."""
+    """An override for display.
+
+    Attributes:
+        entry: the override.
+        checked: whether it was compared with a source.
+        skipped: why the source skips it; None if it applies or was not checked.
+    """
 
     entry: Entry
     checked: bool
@@ -138,7 +140,7 @@ class ShownEntry:
 def shown_entries(
     override: PromptOverride, descriptor: PromptDescriptor | None
 ) -> tuple[ShownEntry, ...]:
-    """Return every entry, kind by kind, checked against ``descriptor`` if there is one."""
+    """Return every override, ordered by kind, checked against ``descriptor`` if there is one."""
     resolution = resolve_override(descriptor, override) if descriptor else None
     skipped = {found.part: found for found in resolution.skipped} if resolution else {}
     return tuple(
@@ -148,7 +150,7 @@ def shown_entries(
 
 
 def entry_json(shown: ShownEntry) -> dict[str, Json]:
-    """Return an entry for machines."""
+    """Return an override as plain data."""
     entry, skipped = shown.entry, shown.skipped
     return {
         **part_json(
@@ -219,7 +221,7 @@ def _held_json(found: stored.StoredTag) -> dict[str, Json]:
 def _source(
     found: stored.StoredTag, name: options.PromptName, template: str | None
 ) -> PromptDescriptor | None:
-    """Return the source that is named, or that of the project if that is right."""
+    """Return the source in ``template``, else that of the project if the project is valid."""
     if template is None:
         with contextlib.suppress(DataFormatError):
             of_project = choosing.project_source(name)

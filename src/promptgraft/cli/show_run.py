@@ -1,4 +1,4 @@
-"""What a run directory holds, for people and for machines."""
+"""Showing a run directory, as text or JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rol
 
 @attrs.frozen(kw_only=True)
 class Shown:
-    """What of a run is shown; nothing named: all in short."""
+    """The view of a run that was asked for; with nothing set, the overview."""
 
     candidate: int | None = None
     rejected: bool = False
@@ -39,7 +39,7 @@ class Shown:
 
 
 def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
-    """Show what is asked for of a run."""
+    """Print one view of a run."""
     record = read_run(runs.find(name))
     if asked.step is not None:
         _show_questions(record, asked.step, as_json=as_json)
@@ -54,7 +54,7 @@ def show_run(runs: Runs, name: str, asked: Shown, *, as_json: bool) -> None:
 
 
 def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
-    """Show where a run stands and its candidates; for machines without texts and scores."""
+    """Print the state of a run and its candidates; the JSON leaves out texts and scores."""
     gain, folder = held_out_gain(record), record.folder
     if as_json:
         print_json(
@@ -181,13 +181,13 @@ def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
 
 
 def _show_questions(record: RunRecord, step: int, *, as_json: bool) -> None:
-    """Print every question of a step as it was sent: nothing is wrapped, coloured or cut."""
+    """Print every question of a step as it was sent, without wrapping or colours."""
     asked = questions_of(record.folder)
     found = {place: path for place, path in asked.items() if place.step == step}
     if not found:
         steps = ", ".join(map(str, dict.fromkeys(place.step for place in asked))) or "none"
         raise ConfigError(
-            f"--step: run {record.id} has asked nothing in step {step}; it has asked in: {steps}"
+            f"--step: run {record.id} has no question in step {step}; steps with questions: {steps}"
         )
     texts = {str(place): path.read_text("utf-8") for place, path in found.items()}
     if as_json:
@@ -201,7 +201,7 @@ def _show_questions(record: RunRecord, step: int, *, as_json: bool) -> None:
 
 
 def _plain(event: Event) -> dict[str, Json]:
-    """Return the line of an event, without what only lines have."""
+    """Return the line of an event as plain data, without its name and number."""
     line = parse_json(encoded(event), where="the event")
     plain = line if isinstance(line, dict) else {}
     return {name: value for name, value in plain.items() if name not in ("event", "n")}
@@ -209,7 +209,7 @@ def _plain(event: Event) -> dict[str, Json]:
 
 @attrs.frozen(kw_only=True)
 class _HeldOut:
-    """The scores of a case that no part of the search has seen, or why nothing was measured."""
+    """The scores of baseline and winner on a held-out case, or why it was not measured."""
 
     baseline: float | None = None
     winner: float | None = None
@@ -250,7 +250,7 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
 
 
 def _unseen(record: RunRecord) -> Mapping[str, _HeldOut]:
-    """Return the held-out cases; none before the run has ended."""
+    """Return the held-out cases by id; none before the run has ended."""
     found = record.ended.held_out if record.ended else None
     if found is None:
         return {}

@@ -1,4 +1,4 @@
-"""Finding what a command line names in a local store, and showing where it comes from."""
+"""Finding tags and revisions in a store, and describing them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ _REVISION = re.compile(r"[0-9a-f]{4,64}")
 
 @attrs.frozen(kw_only=True)
 class StoredTag:
-    """A tag of a local store with every revision that it ever pointed at, the oldest first.
+    """A tag of a store.
 
-    ``current`` is None after a rollback of its first revision.
+    Attributes:
+        store: the store.
+        address: its prompt and its name.
+        current: the revision that it points at; None after its first revision was rolled back.
+        history: every revision that it ever pointed at, the oldest first.
     """
 
     store: RevisionedStore
@@ -41,11 +45,11 @@ class StoredTag:
 
     @property
     def title(self) -> str:
-        """Prompt and tag in words."""
+        """Prompt and tag, for headings."""
         return f"prompt `{self.prompt}`, tag `{self.address.tag}`"
 
     def revision(self, wanted: str) -> Revision:
-        """Return the one revision of this number, or whose id begins so: 4 digits at least."""
+        """Return a revision by its number, or by at least 4 leading digits of its id."""
         found = [one for one in self.history if f"{one.number}" == wanted]
         if not found and _REVISION.fullmatch(wanted):
             found = [one for one in self.history if one.id.startswith(wanted)]
@@ -64,7 +68,7 @@ class StoredTag:
         )
 
     def present(self) -> Revision:
-        """Return what the tag points at, which must be something."""
+        """Return the current revision; raise if there is none."""
         if self.current is not None:
             return self.current
         raise RevisionNotFoundError(
@@ -75,13 +79,13 @@ class StoredTag:
 
 
 def override_file(store: RevisionedStore, address: OverrideAddress) -> str | None:
-    """Return the file that ``store`` keeps an address in; None where it has no files."""
+    """Return the file that holds an address; None for stores without files."""
     file = store.file_of(address)
     return None if file is None else str(file)
 
 
 def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> str:
-    """Return a command line about a tag, as it can be copied into the current folder."""
+    """Return a command line about a tag that works in the current folder."""
     named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
     if store.place == open_store(None).place:
         return named
@@ -92,7 +96,7 @@ def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> 
 def find_tag(
     store: RevisionedStore, name: PromptName, tag: str | None, *, option: str = "--tag"
 ) -> StoredTag:
-    """Return the tag that is meant: ``tag`` (of ``option``), or the only one, or ``latest``."""
+    """Return the tag named by ``option``, else the only one of the prompt, else ``latest``."""
     known = store.addresses()
     of_prompt = [
         place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
@@ -114,7 +118,7 @@ def find_tag(
 
 
 def find_tags(store: RevisionedStore, tag: str | None) -> list[StoredTag]:
-    """Return every tag that points at something, or of all prompts the one that is named."""
+    """Return every tag with a current revision, or of all prompts only those named ``tag``."""
     wanted = [address for address in store.addresses() if tag in (None, address.tag)]
     tags = [_read_tag(store, address) for address in wanted]
     return [found for found in tags if found.current is not None]
@@ -136,14 +140,14 @@ def _only_tag(name: PromptName, tags: Sequence[str], option: str) -> str:
 
 
 def short(revision: Revision | None) -> str:
-    """Return a revision as people name it: its number and the start of its id."""
+    """Return a revision in words: its number and the beginning of its id."""
     if revision is None:
         return "nothing"
     return f"revision {revision.number} ({shown_hash(revision.id)})"
 
 
 def fields_of(revision: Revision) -> list[tuple[str, str]]:
-    """Return what is known of a revision, as names and values for people."""
+    """Return the names and values that describe a revision."""
     made_from = f", made from {shown_hash(revision.parent)}" if revision.parent else ""
     number_and_id = short(revision).removeprefix("revision ")
     rows = [("revision", f"{number_and_id} of {moment(revision.time)}{made_from}")]
@@ -155,7 +159,7 @@ def fields_of(revision: Revision) -> list[tuple[str, str]]:
 
 
 def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
-    """Return the other tags whose current revision was written in one step with ``revision``."""
+    """Return the other tags whose current revision was written in the same step."""
     if revision is None or revision.step is None:
         return []
     others = [place for place in found.store.addresses() if place != found.address]
@@ -164,7 +168,7 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
 
 
 def origin_of(revision: Revision) -> str:
-    """Return run and note of a revision; empty when neither is known."""
+    """Return the run and the note of a revision; empty if it has neither."""
     provenance = revision.provenance
     run = f"run {provenance.run_id}" if provenance.run_id else ""
     return ": ".join(part for part in (run, provenance.note) if part)
@@ -177,12 +181,12 @@ def scores_of(revision: Revision) -> str:
 
 
 def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:
-    """Return a revision for machines; None for none."""
+    """Return a revision as plain data; None for None."""
     return None if revision is None else revision_json(revision)
 
 
 def revision_json(revision: Revision) -> dict[str, Json]:
-    """Return a revision for machines, without its overrides."""
+    """Return a revision as plain data, without its overrides."""
     return {
         "id": revision.id,
         "number": revision.number,
@@ -196,7 +200,7 @@ def revision_json(revision: Revision) -> dict[str, Json]:
 
 
 def tag_json(found: StoredTag) -> dict[str, Json]:
-    """Return a tag for machines: its store, its prompt and its file."""
+    """Return a tag as plain data: its store, its prompt and its file."""
     return {
         "store": found.store.place,
         "prompt": found.prompt,

@@ -1,4 +1,4 @@
-"""How a run is kept and shown: its directory, written while it goes and read at any time."""
+"""Run directories: written while a run is in progress, and readable at any time."""
 
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory

@@ -27,7 +27,7 @@ _JUDGED_BY = {
 
 
 def figures_json(record: RunRecord) -> dict[str, Json]:
-    """Return the figures that two runs are compared in as plain data."""
+    """Return the figures of a run that comparisons show, as plain data."""
     ended, (baseline, best) = record.ended, record.means
     gained = held_out_gain(record)
     return {
@@ -58,18 +58,23 @@ def _passing(record: RunRecord) -> PassingSides:
 
 
 def _cost(record: RunRecord) -> str | None:
-    """Return US dollars as text; None when a price is not known, or before the first candidate."""
+    """Return US dollars as text; None if a price is unknown, or before the first candidate."""
     return money(record.cost) if record.candidates else None
 
 
 def held_out_gain(record: RunRecord) -> Gain | None:
-    """Return what was gained on the held-out examples; None when that was not measured."""
+    """Return the gain on the held-out examples; None if it was not measured."""
     return record.held_out.gain if record.held_out else None
 
 
 @attrs.frozen(kw_only=True)
 class Incomparable:
-    """Why scores of two runs, A and B, cannot be compared on a set; empty where they can."""
+    """Why scores of two runs, A and B, cannot be compared.
+
+    Attributes:
+        pareto: reasons for the validation set; empty if its scores can be compared.
+        held_out: reasons for the held-out examples.
+    """
 
     pareto: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -83,8 +88,8 @@ class Incomparable:
 def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     """Return why scores of two runs cannot be compared.
 
-    The first line of the journals says what data and metrics were. Of held-out examples only the
-    ids are kept.
+    Data and metrics are taken from the headers of the journals. Held-out examples are compared
+    by their ids, because nothing else about them is recorded.
     """
     one, other = fingerprint_of(first), fingerprint_of(second)
     judged = tuple(_judged_differently(first, second, one, other))
@@ -98,28 +103,30 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
 
 
 def seen_scores(record: RunRecord) -> Mapping[str, float | None]:
-    """Return what the best candidate scored on the validation set, by case."""
+    """Return the scores of the best candidate on the validation set, by case."""
     best = record.sides[1] if record.sides else None
     return dict(zip(record.pareto_ids, best.scores, strict=False)) if best else {}
 
 
 def unseen_scores(record: RunRecord) -> Mapping[str, float | None]:
-    """Return what the winner scored on held-out cases; nothing when it was not measured."""
+    """Return the scores of the winner on held-out cases; empty if it was not measured."""
     found = record.held_out
     return dict(zip(found.ids, found.winner_scores, strict=False)) if found else {}
 
 
 def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") -> Any:
-    """Return what the best candidates of two runs scored, case by case.
+    """Return the scores of the best candidates of two runs as a data frame.
+
+    Each row has the ``set``, ``validation`` or ``held-out``, the ``case``, and the scores ``a``
+    and ``b``.
 
     Args:
-        first: A.
-        second: B.
-        library: ``pandas``, ``polars`` or ``pyarrow``, of which the table is made. A row has the
-            ``set``, ``validation`` or ``held-out``, the ``case``, and the scores ``a`` and ``b``.
+        first: run A.
+        second: run B.
+        library: the library of the data frame: ``pandas``, ``polars`` or ``pyarrow``.
 
     Raises:
-        ConfigError: the library is another one, or not installed.
+        ConfigError: the library is unknown or not installed.
     """
     sets = (("validation", seen_scores), ("held-out", unseen_scores))
     rows = [
@@ -132,7 +139,7 @@ def cases_frame(first: RunRecord, second: RunRecord, library: str = "pandas") ->
 
 
 def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -> Gain | None:
-    """Return what the winner of B gains over that of A on held-out cases; None without any."""
+    """Return the gain of B's winner over A's on held-out cases; None if it is not comparable."""
     one, other = unseen_scores(first), unseen_scores(second)
     if differing.held_out or not one or not other:
         return None
@@ -142,7 +149,7 @@ def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -
 def figure_rows(
     first: RunRecord, second: RunRecord, differing: Incomparable
 ) -> list[tuple[str, ...]]:
-    """Return name, figure of A, figure of B and their difference, where they can be compared."""
+    """Return rows of name, figures of A and B, and their difference if it is meaningful."""
     comparable = not differing.pareto
     rows: list[tuple[str, ...]] = []
     for side, name in enumerate(("baseline", "best")):
@@ -182,7 +189,7 @@ def figure_rows(
 def _passing_rows(
     first: PassingSides, second: PassingSides, differing: Incomparable
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the pass rates and the means of metrics that the best candidates have."""
+    """Yield rows with the pass rates and metric means of the best candidates."""
     one, other = ({row[0]: row[3] for row in side.rows} for side in (first, second))
     for what in {**one, **other}:
         before, after = one.get(what), other.get(what)
@@ -192,7 +199,7 @@ def _passing_rows(
 
 
 def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
-    """Return what decides the path of a run; None when its journal does not say."""
+    """Return the fingerprint in the header of the journal; None if there is none."""
     try:
         with record.folder.journal.open("rb") as file:
             return decode_header(file.readline())
@@ -210,7 +217,7 @@ def _judged_differently(
         yield f"the prompts differ: {first.prompt} in A, {second.prompt} in B"
     for name, found in (("A", one), ("B", other)):
         if found is None:
-            yield f"which data and metrics {name} had is not known: its journal has no header"
+            yield f"the data and metrics of {name} are unknown: its journal has no header"
     if one is None or other is None:
         return
     first_judges, second_judges = _judges(one), _judges(other)
@@ -221,7 +228,7 @@ def _judged_differently(
 
 
 def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what decided the scores of a run, by what messages call it."""
+    """Return everything that determined the scores of a run, by its name in messages."""
     functions = fingerprint.get(FUNCTIONS)
     return {what: fingerprint.get(key) for key, what in _JUDGED_BY.items()} | {
         f"functions of `{name}`": identity

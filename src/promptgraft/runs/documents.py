@@ -1,4 +1,4 @@
-"""The JSON documents of a run: its configuration, and result, frontier and ledger at its end."""
+"""The JSON documents of a run: configuration, result, frontier and ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from promptgraft.targets.part import named_in
 from promptgraft.targets.types import Change, plain_changes
 
 _MUCH_LONGER = 10
-"""How many times as long as the source a winner is that is warned of."""
+"""A winner that is longer than the source by this factor gets a warning."""
 
 
 def result_document(
@@ -54,11 +54,18 @@ def result_document(
     examples: int,
     taught: Sequence[str] = (),
 ) -> dict[str, Json]:
-    """Return what came of a run; a function of what the run is a function of, but for seconds.
+    """Return the result of a run. Equal runs give equal documents, except for seconds.
 
-    ``budget`` counts the rollouts that it was allowed, ``examples`` the validation set. ``parts``
-    come from :func:`changed_parts`, ``warnings`` from :func:`warnings_of`. ``taught`` are the
-    ids of cases whose ``expected`` a teacher gave.
+    Args:
+        ended: the last event of the run.
+        name: the name of the prompt or target.
+        winner: the changes of the winner by address.
+        parts: what the winner changes, from :func:`changed_parts`.
+        warnings: the lines of :func:`warnings_of`.
+        seed: the seed of the run.
+        budget: rollouts that the run was allowed.
+        examples: size of the validation set.
+        taught: ids of cases whose ``expected`` came from a teacher.
     """
     held_out = ended.held_out
     return {
@@ -89,9 +96,9 @@ def result_document(
 def changed_parts(
     prompts: Mapping[str, PromptLike], baseline: Mapping[str, Change], winner: Mapping[str, Change]
 ) -> tuple[PartDiff, ...]:
-    """Return how a winner differs from the source: of several prompts under names with addresses.
+    """Return how a winner differs from the source; with several prompts, names have addresses.
 
-    ``prompts`` are the sources by address; where there is none, the baseline is compared.
+    ``prompts`` are the sources by address; without a source, the baseline is compared instead.
     """
     found: list[PartDiff] = []
     for address, change in winner.items():
@@ -115,9 +122,9 @@ def changed_parts(
 def warnings_of(
     remarks: Sequence[str], prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]
 ) -> tuple[str, ...]:
-    """Return what is doubtful about a run, a line each: its remarks, and a winner's great length.
+    """Return the warnings about a run, one line each: its remarks, and that its winner is long.
 
-    Without sources (``prompts``) the changed parts are compared.
+    Without sources in ``prompts``, only the changed parts are compared.
     """
     bodies = (
         len(prompt.section_body(section.path))
@@ -134,7 +141,7 @@ def warnings_of(
 
 
 def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:
-    """Return the whole text of a prompt with its placeholders: ``changes`` over ``base``."""
+    """Return the text of a prompt, with its placeholders, after ``base`` and then ``changes``."""
     store = InMemoryPromptOverridesStore([overlaid(prompt.descriptor, base, changes)])
     held = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
     return held.with_placeholders().text
@@ -146,7 +153,7 @@ def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDi
 
 
 def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
-    """Return what a run used, why it stopped, and what became of its proposals."""
+    """Return what a run used, why it stopped, and how many proposals it accepted."""
     return {
         "run_id": ended.run_id,
         "improved": ended.improved,
@@ -160,7 +167,7 @@ def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
 
 
 def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
-    """Return the frontier: candidates that lead on some example and that no other dominates."""
+    """Return the frontier: undominated candidates that lead on at least one example."""
     highest = highest_scores([one.scores for one in history.candidates])
     return {
         "pareto_ids": list(history.pareto_ids),
@@ -179,16 +186,16 @@ def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
 
 
 def highest_scores(scores: Sequence[Sequence[Score]]) -> list[float]:
-    """Return the highest score on each example; where there is none, NaN: equal to no score."""
+    """Return the highest score on each example; NaN, which equals no score, if there is none."""
     highest = [UNSCORED] * max(map(len, scores), default=0)
-    # Candidate by candidate, with whole rows: a large run has millions of scores.
+    # Whole rows at a time, because a large run has millions of scores.
     for one in scores:
         highest[: len(one)] = map(max, packed(one), highest)
     return [math.nan if top == UNSCORED else top for top in highest]
 
 
 def ledger_document(ended: RunEnded) -> dict[str, Json]:
-    """Return calls, tokens, money and time by role and model, and the sums."""
+    """Return calls, tokens, money and time by role and model, with totals."""
     tokens = (one.usage.input_tokens + one.usage.output_tokens for one in ended.ledger)
     calls = sum(one.calls for one in ended.ledger)
     return {
@@ -219,7 +226,7 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[Json]:
 
 
 def pareto_means_json(ended: RunEnded, examples: int) -> dict[str, Json]:
-    """Return the means of baseline and winner on the validation set, and which are estimates."""
+    """Return the means of baseline and winner on the validation set, marked if estimated."""
     return {
         **means_json(ended.baseline_mean, ended.best_mean, examples),
         "baseline_estimated": ended.baseline_estimated,
@@ -228,7 +235,7 @@ def pareto_means_json(ended: RunEnded, examples: int) -> dict[str, Json]:
 
 
 def gain_json(gain: Gain) -> dict[str, Json]:
-    """Return what was gained on cases that the search never saw."""
+    """Return a gain on held-out cases as plain data."""
     examples = gain.cases + len(gain.unscored)
     return {**means_json(gain.mean_before, gain.mean_after, examples), **gain.to_json()}
 
@@ -249,12 +256,12 @@ def run_config(
     settings: Mapping[str, Json],
     options: Mapping[str, Json],
 ) -> dict[str, Json]:
-    """Return what ``config.json`` holds, but for the id.
+    """Return the content of ``config.json``, without the keys that :func:`make_run` adds.
 
     Args:
-        job: what is run.
-        origin: where it came from, so that it can be made again.
-        settings: those of the project, or what :func:`described_job` returns.
+        job: the job.
+        origin: where the job came from, so that it can be made again.
+        settings: the settings of the project, or the result of :func:`described_job`.
         options: what the command line changed, so that it can be changed again.
     """
     return {
@@ -269,9 +276,9 @@ def run_config(
 
 
 def described_job(job: OptimizationJob) -> dict[str, Json]:
-    """Return what can be said of a job safely: no example, no value of an unknown kind.
+    """Describe a job without disclosing data or secrets.
 
-    Functions and objects of others are named, data is counted.
+    Examples are counted; functions and objects that are not promptgraft's own are only named.
     """
     context = job.context
     store = context.overrides_store

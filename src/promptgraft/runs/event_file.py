@@ -1,7 +1,7 @@
-"""``events.jsonl``: events as lines, lines as events, and the file as a run writes it.
+"""``events.jsonl``: encoding, decoding, reading and writing events as lines of JSON.
 
-Reading works while another process writes. What a resumed run repeats is compared with the file;
-the rest is appended.
+The file can be read while another process writes it. The events that a resumed run repeats are
+compared with the file; new ones are appended.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
 
 
 class EventLines:
-    """Turns the events of one run into lines: numbered, with the time, progress now and then.
+    """Turns the events of one run into numbered lines with times, and into progress lines.
 
-    Not to be shared between threads. Progress is told every ``every`` seconds; besides when new
-    work begins, which may take long, but at most ten times a second. ``history`` is what the lines
-    have told so far.
+    Not safe to share between threads. There is a progress line every ``every`` seconds, and when
+    new work begins, but then at most ten times a second. ``history`` is the run as told by the
+    lines so far.
     """
 
     def __init__(self, clock: Clock, *, every: float = _SECONDS_BETWEEN_PROGRESS) -> None:
@@ -59,7 +59,7 @@ class EventLines:
         self.history = RunHistory()
 
     def of(self, event: object) -> tuple[Event, ...]:
-        """Return the lines of an event; none for those that are not told."""
+        """Return the lines for an event; none for events that are not written."""
         if isinstance(event, _FREQUENT):
             if isinstance(event, CallsInFlight):
                 self.history.in_flight += event.change
@@ -75,13 +75,13 @@ class EventLines:
             return ()
         self._numbered += 1
         line = self._kept(replace(event, number=self._numbered))
-        # Only the history knows which rejection of its step it is.
+        # Only the history knows the number of the attempt within its step.
         return (self.history.rejections[-1] if isinstance(line, MutationRejected) else line,)
 
     def _is_due(self, event: object) -> bool:
         now = self._clock.monotonic()
         if isinstance(event, Working) and not event.done:
-            # It may take minutes until there is more to tell.
+            # New work is shown soon, because its first answer may take minutes.
             due = now - self._begun >= min(self._every, _SECONDS_BETWEEN_BEGINNINGS)
             self._begun = now if due else self._begun
         else:
@@ -100,11 +100,11 @@ class EventLines:
 
 
 class EventFile:
-    """The file of one run, made when there is none; one object and one process at a time.
+    """The event file of one run, created if missing; for one writer at a time.
 
-    What a resumed run tells again is compared with what the file holds, all but the times.
-    The file is cut at the first difference, and grows from there. All methods raise ``OSError``
-    when the system refuses.
+    The lines that a resumed run repeats are compared with the file, except for their times. At
+    the first difference the file is truncated, and new lines are appended from there. All methods
+    raise ``OSError`` if the file cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +117,7 @@ class EventFile:
         self._advance()
 
     def holds(self, line: Event) -> bool:
-        """Tell whether the next line that a replay tells is there already; cut what differs."""
+        """Return whether the file already has the next line of a replay; truncate it if not."""
         if isinstance(line, RunPlanned):
             self._plan = line
             if is_same(line, self._plan_there):
@@ -133,7 +133,7 @@ class EventFile:
         return True
 
     def append(self, line: Event) -> None:
-        """Add a line that is not there."""
+        """Append a new line."""
         write_all(self._descriptor, f"{encoded(line)}\n".encode("ascii"))
         if isinstance(line, RunPlanned):
             self._plan_there = line
@@ -148,7 +148,7 @@ class EventFile:
             self._descriptor = -1
 
     def _advance(self) -> None:
-        """Find the next numbered line; when there is none, the file is complete so far."""
+        """Read on to the next numbered line; without one, start to append."""
         assert self._old is not None  # noqa: S101 - only called while it is compared
         for text in self._old:
             self._start, end = self._end, self._end + len(text)
@@ -164,7 +164,7 @@ class EventFile:
         self._settle(self._end)
 
     def _settle(self, end: int) -> None:
-        """Keep the first ``end`` bytes, and append from now on."""
+        """Truncate the file to ``end`` bytes, and append from now on."""
         if self._old is not None:
             self._old.close()
             self._old = None
@@ -176,7 +176,7 @@ class EventFile:
 
 
 def _line(text: bytes) -> Event | None:
-    """Return a line; None when its writing was interrupted, or when it is damaged."""
+    """Decode a line; None if it is incomplete or damaged."""
     try:
         return decoded(text, "") if text.endswith(b"\n") else None
     except DataFormatError:
@@ -184,7 +184,7 @@ def _line(text: bytes) -> Event | None:
 
 
 def is_same(line: Event, there: Event | None) -> bool:
-    """Tell whether two lines say the same, all but when."""
+    """Return whether two lines are equal except for their times."""
     return there is not None and line == replace(there, time=line.time)
 
 
@@ -204,10 +204,10 @@ _FAULT = re.compile(r"(?s)(.*?)(?: - at `\$\.?(.*)`)?")
 
 
 def encoded(event: Event) -> str:
-    """Return an event as a line without its end; in ASCII, so that every locale can carry it."""
+    """Encode an event as a line without its line break, in ASCII, which every locale accepts."""
     try:
         text = _WRITER.encode(event)
-    except UnicodeEncodeError:  # half characters, which ASCII can spell
+    except UnicodeEncodeError:  # lone surrogates: not UTF-8, but JSON escapes can spell them
         text = b"\xff"
     if text.isascii():
         return text.decode("ascii")
@@ -215,17 +215,17 @@ def encoded(event: Event) -> str:
 
 
 def encoded_json(plain: Mapping[str, Json]) -> str:
-    """Return an object as a line like those of events."""
+    """Encode an object as a line in the format of events."""
     return _ASCII.encode(dict(plain))
 
 
 def decoded(text: bytes, where: str) -> Event:
-    """Return the event that a line is; :class:`Unknown` for one of a kind of a later version.
+    """Decode a line into an event; :class:`Unknown` for kinds of events of a later version.
 
-    Of a key that is there twice, which no run writes, the last one counts.
+    The last value of a repeated key counts; no run writes such keys.
 
     Raises:
-        DataFormatError: it is none; ``where`` and what was expected are named.
+        DataFormatError: the line is no event; the message begins with ``where``.
     """
     try:
         event: Event = _READER.decode(text)
@@ -235,7 +235,7 @@ def decoded(text: bytes, where: str) -> Event:
 
 
 def _looked_at(text: bytes, where: str) -> Event:
-    """Return the event of a line that msgspec does not read, or say why it is none."""
+    """Decode a line that the fast decoder refuses, or raise an error that says why."""
     try:
         plain = parse_json(text, where=where)
     except DataFormatError as error:
@@ -253,7 +253,7 @@ def _looked_at(text: bytes, where: str) -> Event:
 
 
 def _fault(error: msgspec.ValidationError) -> str:
-    """Return the message of an error with the path to the fault in front."""
+    """Return the message of an error, preceded by the path to the fault."""
     found = _FAULT.fullmatch(str(error))
     said, path = (found[1], found[2]) if found else (str(error), "")
     said = f"{said[:1].lower()}{said[1:]}".replace(", got ", ", found ")
@@ -261,10 +261,10 @@ def _fault(error: msgspec.ValidationError) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Event]]:
-    """Yield the number in the file, from 1, and the event of each whole line.
+    """Yield the line number, from 1, and the event of each complete line.
 
-    A last line without its end is being written, or never will be: it is left out. Nothing
-    is yielded when there is no file.
+    A last line without a line break is skipped: it is still being written, or its writer was
+    killed. Without a file nothing is yielded.
 
     Raises:
         DataFormatError: a line is no event.
@@ -281,9 +281,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, Event]]:
 
 
 def tail_of(path: Path) -> list[Event]:
-    """Return the last events of a file, the oldest first: back to one that says where a run stands.
+    """Return the last events of a file, oldest first, from the last end or progress of the run on.
 
-    That is the end of the run, or its progress; but at most 4 MiB. Nothing when there is no file.
+    Reads at most 4 MiB, in growing pieces. Returns nothing without a file.
 
     Raises:
         DataFormatError: a line is no event.

@@ -1,7 +1,7 @@
-"""A run directory: its files, its lock, and how a new one is made.
+"""A run directory: its files, its lock, its creation and removal.
 
-Readers of a file see the old text or the new one, never a part. Nothing here is synced:
-everything but the journal can be made again from it.
+Files are replaced atomically: readers see the old text or the new one. Nothing here is synced to
+disk, because everything but the journal can be rebuilt from the journal.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from promptgraft.strict.nodes import Source
 T = TypeVar("T")
 
 VERSION = 1
-"""Of every JSON document of a run directory."""
+"""The version of every JSON document in a run directory."""
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
-"""What the id of a run looks like: when it was made, in UTC, and the key of its prompt."""
+"""Matches the ids of runs: the time of creation, in UTC, and the key of the prompt."""
 
-_SECONDS_FOR_THE_LOCK = 0.3  # `is_locked` holds it for a moment
+_SECONDS_FOR_THE_LOCK = 0.3  # a reader in `is_locked` holds it for a moment
 _REMOVED = ".removed-"
 _LONGEST_NAME = 200
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
 class _File:
-    """A file of every run directory, as an attribute of :class:`RunFolder`."""
+    """Descriptor for the path of a file in a run directory."""
 
     def __init__(self, name: str, about: str) -> None:
         self._name = name
@@ -64,10 +64,10 @@ class RunFolder:
 
     path: Path
 
-    config = _File("config.json", "What the run was asked for; there as soon as the folder is.")
+    config = _File("config.json", "Origin and settings of the run; as old as the folder.")
     journal = _File("journal.jsonl", "Every answer that the run paid for.")
-    events = _File("events.jsonl", "What happened, a line for each event.")
-    result = _File("result.json", "What came of the run; there when it has ended.")
+    events = _File("events.jsonl", "The events of the run, one per line.")
+    result = _File("result.json", "The result of the run; written when it ends.")
     frontier = _File("frontier.json", "The candidates that lead on some example.")
     ledger = _File("ledger.json", "Calls, tokens, money and time by role and model.")
     summary = _File("summary.md", "The run on one page of Markdown.")
@@ -78,7 +78,7 @@ class RunFolder:
     questions = _File("questions", "The folder with each question to the reflection model.")
     baseline_prompts = _File("baseline_prompts", "The folder with the texts before the run.")
     best_prompts = _File("best_prompts", "The folder with the best texts so far.")
-    stop = _File("optimize.stop", "Ends the run in good order as soon as it is there.")
+    stop = _File("optimize.stop", "Ends the run in an orderly way as soon as it exists.")
     lock = _File("run.lock", "Held while a process works in the folder.")
 
     @property
@@ -88,7 +88,7 @@ class RunFolder:
 
     @property
     def second(self) -> datetime:
-        """The second that the id says it was made in; the first of all when it is no time."""
+        """The time of creation in the id, to the second; the earliest time if it is invalid."""
         try:
             return datetime.strptime(f"{self.id[:15]}+0000", "%Y%m%d-%H%M%S%z")
         except ValueError:
@@ -107,8 +107,8 @@ class RunFolder:
         return self.rounds / f"{number}.md"
 
     def question(self, position: str) -> Path:
-        """Return the file of the question that was asked at a place in the run."""
-        # No text of a place has this character, so the way back is known.
+        """Return the file of the question that was asked at a position in the run."""
+        # Positions contain no `+`, so that they can be read back from the names of files.
         name = position.replace("/", "+")
         if len(name) > _LONGEST_NAME:
             name = f"{name[:_LONGEST_NAME]}{digest_text(name)[:12]}"
@@ -139,17 +139,17 @@ class RunFolder:
         return held_lock(
             self.lock,
             what=f"run {self.id}",
-            mend=f"look on with `promptgraft watch {self.id}`",
+            mend=f"follow it with `promptgraft watch {self.id}`",
             seconds=_SECONDS_FOR_THE_LOCK,
         )
 
     def remove(self) -> None:
-        """Remove the run: for readers at once, whatever becomes of this process.
+        """Remove the run. It disappears for readers at once, even if this process is killed.
 
         Raises:
             ConfigError: the folder is a link.
             JournalLockedError: another process works in the folder.
-            OSError: the system refuses.
+            OSError: a file cannot be removed.
         """
         if self.path.is_symlink():
             raise ConfigError(f"{self.path} is a link; remove it and what it leads to by hand")
@@ -157,17 +157,18 @@ class RunFolder:
         with self.held():
             self.path.rename(gone)
         shutil.rmtree(gone)
-        for left in gone.parent.glob(f"{_REMOVED}*"):  # by a process that was killed
+        # Also those of earlier processes that were killed between the two steps.
+        for left in gone.parent.glob(f"{_REMOVED}*"):
             shutil.rmtree(left, ignore_errors=True)
 
 
 def make_run(
     root: Path, prompt_key: str, config: Mapping[str, Json], *, now: datetime
 ) -> RunFolder:
-    """Make the folder of a new run, which has its ``config.json`` as soon as it is seen.
+    """Create the folder of a new run. It is never visible without its ``config.json``.
 
-    ``config`` gets ``id``, ``created`` and ``tracked_as``, which no other run has anywhere. Runs
-    of one second get ``-2``, ``-3``, … behind their id.
+    Adds ``id``, ``created`` and ``tracked_as``, a name that is unique across all runs anywhere, to
+    ``config``. Later runs of the same second have ids that end in ``-2``, ``-3``, ….
 
     Raises:
         ConfigError: the folder cannot be made.
@@ -202,7 +203,7 @@ def make_run(
 
 
 def _renamed(fresh: Path, target: Path) -> bool:
-    """Give a folder its name, in one step, unless there is one of that name."""
+    """Rename a folder atomically; return False if the name is taken."""
     if target.exists():
         return False
     try:
@@ -215,7 +216,7 @@ def _renamed(fresh: Path, target: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``, in one step; on an OSError the old file is left."""
+    """Replace the content of ``path`` atomically; on an OSError the old file stays."""
     temporary = f"{path.parent}/.{path.name}.tmp"
     with named_in_errors(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -232,14 +233,14 @@ _NO_FILE_NAME = re.compile(r"[^\w.-]+")
 def write_texts(
     folder: Path, texts: Mapping[str, str], *, endings: Mapping[str, str] | None = None
 ) -> None:
-    """Write each text into a file of its own, named as the part is: ``system.md``.
+    """Write each text to its own file, named after the part: ``system.md``.
 
-    ``endings`` has those of texts that are kept in files of another ending, by name.
+    ``endings`` maps names of parts to file endings other than ``.md``.
     """
     folder.mkdir(exist_ok=True)
     short = {name: name.partition(" ")[2] or name for name in texts}
     for name, text in texts.items():
-        # Two kinds of parts may have the same name.
+        # Parts of different kinds may have the same short name.
         chosen = short[name] if list(short.values()).count(short[name]) == 1 else name
         ending = (endings or {}).get(short[name], ".md")
         stem, ending = (_NO_FILE_NAME.sub("-", one) for one in (chosen.strip(".")[:100], ending))
@@ -247,7 +248,7 @@ def write_texts(
 
 
 def endings_of(folder: RunFolder) -> dict[str, str]:
-    """Return the endings of the files that a project keeps the texts of an agent in, by name."""
+    """Return the endings of the files in which a project keeps the texts of an agent, by name."""
     if not folder.config.exists():
         return {}
     settings = Source.of(read_document(folder.config)).root.member("settings")
@@ -259,15 +260,15 @@ def endings_of(folder: RunFolder) -> dict[str, str]:
 
 
 def write_document(path: Path, document: Mapping[str, Json]) -> None:
-    """Replace ``path`` by a JSON document of this version, in one step."""
+    """Replace the content of ``path`` atomically by a JSON document of this version."""
     write_text(path, json.dumps({"version": VERSION, **document}, indent=1) + "\n")
 
 
 def read_document(path: Path) -> dict[str, Json]:
-    """Return a JSON document of this version.
+    """Read a JSON document of this version.
 
     Raises:
-        DataFormatError: it is no such document.
+        DataFormatError: the file is no such document.
     """
     mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"
     try:
@@ -279,16 +280,16 @@ def read_document(path: Path) -> dict[str, Json]:
     if document.get("version") != VERSION:
         raise DataFormatError(
             f"{path}: expected version {VERSION}, found {shown(document.get('version'))}; use the "
-            "version of promptgraft that has written it"
+            "version of promptgraft that wrote it"
         )
     return document
 
 
 def field_of(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str) -> T:
-    """Return the field at ``path`` in a JSON document that ``file`` holds.
+    """Return the field at ``path`` of a JSON document that was read from ``file``.
 
     Raises:
-        DataFormatError: there is something else, or nothing.
+        DataFormatError: the field is missing or of another kind.
     """
     source = Source.of(dict(document), str(file))
     node = source.root
@@ -301,7 +302,7 @@ def field_of(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str
 
 
 def field_or_none(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str) -> T | None:
-    """Return a field as :func:`field_of` does, or None for null and for nothing."""
+    """Return a field like :func:`field_of`, or None if it is null or missing."""
     value: Json = dict(document)
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None

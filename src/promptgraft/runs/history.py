@@ -1,4 +1,4 @@
-"""A run as its events tell it, whichever process tells them: one value that all pages show."""
+"""The state of a run, accumulated from its events, live or read from a file."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 
 def shown_mean(one: CandidateAdded) -> str:
-    """Return the mean of a candidate, with ``~`` where it is an estimate."""
+    """Return the mean of a candidate, with ``~`` if it is an estimate."""
     return score(one.mean, estimated=one.estimated)
 
 
 @attrs.define
 class StepCandidates:
-    """Candidates tried in a step; in races also the best one, before a candidate joins.
+    """The candidates that were evaluated in a step, by position.
 
     Attributes:
-        parent: the parent of its proposals.
-        child: what joined; None when nothing did.
-        is_child_as_tried: whether that is the child as it was tried, of the parent alone.
-        merge: the merge that joined.
-        best_of_child: the best candidate that the child raced.
-        best_of_merge: the one that the merge raced.
-        scored: the candidate that was tried on more since one joined.
-        reasons: why the reflection model changed parts, by their names; empty where it did not say.
+        parent: the parent of the proposals.
+        child: the child that joined the pool; None if none did.
+        is_child_as_tried: whether that child is exactly the one that was evaluated on the
+            minibatch, so that ``parent`` is its only parent.
+        merge: the merge that joined the pool.
+        best_of_child: the best candidate, against which the child raced.
+        best_of_merge: the best candidate, against which the merge raced.
+        scored: the candidate that was evaluated on more examples since the last one joined.
+        reasons: the reflection model's reasons for its changes, by module; empty if it gave none.
     """
 
     parent: int | None = None
@@ -62,7 +63,7 @@ class StepCandidates:
     reasons: dict[str, str] = attrs.field(factory=dict)
 
     def add(self, event: CandidateAdded | CandidateScored) -> None:
-        """Take account of a candidate that joined, or was tried on more."""
+        """Record a candidate that joined the pool or was evaluated on more examples."""
         if isinstance(event, CandidateScored):
             self.scored = event.candidate if self.scored is None else self.scored
             return
@@ -76,28 +77,29 @@ class StepCandidates:
 
 @attrs.define(kw_only=True)
 class RunHistory:
-    """What is known of a run so far. The cost of an event does not grow with the run.
+    """The state of a run. The cost of adding an event does not grow with the run.
 
     Attributes:
-        started: how it began; None before its first event.
-        plan: what the process lets it use that works on it, or worked on it last.
-        candidates: the pool, in order, with the scores and means of now.
-        rejections: every rejected proposal, those that were repaired included.
+        started: the first event; None before it.
+        plan: the limits of the process that works on the run, or worked on it last.
+        candidates: the pool, in order, with current scores and means.
+        rejections: every rejected proposal, including those that were repaired.
         merges: every merge that was tried.
-        ended: how it ended; None while it has not.
-        best: position of the best candidate; not the highest mean where means are estimates.
-        accepted: accepted mutations; ``merged`` accepted merges.
-        steps: the latest step that an event tells of; of a run that has ended, steps begun.
-        rollouts: rollouts used; ``reflections`` and ``tokens`` in the same way.
-        cost: US dollars used; None, also below, when a price is not known.
-        expected_cost: US dollars that it is expected to use in all.
-        place: where in the run; None before it begins, and where this version does not know it.
-        done: answers of this that are there; of ``total``, 0 when that is not known.
-        in_flight: calls that are in flight.
-        curve: the means that the best candidate has had, one after the other.
-        wait: the latest wait of a call; None when an answer has come since.
-        tried: who was tried in each step.
-        taught: cases whose ``expected`` is what a teacher answered, by id.
+        ended: the last event; None while the run has not ended.
+        best: position of the best candidate. Estimates of other candidates may be higher.
+        accepted: accepted mutations; ``merged`` counts accepted merges.
+        steps: the latest step of any event; after the end, the number of steps begun.
+        rollouts: rollouts used, like ``reflections`` and ``tokens``.
+        cost: US dollars used; like ``expected_cost``, None if a price is unknown.
+        expected_cost: US dollars that the run is expected to use in total.
+        place: the current place in the run; None before the first, or if this version does not
+            know it.
+        done: answers at this place so far, out of ``total``, which is 0 if unknown.
+        in_flight: calls in flight.
+        curve: the successive means of the best candidate.
+        wait: the latest wait of a call; None once an answer has arrived.
+        tried: the candidates that were evaluated in each step.
+        taught: cases whose ``expected`` came from a teacher, by id.
     """
 
     started: RunStarted | None = None
@@ -129,21 +131,21 @@ class RunHistory:
     _paced: tuple[datetime, int] | None = None
 
     def add(self, event: Event) -> None:
-        """Take account of an event; one that tells nothing new is left alone.
+        """Add an event. Kinds of events that carry no state are ignored.
 
         Raises:
-            DataFormatError: it does not fit what was told before.
+            DataFormatError: the event contradicts earlier ones.
         """
         if not isinstance(event.number, UnsetType):
-            # A run that is resumed may cut its file, and tell anew what it continues with.
+            # A resumed run may truncate its file and write other events under the same numbers.
             self._is_cut = self._is_cut or event.number <= self._number
             self._number = event.number
         match event:
             case RolloutCompleted():
-                # Told once the batch is complete, one by one: never back to fewer.
+                # Published one by one after the batch is complete, so the count must not drop.
                 self.rollouts = max(self.rollouts, event.total_rollouts)
                 position = event.position.rpartition("/")[0]
-                # Where steps overlap, those of one are told when later ones are under way.
+                # If steps overlap, rollouts of a step arrive while later steps are in progress.
                 if position != self._position and Place.parse(position).step >= self.steps:
                     self._go_to(position)
             case Working() | RunProgress():
@@ -160,7 +162,7 @@ class RunHistory:
                 self._change(event)
 
     def _begin(self, event: RunStarted) -> None:
-        # A process that begins again tells everything again; its limits are told next.
+        # A resumed run repeats all events from the start, except for the plan, which follows.
         self.started, self.ended, self.wait, self.place = event, None, None, None
         self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
         self.tried, self.taught = {}, {}
@@ -169,7 +171,7 @@ class RunHistory:
         self._position, self._paced = "", None
 
     def _change(self, event: Event) -> None:
-        """Take account of what becomes of candidates and proposals."""
+        """Add an event about candidates or proposals."""
         match event:
             case CandidateAdded():
                 self._join(event)
@@ -236,7 +238,7 @@ class RunHistory:
     def _end(self, event: RunEnded) -> None:
         if len(event.means) != len(self.candidates):
             _refuse("means", f"{len(self.candidates)}", len(event.means))
-        # What was an estimate may be another by now: the baseline was tried on more since.
+        # Estimates may have changed: the baseline has been evaluated on more examples since.
         self.candidates = [
             one if one.mean == mean else replace(one, mean=mean)
             for one, mean in zip(self.candidates, event.means, strict=True)
@@ -257,14 +259,14 @@ class RunHistory:
             return
         is_known = self.wait is not None and self.wait.seconds is not None
         if self.rollouts != before and not (is_known and self.is_waiting(event.time)):
-            # An answer has come; only a wait of known length may still hold for other calls.
+            # An answer arrived; only a wait of known length may still apply to other calls.
             self.wait = None
         if self.total and self._paced is None:
-            # From here on answers are new; those before came out of a journal.
+            # Earlier answers came from the journal and would distort the pace.
             self._paced = event.time, self.rollouts
 
     def _use(self, event: CandidateAdded | Working | RunProgress) -> None:
-        if event.rollouts >= self.rollouts:  # else steps that are under way have used more
+        if event.rollouts >= self.rollouts:  # overlapping steps may have used more already
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
 
@@ -286,23 +288,23 @@ class RunHistory:
                 _refuse(name, f"one of the {len(self.candidates)} candidates so far", at)
 
     def _check_scores(self, event: CandidateAdded | CandidateScored) -> None:
-        """Refuse scores that belong to other columns: they would be read as those of others."""
+        """Refuse scores that do not match the validation set: they would belong to other cases."""
         if len(event.scores) not in (0, len(self.pareto_ids)):
             _refuse("scores", f"{len(self.pareto_ids)} or none", len(event.scores))
 
     @property
     def pareto_ids(self) -> tuple[str, ...]:
-        """Ids of the validation set: the columns of scores."""
+        """Ids of the validation set, in the order of scores."""
         return self.started.pareto_ids if self.started else ()
 
     @property
     def budget(self) -> int | None:
-        """Rollouts that may be used; None when that is not known."""
+        """Rollouts that may be used; None if unknown."""
         return self.plan.budget if self.plan else None
 
     @property
     def seed(self) -> int | None:
-        """What decides every random choice; None before the first event."""
+        """The seed of every random choice; None before the first event."""
         return self.started.seed if self.started else None
 
     @property
@@ -312,23 +314,23 @@ class RunHistory:
 
     @property
     def means(self) -> tuple[Score, Score]:
-        """Means of the baseline and of the best candidate; None while they are not known."""
+        """Means of the baseline and of the best candidate; None while unknown."""
         sides = self.sides
         return (sides[0].mean, sides[1].mean) if sides else (None, None)
 
     @property
     def estimated(self) -> tuple[bool, bool]:
-        """Whether these are estimates, because some examples have no score."""
+        """Whether these means are estimates, because some examples have no score."""
         sides = self.sides
         return (sides[0].estimated, sides[1].estimated) if sides else (False, False)
 
     @property
     def ranked(self) -> list[CandidateAdded]:
-        """The candidates, those with the highest mean first, the elder one of equals."""
+        """The candidates by descending mean; ties keep the older candidate first."""
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))
 
     def is_waiting(self, now: datetime) -> bool:
-        """Return whether a call may still wait; without a known length until an answer comes."""
+        """Return whether a call may still be waiting; if for how long is unknown, until an answer."""
         wait = self.wait
         if wait is None or wait.seconds is None or isinstance(wait.time, UnsetType):
             return wait is not None
@@ -336,17 +338,17 @@ class RunHistory:
 
     @property
     def began(self) -> datetime | None:
-        """When its first event was told; None when none was."""
+        """The time of the first event; None before it."""
         began = self.started.time if self.started else None
         return began if isinstance(began, datetime) else None
 
     def elapsed(self, now: datetime) -> float:
-        """Return the seconds since the process began that works on the run."""
+        """Return the seconds since the current process started to work on the run."""
         began = self.plan.time if self.plan else None
         return max(0.0, (now - began).total_seconds()) if isinstance(began, datetime) else 0.0
 
     def left(self, now: datetime) -> float | None:
-        """Return the seconds that the rest of the budget takes at this pace; None if not known."""
+        """Return the seconds that the rest of the budget takes at this pace; None if unknown."""
         if self._paced is None:
             return None
         since, rollouts = self._paced
@@ -356,7 +358,7 @@ class RunHistory:
         return max(0, (self.budget or 0) - self.rollouts) * passed.total_seconds() / made
 
     def progress(self) -> RunProgress:
-        """Return where the run stands as an event."""
+        """Return the state of the run as a progress event."""
         means, estimated = self.means, self.estimated
         return RunProgress(
             position=self._position,

@@ -1,4 +1,4 @@
-"""The pages of a run in Markdown: candidates, rejected proposals, rounds, and the summary."""
+"""The Markdown pages of a run: candidates, rejected proposals, rounds, and the summary."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _MOST_CANDIDATES = 50
 
 
 def waiting_baseline(started: RunStarted) -> str:
-    """Return the page of the baseline before it was evaluated."""
+    """Return the page of the baseline before it has been evaluated."""
     facts = [("prompt", started.prompt), ("mean on the validation set", "not known yet")]
     return page("Candidate 0: the baseline", facts, _texts(started.texts))
 
 
 def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
-    """Return why the reflection model changed the parts of a candidate, where it said so."""
+    """Return the reasons that the reflection model gave for the changes of a candidate."""
     if candidate.shortened or candidate.module is None or candidate.step not in history.tried:
         return []
     names = candidate.module.split(", ")
@@ -102,7 +102,7 @@ def rejection_page(rejected: MutationRejected) -> str:
 def fenced_diff(text: str) -> str:
     """Return a unified diff between fences."""
     lines = visible(text).removesuffix("\n").split("\n")
-    # That both texts end without a line break is of no interest.
+    # "No newline at end of text" is noise if it applies to both texts.
     remarks = [line for line in lines if line.startswith("\\ ")]
     kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
     fence, _, rest = fenced("\n".join(kept)).partition("\n")
@@ -115,7 +115,7 @@ def table(head: Sequence[str], rows: Iterable[str]) -> list[str]:
 
 
 def table_row(cells: Iterable[str]) -> str:
-    """Return one row of a table; no text can pass for the next cell or row."""
+    """Return one row of a table; cells are escaped so that none can begin another cell or row."""
     return f"| {' | '.join(map(_table_cell, cells))} |"
 
 
@@ -124,17 +124,17 @@ def _table_cell(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """Return a text as one line of a page; it can be no HTML, no link and no picture."""
+    """Return a text as one line of a page, escaped so that it is no HTML, link or image."""
     return re.sub(r"[<\[]", r"\\\g<0>", visible_line(text))
 
 
 def _quoted(text: str) -> str:
-    """Return a text between fences; a terminal that shows the page finds nothing to obey."""
+    """Return a text between fences, with control characters spelled out."""
     return fenced(visible(text))
 
 
 def page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -> str:
-    """Return a page: its title, facts with their names, and what follows."""
+    """Return a page: a title, a list of named facts, and further blocks."""
     lines = [f"- {plain_line(name)}: {plain_line(value)}" for name, value in facts]
     return "\n\n".join([f"# {title}", "\n".join(lines), *blocks]) + "\n"
 
@@ -158,7 +158,7 @@ def _changes(parent: CandidateAdded, added: CandidateAdded) -> Iterator[str]:
 
 
 def text_change(title: str, name: str, before: str, after: str) -> list[str]:
-    """Return a title, if there is one, and how a text has changed."""
+    """Return the diff of a text, below a title unless that is empty."""
     return [*([title] if title else []), fenced_diff(diff_bodies(before, after, part=name))]
 
 
@@ -184,7 +184,7 @@ def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[Candid
 
 @functools.lru_cache(maxsize=1)
 def _names(pareto_ids: tuple[str, ...]) -> tuple[str, ...]:
-    # The same in every page of a run.
+    # Cached because every page of a run has the same names.
     return tuple(map(_table_cell, pareto_ids))
 
 
@@ -200,7 +200,7 @@ def summary_page(
     *,
     warnings: tuple[str, ...],
 ) -> str:
-    """Return the page; ``changes`` are what the winner changes in the source."""
+    """Return the summary page; ``changes`` is what the winner changes in the source."""
     name = history.started.prompt if history.started else folder.id
     blocks = [
         f"# {name}: {ended.verdict}",
@@ -287,7 +287,7 @@ _LONGEST = 300
 
 
 def round_page(events: Sequence[RoundEvent]) -> str:
-    """Return the page of a round, of what it has told so far."""
+    """Return the page of a round from its events so far."""
     ended = next((one for one in events if isinstance(one, RoundEnded)), None)
     became = ended.decided if ended is not None else "the run ended within it"
     facts = [fact for event in events for fact in _round_facts(event)]

@@ -1,4 +1,7 @@
-"""What a run directory says, as values."""
+"""Reading run directories: lists of runs, whole runs, and the events of a run as they come.
+
+Everything can be read while another process writes, and no lock is taken.
+"""
 
 from __future__ import annotations
 
@@ -30,39 +33,38 @@ class State(StrEnum):
     """Whether a run is active, ended, stopped, interrupted or damaged."""
 
     RUNNING = "running"
-    """It has not ended, and a process holds its lock."""
+    """It is in progress: a process holds its lock."""
     ENDED = "ended"
-    """It came to its end; a run that is resumed has ended until something new happens behind its
-    old end."""
+    """It is complete. A resumed run stays so until a new event follows its old end."""
     STOPPED = "stopped"
-    """It was stopped before that, by Ctrl+C or a limit; `promptgraft resume` continues it."""
+    """It was stopped early, by Ctrl+C, a limit or a provider; `promptgraft resume` resumes it."""
     INTERRUPTED = "interrupted"
-    """Its process was killed, or failed; `promptgraft resume` continues it."""
+    """Its process was killed or failed; `promptgraft resume` resumes it."""
     DAMAGED = "damaged"
-    """A file is not what a run writes."""
+    """A file cannot be read."""
 
 
 @attrs.frozen(kw_only=True)
 class RunSummary:
-    """A run as lists show it.
+    """A run in a list, known from its ``config.json`` and its last events.
 
     Attributes:
-        folder: its files.
-        state: whether it is running, ended, stopped, interrupted or damaged.
-        created: when its folder was made.
-        prompt: the prompt, ``namespace/key``; empty when no event says.
-        steps: steps begun; of a run that has not ended, as of the last line that says.
-        candidates: candidates in the pool, the baseline included.
+        folder: the run directory.
+        state: running, ended, stopped, interrupted or damaged.
+        created: when the folder was made.
+        prompt: the prompt, ``namespace/key``; empty for a damaged run.
+        steps: steps begun; before the end, as of the last event that has them.
+        candidates: size of the pool, including the baseline.
         rollouts: rollouts used.
-        budget: rollouts that may be used; None when no line near the end says.
-        baseline_mean: mean of the baseline on the validation set; None when it is not known.
-        best_mean: mean of the best candidate on the validation set.
-        estimated: whether these two are estimates, because some examples have no score.
-        held_out: what was gained on the held-out examples; None when that was not measured.
-        verdict: what may be said of the best candidate; None before the end.
+        budget: rollouts that may be used; None if the last events do not have it.
+        baseline_mean: mean of the baseline on the validation set; None if unknown.
+        best_mean: mean of the best candidate on the validation set; None if unknown.
+        estimated: whether each of the two is an estimate, because some examples have no score.
+        held_out: the gain on the held-out examples; None if it was not measured.
+        verdict: the verdict on the best candidate; None before the end.
         stop_reason: why the run ended; empty before the end.
-        cost: US dollars; None when a price is not known.
-        fault: what is damaged; empty when nothing is.
+        cost: US dollars; None if a price is unknown.
+        fault: what is damaged; empty if nothing is.
     """
 
     folder: RunFolder
@@ -94,13 +96,13 @@ class RunSummary:
 
 @attrs.define(kw_only=True, repr=False)
 class RunRecord(RunHistory, Shown):
-    """A run, whole: what its events tell, and where it is kept.
+    """A whole run: the history of its events, and its directory.
 
     Attributes:
-        folder: its files.
-        state: whether it is running, ended, stopped, interrupted or damaged.
-        config: what ``config.json`` holds.
-        created: when its folder was made.
+        folder: the run directory.
+        state: running, ended, stopped, interrupted or damaged.
+        config: the content of ``config.json``.
+        created: when the folder was made.
         prompt: the prompt, ``namespace/key``.
     """
 
@@ -117,12 +119,12 @@ class RunRecord(RunHistory, Shown):
 
     @property
     def held_out(self) -> HeldOut | None:
-        """Baseline and winner on the held-out examples; None before the end, and without any."""
+        """Scores of baseline and winner on the held-out examples; None before the end."""
         return self.ended.held_out if self.ended else None
 
     @property
     def line(self) -> list[CandidateAdded]:
-        """The best candidate and its first parents, the baseline first."""
+        """The best candidate and its line of first parents, from the baseline on."""
         found: list[CandidateAdded] = []
         at = self.best if self.candidates else None
         while at is not None:
@@ -132,7 +134,7 @@ class RunRecord(RunHistory, Shown):
 
     @property
     def stopped(self) -> str:
-        """Why the run ended, and in detail; empty before the end."""
+        """Why the run ended, with details; empty before the end."""
         ended = self.ended
         return "" if ended is None else f"{ended.stop_reason}: {ended.stop_detail}"
 
@@ -187,20 +189,20 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def list_runs(root: Path) -> tuple[RunSummary, ...]:
-    """Return the runs in ``root``, the newest first; none when there is no such folder.
+    """Return the runs in ``root``, the newest first; none if there is no such folder.
 
-    Reads ``config.json`` and the end of ``events.jsonl`` of each. One that is damaged is among
-    them, with what is wrong with it.
+    Reads ``config.json`` and the end of ``events.jsonl`` of each run. Damaged runs are included,
+    with their ``fault``.
     """
     found = [_listed(folder) for folder in _folders(root)]
     return tuple(sorted(found, key=lambda run: _order(run.created, run.id), reverse=True))
 
 
 def find_run(root: Path, name: str = LATEST) -> RunFolder:
-    """Return the run in ``root`` with that id, or with an id that begins so; or the newest.
+    """Return the run in ``root`` with this id or beginning of an id, or the newest.
 
     Raises:
-        ConfigError: there is none, or there are several.
+        ConfigError: there is no such run, or more than one.
     """
     folders = _folders(root)
     if not folders:
@@ -223,7 +225,7 @@ def find_run(root: Path, name: str = LATEST) -> RunFolder:
 
 
 def summarize(folder: RunFolder) -> RunSummary:
-    """Return what lists show of a run."""
+    """Return the summary of a run."""
     _, created, prompt = _read_config(folder)
     state = State.RUNNING if folder.is_locked else State.INTERRUPTED
     summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt)
@@ -241,7 +243,7 @@ def _folders(root: Path) -> list[RunFolder]:
 
 
 def _after(known: RunSummary, event: Event) -> RunSummary:
-    """Return what is known after an event near the end of a run."""
+    """Return a summary updated by one of the last events of a run."""
     match event:
         case RunEnded():
             return attrs.evolve(
@@ -306,7 +308,7 @@ def _listed(folder: RunFolder) -> RunSummary:
 
 
 def _created(folder: RunFolder) -> datetime:
-    """Return when a run was made; to the second where ``config.json`` does not say."""
+    """Return when a run was created; to the second if ``config.json`` cannot be read."""
     try:
         return field_of(MOMENT, read_document(folder.config), folder.config, "created")
     except (OSError, DataFormatError):
@@ -314,16 +316,16 @@ def _created(folder: RunFolder) -> datetime:
 
 
 def _order(created: datetime, name: str) -> tuple[datetime, int, str]:
-    # Of two runs of one moment, `-10` comes after `-2`.
+    # The length comes first so that `-10` is newer than `-2`.
     return created, len(name), name
 
 
 def read_run(folder: RunFolder) -> RunRecord:
-    """Return a run as its files tell it, ended or not.
+    """Read a whole run, ended or not.
 
     Raises:
         OSError: a file cannot be read.
-        DataFormatError: a file is not what a run writes; names the line.
+        DataFormatError: a file is invalid; the message names the line.
     """
     config, created, prompt = _read_config(folder)
     state = State.RUNNING if folder.is_locked else State.INTERRUPTED
@@ -341,10 +343,10 @@ def _read_config(folder: RunFolder) -> tuple[Mapping[str, Json], datetime, str]:
 
 
 def read_events(folder: RunFolder, history: RunHistory) -> None:
-    """Add to ``history`` all that the events of a run tell.
+    """Add all events of a run to ``history``.
 
     Raises:
-        DataFormatError: a line is not what a run writes, or does not fit those before it.
+        DataFormatError: a line is invalid, or contradicts earlier ones.
     """
     for number, event in read_lines(folder.events):
         try:
@@ -356,14 +358,15 @@ def read_events(folder: RunFolder, history: RunHistory) -> None:
 
 
 def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tuple[str, Event]]:
-    """Yield the lines of a run with their events, those there and those to come, until it is left.
+    """Yield the lines of a run with their events, present and future, until no process runs it.
 
-    A run is left when its lock is free: it has ended, was interrupted, or was never begun. When a
-    resumed run cuts its file, only what comes then is yielded. ``wait`` is called with seconds
-    when there is nothing new.
+    That is when the lock is free: the run has ended, was interrupted, or never began. After a
+    resumed run has truncated its file, only new lines are yielded. ``wait`` is called with a
+    number of seconds while there are none.
     """
     end = 0
     while True:
+        # Checked before reading: what the process wrote before it released the lock is read.
         locked = folder.is_locked
         found, end = _new_lines(folder, end)
         yield from found
@@ -374,7 +377,7 @@ def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tupl
 
 
 def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], int]:
-    """Return the whole lines behind ``start``, and where they end."""
+    """Return the complete lines after byte ``start``, and the byte at which they end."""
     try:
         file = folder.events.open("rb")
     except FileNotFoundError:
@@ -382,7 +385,7 @@ def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], 
     with file:
         start = min(start, file.seek(0, os.SEEK_END))
         if start:
-            # The file may have been cut and have grown again: on to the next beginning of a line.
+            # If the file was truncated and grew again, `start` may be inside a line: skip its rest.
             file.seek(start - 1)
             start += len(file.readline()) - 1
         file.seek(start)

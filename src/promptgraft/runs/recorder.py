@@ -1,4 +1,4 @@
-"""Writes the files of a run directory while the run is in progress, from its events."""
+"""Writing the files of a run directory from the events of the run."""
 
 from __future__ import annotations
 
@@ -56,10 +56,13 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Recorder:
-    """Writes what a run tells into its folder, whose lock is held. Safe to share between threads.
+    """Writes the events of a run to its folder. Safe to share between threads.
 
-    The cost of an event does not grow with the run. When the system refuses to write, the run
-    continues: ``failure`` says why, and nothing more is written.
+    The caller holds the lock of the folder. The cost of an event does not grow with the run.
+
+    Attributes:
+        failure: why a file could not be written; empty if all were. The run continues after a
+            failure, but nothing more is written.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class Recorder:
         self._file.close()
 
     def on_event(self, event: object) -> None:
-        """Write what an event tells."""
+        """Record an event."""
         with self._lock:
             if self.failure:
                 return
@@ -99,7 +102,7 @@ class Recorder:
     def _why(self, error: OSError) -> str:
         if not self._folder.path.is_dir():
             return f"the run directory {self._folder.path} is gone: nothing of this run is kept"
-        mend = "make space" if error.errno in _FULL else "mend the cause"
+        mend = "make space" if error.errno in _FULL else "fix the cause"
         return (
             f"{error.filename or self._folder.path} cannot be written: {error.strerror}; {mend}, "
             f"then `promptgraft resume {self._folder.id}` writes what is missing, without a call"
@@ -112,7 +115,7 @@ class Recorder:
             return
         for line in self._lines.of(event):
             known = self._file.holds(line)
-            # Before the line: its readers find the page that it tells of.
+            # Pages are written before the line, so that readers of the line find them.
             self._write(line, known=known)
             if isinstance(line, events.RunEnded):
                 self._remove_pages_of_others()
@@ -122,7 +125,7 @@ class Recorder:
             self._write_report()
 
     def retell(self) -> None:
-        """Write what is missing of the files that are made of the lines of ``events.jsonl``."""
+        """Write the derived files that are missing, from the lines of ``events.jsonl``."""
         is_over = False
         for _, line in read_lines(self._folder.events):
             self._history.add(line)
@@ -161,13 +164,13 @@ class Recorder:
                 if self._round and not isinstance(self._round[-1], RoundEnded):
                     self._write_round(known=False)
                 self._write_documents(line)
-                # Estimates change with the baseline's mean.
+                # The baseline has been evaluated on more cases, which changes all estimates.
                 for one in (one for one in self._history.candidates if one.estimated):
                     page = self._folder.candidate(one.candidate)
                     write_text(page, self._page_of(one.candidate))
 
     def _write_source(self, page: Path, texts: Mapping[str, str], *, known: bool) -> None:
-        """Write a candidate as the one file that its texts are together, if they are one."""
+        """Write a candidate as one file, for prompts whose texts form a single source file."""
         for prompt in self._prompts.values():
             if isinstance(prompt, TextsPrompt) and (written := prompt.as_file) is not None:
                 named = {name.removeprefix("section "): text for name, text in texts.items()}
@@ -180,7 +183,7 @@ class Recorder:
         self._write_page(self._folder.round(told[0].step), lambda: round_page(told), known=known)
 
     def _write_best(self, best: int) -> None:
-        """Write the texts of the best candidate, unless that is the baseline."""
+        """Write the texts of the best candidate; remove them while that is the baseline."""
         folder = self._folder.best_prompts
         if best and best != self._best:
             texts = self._history.candidates[best].texts
@@ -197,9 +200,9 @@ class Recorder:
         return candidate_page(started, added, parents, why=reasons_of(self._history, added))
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
-        """Write a page; one that is there already is left when its event is ``known``.
+        """Write a page, unless the event is ``known`` and the page exists already.
 
-        What was written anew knows nothing of later events, so these are written too.
+        A page that was written once by this process lacks later events, so it is always rewritten.
         """
         self._pages.add(path)
         if not (known and path.exists()) or path in self._anew:
@@ -248,7 +251,7 @@ class Recorder:
         }
 
     def _remove_pages_of_others(self) -> None:
-        """Remove what a run with a larger budget has left behind."""
+        """Remove pages that this run does not have, left by an earlier one with a larger budget."""
         folder = self._folder
         for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
             for path in inside.iterdir() if inside.is_dir() else ():
@@ -257,13 +260,13 @@ class Recorder:
 
 
 def retell(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
-    """Write what is missing of a run directory that has its events, whose lock is held.
+    """Write the missing files of a run directory that has its events. The caller holds its lock.
 
     ``prompts`` are the sources by address, as far as they are known.
 
     Raises:
-        DataFormatError: a line is not what a run writes.
-        OSError: the system refuses.
+        DataFormatError: a line of ``events.jsonl`` is invalid.
+        OSError: a file cannot be written.
     """
     with contextlib.closing(Recorder(folder, prompts, clock=SystemClock())) as recorder:
         recorder.retell()
@@ -273,11 +276,11 @@ def retell(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
 def recorded(
     folder: RunFolder, job: OptimizationJob, *, clock: Clock | None = None
 ) -> Iterator[tuple[OptimizationJob, Recorder]]:
-    """Give ``job`` as a run that is kept in ``folder``, with its recorder.
+    """Yield ``job`` changed so that its run is kept in ``folder``, and the recorder of the run.
 
-    The folder is locked, its journal takes the place of the job's, and the events of the run
-    are written as they happen. A file ``optimize.stop`` in the folder ends it. Inside, run the
-    job; answers in the folder are not paid again.
+    Run the job inside the context. The folder is locked, its journal replaces that of the job,
+    and events are written as they happen. A file ``optimize.stop`` in the folder ends the run.
+    Answers in the journal are not paid for again.
 
     Raises:
         JournalError: its journal cannot be used, or another process works in the folder.

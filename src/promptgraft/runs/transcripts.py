@@ -1,4 +1,4 @@
-"""Who said what during a run: rollouts out of its journal, without the lock."""
+"""Rollouts and questions of a run, read without its lock."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from promptgraft.search.place import QUESTIONS, Phase, Place
 from promptgraft.targets.types import Change, RolloutRecord, read_changes
 
 _BASE = "base"
-"""The key of the journal's record of what the tag held at first."""
+"""The journal's key for the content of the tag at the beginning of the run."""
 
 
 @attrs.frozen(kw_only=True)
 class Transcript:
-    """One rollout as the journal keeps it.
+    """One rollout in the journal.
 
     Attributes:
-        position: where in the run: ``step/12/child/3``.
+        position: its place in the run, such as ``step/12/child/3``.
         phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``final`` or
             ``held-out``.
         step: the step; 0 outside of the steps.
-        candidate: position of the candidate; None for a child that did not join the pool, or
-            not as it was tried, for a merge that did not, and for the parent in a step without
-            a proposal.
+        candidate: position of the candidate; None for a child or merge that did not join the
+            pool, or not unchanged, and for the parent in a step without a proposal.
         record: the rollout: input, answer, trace, score and feedback.
     """
 
@@ -56,18 +55,18 @@ def transcripts(
 ) -> Iterator[Transcript]:
     """Yield the rollouts of a run in the order in which they were recorded.
 
-    Reads the journal without its lock, so also while the run continues; what is being written
-    is left out.
+    Reads the journal without its lock, even while the run is in progress; an incomplete last
+    line is skipped.
 
     Args:
-        run: the run; the record of one is not read again.
+        run: the run; given as a record, its events are not read again.
         candidates: only those of these candidates.
         case: only those on this example.
 
     Raises:
         OSError: a file cannot be read.
-        JournalCorruptError: a line is not what was written.
-        DataFormatError: ``events.jsonl`` is not what a run writes.
+        JournalCorruptError: a line of the journal is damaged.
+        DataFormatError: a line of ``events.jsonl`` is invalid.
     """
     if isinstance(run, RunRecord):
         folder, tried = run.folder, run.tried
@@ -90,7 +89,7 @@ def transcripts(
             candidate = _candidate_at(place, tried)
             if candidates is None or candidate in candidates:
                 record = decode_record(line)
-                # The best candidate in the race of a merge is tried as it is in that of a child.
+                # In the race of a merge, too, the best candidate is evaluated for validation.
                 is_best = place.phase is Phase.IDLE or place.leg == "race/best"
                 found = Transcript(
                     position=record.key,
@@ -104,10 +103,10 @@ def transcripts(
 
 
 def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
-    """Return what the tag held when the run began, out of the journal, without its lock.
+    """Return the content of the tag at the beginning of the run, from the journal.
 
     Raises:
-        ConfigError: the journal does not say.
+        ConfigError: the journal has no record of it.
     """
     with folder.journal.open("rb") as file:
         next(file, None)  # the header
@@ -115,11 +114,11 @@ def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
             if line.endswith(b"\n") and record_key(line) == _BASE:
                 where = f"{folder.journal}: {_BASE}"
                 return read_changes(decode_record(line).answer, tag, where=where)
-    raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
+    raise ConfigError(f"{folder.journal} has no record of the baseline; restore the journal")
 
 
 def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | None:
-    """Return who was tried at a place; None when it joined nothing as it was tried."""
+    """Return the candidate that was evaluated at a place; None if it is not in the pool."""
     match place.phase:
         case Phase.BASELINE:
             return 0
@@ -128,7 +127,7 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
         case Phase.FINAL | Phase.HELD_OUT:
             return place.candidate
         case Phase.SHORTEN:
-            # A text without a line joins nothing, and the best one in a race is not named.
+            # Trial texts without a line never join, and the events do not name the best in a race.
             return None if place.leg in ("line", "race/best") else place.candidate
     step = steps.get(place.step, StepCandidates())
     match place.phase:
@@ -139,12 +138,12 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
         case Phase.MOVE:
             return None
         case Phase.CHILD:
-            # The child of one of several proposals is no candidate: what joins is all together.
+            # With several proposals, only their combination joins, not the child of each.
             return step.child if step.is_child_as_tried and not place.proposal else None
         case Phase.IDLE:
             return step.scored
         case Phase.PARETO if place.leg == "best":
-            # Where steps overlap, the best one may be tried on more without a child that joins.
+            # With overlapping steps, the best may be evaluated on more although no child joins.
             return step.scored if step.child is None else step.best_of_child
         case Phase.MERGE:
             return step.best_of_merge if place.leg == "race/best" else step.merge
@@ -152,10 +151,10 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
 
 
 def questions_of(folder: RunFolder) -> Mapping[Place, Path]:
-    """Return the file of each question that a run has asked its reflection model, in order."""
+    """Return the files of the questions to the reflection model by place, in order."""
     found = {}
     for path in folder.questions.glob("*.txt") if folder.questions.is_dir() else ():
-        with contextlib.suppress(DataFormatError):  # another's file
+        with contextlib.suppress(DataFormatError):  # not a file of this run
             found[Place.parse(path.stem.replace("+", "/"))] = path
 
     def order(place: Place) -> tuple[object, ...]:
