@@ -1,4 +1,4 @@
-"""How values show themselves: as a card in a notebook, as lines where text is wanted."""
+"""Display of values: as a card in a notebook, as lines of text elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from promptgraft.text import aligned, figure_columns, visible, visible_line
 
 MOST_ROWS = 20
-"""How many rows of a table are shown; the rest is counted."""
+"""The number of rows of a table that are shown; the others are counted."""
 
 _CELL_CHARS = 80
 _CARD = "font-family:sans-serif;line-height:1.45;max-width:60em"
@@ -28,9 +28,9 @@ def _rows(rows: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Rows below each other, with one cell for each name in ``head``; ``more`` rows are not shown.
+    """A table with one column for each name in ``head``; ``more`` rows are not shown.
 
-    Columns of figures are aligned to the right.
+    Columns of numbers are aligned to the right.
     """
 
     head: tuple[str, ...]
@@ -40,7 +40,7 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class LongText:
-    """A text of many lines, which a notebook can fold away unless it ``is_open``."""
+    """A text of many lines, which notebooks show collapsed unless it ``is_open``."""
 
     title: str
     text: str
@@ -49,9 +49,9 @@ class LongText:
 
 @attrs.frozen(kw_only=True)
 class Card:
-    """What a value shows of itself: a title, the most important thing about it, and the rest.
+    """The display of a value: a title, its most important property, fields, tables and texts.
 
-    Every text is shown as text, whatever it holds.
+    Every text is shown as text, whatever markup or control characters it contains.
     """
 
     title: str
@@ -61,10 +61,10 @@ class Card:
 
 
 class Shown(abc.ABC):
-    """A value that shows itself in notebooks and in ``print``.
+    """Base of values that are displayed as cards in notebooks and by ``print``.
 
-    The ``repr`` stays what attrs makes of it unless a class says otherwise: fingerprints of
-    runs are taken of it.
+    The ``repr`` is left to attrs unless a class overrides it: the fingerprint of a run depends on
+    the ``repr`` of some values.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class Shown(abc.ABC):
 
 
 class Printer(Protocol):
-    """Where IPython wants a value written."""
+    """The printer that IPython passes to ``_repr_pretty_``."""
 
     def text(self, text: str) -> None:
         """Write ``text``."""
@@ -91,18 +91,18 @@ class Printer(Protocol):
 
 
 def first_rows(rows: Iterable[Sequence[str]], head: Sequence[str]) -> Table:
-    """Return a table of the first :data:`MOST_ROWS` rows that counts the others."""
+    """Return a table of the first :data:`MOST_ROWS` rows and the number of others."""
     found = _rows(rows)
     return Table(head=tuple(head), rows=found[:MOST_ROWS], more=max(0, len(found) - MOST_ROWS))
 
 
 def cell(text: str) -> str:
-    """Return a text as a cell of a table, cut to 80 characters."""
+    """Return a text as a cell of a table, shortened to 80 characters."""
     return text if len(text) <= _CELL_CHARS else f"{text[: _CELL_CHARS - 1]}…"
 
 
 def as_html(card: Card) -> str:
-    """Return a card as HTML that needs no style sheet and no script."""
+    """Render a card as HTML that needs no style sheet and no script."""
     head = f"<div><strong>{_safe(card.title)}</strong> {_safe(card.lead)}</div>"
     fields = "".join(
         f'<tr><th style="{_CELL}">{_safe(name)}</th>'
@@ -147,7 +147,7 @@ def _safe(text: str) -> str:
 
 
 def as_text(card: Card) -> str:
-    """Return a card as lines; long texts come last, whole."""
+    """Render a card as lines of text; tables and long texts come last."""
     lines = [f"{visible_line(card.title)}: {visible_line(card.lead)}" if card.lead else card.title]
     width = max((len(name) for name, _ in card.fields), default=0)
     lines += [f"  {name:{width}}  {visible_line(value)}" for name, value in card.fields]

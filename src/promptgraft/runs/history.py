@@ -330,7 +330,7 @@ class RunHistory:
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))
 
     def is_waiting(self, now: datetime) -> bool:
-        """Return whether a call may still be waiting; if for how long is unknown, until an answer."""
+        """Return whether a call may still be waiting; without a known length, until an answer."""
         wait = self.wait
         if wait is None or wait.seconds is None or isinstance(wait.time, UnsetType):
             return wait is not None

@@ -1,4 +1,4 @@
-"""What a report tells, as plain values: made from a run directory, or by hand in tests."""
+"""The data of a report as plain values, gathered from a run directory."""
 
 from __future__ import annotations
 
@@ -40,33 +40,36 @@ _NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
 
 @attrs.frozen(kw_only=True)
 class ReportData:
-    """Everything that the report of one run tells.
+    """The data of the report of one run.
 
     Attributes:
-        run_id: name of the run's folder, as the command line takes it.
+        run_id: the id of the run.
+        prompt: the prompt, ``namespace/key``.
         state: ``ended``, ``stopped``, ``interrupted`` or ``running``.
         facts: names and values for the head of the page, such as the seed.
-        held_out: baseline and winner on cases that the search never saw.
-        verdict: what may be said of the winner; None when the run has not ended.
-        stop_reason: why the run ended, with ``stop_detail`` in words; empty when it has not.
-        gains: what each kind of change along the winner's line did to the mean.
-        case_ids: the cases of the validation set.
+        held_out: baseline and winner on the held-out cases.
+        verdict: the verdict on the winner; None before the end.
+        stop_reason: why the run ended, with ``stop_detail`` in words; empty before the end.
+        gains: the gain in the mean from each kind of change along the winner's line.
+        case_ids: ids of the validation set.
         candidates: the pool, the baseline first.
-        why: why a reflection model changed them, by position, where it said so.
-        winner: position of the winner; 0 when nothing beat the baseline.
-        frontier: positions of the candidates that no other one dominates and that lead on a case.
+        why: the reflection model's reasons for its changes, by position of the candidate.
+        winner: position of the winner; 0 if nothing beat the baseline.
+        frontier: positions of the undominated candidates that lead on a case.
         rejections: every rejected proposal.
-        merges: every merge that was not kept.
+        merges: every rejected merge.
         ledger: calls, tokens, money and time by role and model.
-        passing: how many answers of baseline and winner pass, and the means of metrics.
-        rollout_budget: how many might have been used; None when that is not known.
-        prompts: by address the whole texts of a prompt, ``baseline`` and ``winner``.
-        warnings: what is doubtful about the winner.
-        perfect: the score that no answer can better.
+        passing: pass rates and metric means of baseline and winner.
+        rollouts: rollouts used.
+        rollout_budget: rollouts that could be used; None if unknown.
+        reflections: reflections used.
+        prompts: the whole texts of each prompt by address: ``baseline`` and ``winner``.
+        warnings: doubts about the winner, one line each.
+        perfect: the best possible score.
         answers: the rollouts of baseline and winner on the validation set.
-        unseen: those on the held-out cases.
-        blame: how often models blamed each part, by its name.
-        taught: the cases whose ``expected`` is what a teacher answered, by id.
+        unseen: their rollouts on the held-out cases.
+        blame: how often models blamed each part, by name.
+        taught: cases whose ``expected`` came from a teacher, by id.
     """
 
     run_id: str
@@ -100,9 +103,9 @@ class ReportData:
 
     @property
     def cost(self) -> Decimal | None:
-        """US dollars of all calls; None when the price of a model is not known.
+        """US dollars of all calls; None if a price is unknown.
 
-        Before the end, when there is no ledger yet, those until the last candidate came.
+        Before the end there is no ledger yet; then it is the cost up to the last candidate.
         """
         if not self.ledger and self.candidates:
             return self.candidates[-1].cost
@@ -117,12 +120,12 @@ class ReportData:
 
     @property
     def leaders(self) -> list[int]:
-        """The positions on the frontier, the highest means first, those without one last."""
+        """The positions on the frontier by descending mean; candidates without one come last."""
         means = {number: self.candidates[number].mean for number in self.frontier}
         return sorted(means, key=lambda at: (means[at] is None, -(means[at] or 0), at))
 
     def line_of(self, number: int) -> tuple[int, ...]:
-        """Return the candidate and its first parents, up to the baseline."""
+        """Return the candidate and its line of first parents, back to the baseline."""
         line = [number]
         while parents := self.candidates[line[-1]].parents:
             line.append(parents[0])
@@ -130,11 +133,11 @@ class ReportData:
 
 
 def gather(folder: RunFolder) -> ReportData:
-    """Return what the report of a run tells, ended or not.
+    """Gather the data for the report of a run, ended or not.
 
     Raises:
         OSError: a file cannot be read.
-        DataFormatError, JournalCorruptError: a file is not what a run writes.
+        DataFormatError, JournalCorruptError: a file is invalid.
     """
     record = read_run(folder)
     ended = record.ended
@@ -185,7 +188,7 @@ def _with_prompts(data: ReportData, result: Path) -> ReportData:
     document, where = read_document(result), str(result)
     prompts = structure(document.get("prompts", {}), dict[str, dict[str, str]], where=where)
     warnings = structure(document.get("warnings", []), tuple[str, ...], where=where)
-    # What is improved is no prompt: its texts are whole.
+    # Targets that are no prompts have no whole prompts in the result; their texts are whole.
     before, after = (data.candidates[number].texts for number in (0, data.winner))
     texts = {name: {"baseline": before[name], "winner": after[name]} for name in before}
     return attrs.evolve(data, prompts=prompts or texts, warnings=warnings)
@@ -211,7 +214,7 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _with_examples(one: CandidateAdded) -> CandidateAdded:
-    """Return a candidate with the texts of the task examples that it adds, too."""
+    """Return a candidate whose texts include the task examples that it adds."""
     changes = read_changes(one.entries, DEFAULT_TAG, where="entries")
     added = {
         entry.part if len(changes) == 1 else named_in(address, entry.part): entry.show()
@@ -223,7 +226,7 @@ def _with_examples(one: CandidateAdded) -> CandidateAdded:
 
 
 def _frontier(record: RunRecord) -> tuple[int, ...]:
-    """Return the frontier of the cases, of a run that did not come to its end."""
+    """Compute the frontier of a run that has not recorded one, because it has not ended."""
     frontier = Frontier()
     for one in record.candidates:
         frontier.add(one.scores or (None,) * len(record.pareto_ids))
@@ -231,7 +234,7 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
 
 
 def _answers(record: RunRecord, data: ReportData) -> tuple[Answers, Answers]:
-    """Return what baseline and winner answered on the validation set, and on held-out cases."""
+    """Return the answers of baseline and winner on the validation set and on held-out cases."""
     seen: dict[tuple[int, str], RolloutRecord] = {}
     unseen: dict[tuple[int, str], RolloutRecord] = {}
     cases, held_out = set(data.case_ids), set(data.held_out.ids)

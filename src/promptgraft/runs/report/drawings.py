@@ -1,4 +1,4 @@
-"""The drawings of a report as geometry: scores against costs, the family tree, and the graph."""
+"""The geometry of a report's drawings: score and cost, the family tree, and the graph."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _LABEL = 300
 
 _Point = tuple[float, float]
 Edge = tuple[str, bool, bool]
-"""A path to a child, whether it is on the winner's line, and from the second parent of a merge."""
+"""An SVG path to a child; whether it is on the winner's line; whether from a second parent."""
 
 
 @attrs.frozen(kw_only=True)
 class Chart:
-    """A drawing of means on the validation set against what a run had used when they came.
+    """Means on the validation set against the resources used when each candidate joined.
 
     Attributes:
-        what: what the horizontal axis counts; distinguishes the drawings of a page.
-        x_ticks: places and labels of the horizontal axis; ``y_ticks`` of the vertical one.
-        best: the best so far, as the data of one SVG path.
-        guesses: where the means are that are estimates; ``dots`` where the others are.
-        baseline: the height of the baseline; None when it is unscored.
-        winner: None when nothing beat the baseline.
-        is_dense: whether the dots are so many that they cover each other.
+        what: the unit of the horizontal axis; distinguishes the drawings of a page.
+        summary: the drawing in words.
+        x_ticks: positions and labels of the horizontal axis; ``y_ticks`` of the vertical one.
+        dots: positions of the means; ``guesses`` of those that are estimates.
+        best: the best mean so far, as the data of an SVG path.
+        baseline: the height of the baseline; None if it is unscored.
+        winner: the position of the winner; None if nothing beat the baseline.
+        is_dense: whether there are so many dots that they overlap.
     """
 
     what: str
@@ -61,13 +62,13 @@ class Chart:
 
 
 def rollouts_chart(data: ReportData) -> Chart | None:
-    """Return means against rollouts; None while nothing is scored."""
+    """Return the chart of means against rollouts; None while nothing is scored."""
     used = [float(one.rollouts) for one in data.candidates]
     return _chart(data, "rollouts", used, total=float(data.rollouts), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
-    """Return means against money, or what else is known of it, and why it is not money."""
+    """Return the chart of means against money, or else tokens, and why it is not money."""
     priced = data.cost is not None and all(one.cost is not None for one in data.candidates)
     money = [float(one.cost or 0) for one in data.candidates]
     spent = max([float(data.cost or Decimal(0)), *money])
@@ -82,10 +83,10 @@ def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
 
 
 def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[CandidateAdded]:
-    """Yield the candidates that were the best when they came, up to the winner.
+    """Yield the candidates that were the best when they joined, up to the winner.
 
-    What seems to be better than the winner was not tried on all cases: in a race, means may be
-    estimates.
+    Candidates with a higher mean than the winner are skipped: they were not evaluated on all
+    cases, so their means are estimates.
     """
     best, most = -math.inf, candidates[winner].mean if winner else None
     for one in candidates[: winner + 1] if winner else candidates:
@@ -150,7 +151,7 @@ def _chart(
 
 
 def _marks(low: float, high: float) -> tuple[float, ...]:
-    """Return round numbers that enclose a range, three to six of them."""
+    """Return three to six round numbers that enclose a range."""
     if high - low < _LEAST_SPAN:
         low, high = low - 0.1 * abs(low) - _LEAST_SPAN, high + 0.1 * abs(high) + _LEAST_SPAN
     rough = (high - low) / _TICKS
@@ -171,7 +172,7 @@ def _dollars(value: float, highest: float) -> str:
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """One candidate in the drawing; ``is_on_line`` is what the winner descends from, and itself."""
+    """A candidate in the tree; ``is_on_line`` marks the winner and its line of first parents."""
 
     value: CandidateAdded
     x: int
@@ -181,11 +182,11 @@ class Node:
 
 @attrs.frozen(kw_only=True)
 class Tree:
-    """A drawing of candidates, each in a row of its own below its first parent.
+    """A drawing of candidates, each in its own row below its first parent.
 
-    The child with the most descendants stands in the lane of its parent, the others one lane to
-    the right: however wide or deep a tree is, n candidates need log2(n) + 1 lanes at most. The
-    edges on the winner's line come last, so that they lie on top.
+    The child with the most descendants continues the lane of its parent, the others take the
+    lane to the right, so that n candidates need at most log2(n) + 1 lanes. The edges on the
+    winner's line come last, so that they are drawn on top.
     """
 
     width: int
@@ -196,7 +197,7 @@ class Tree:
 
 
 def family_tree(data: ReportData) -> Tree | None:
-    """Return the drawing; of a large pool the winner's line and what led to the frontier."""
+    """Return the tree; of a large pool, the winner's line and the ancestors of the frontier."""
     if not data.candidates:
         return None
     line = set(data.line_of(data.winner)) if data.winner else set()
@@ -216,7 +217,7 @@ def family_tree(data: ReportData) -> Tree | None:
 
 
 def _shown(data: ReportData) -> list[int]:
-    """Return what is drawn: all, or lines of ancestors until there are enough."""
+    """Return the candidates to draw: all, or as many lines of ancestors as fit."""
     if len(data.candidates) <= MOST_NODES:
         return [one.candidate for one in data.candidates]
     found = set(data.line_of(data.winner))
@@ -234,7 +235,7 @@ def _shown(data: ReportData) -> list[int]:
 def _places(
     candidates: Sequence[CandidateAdded], shown: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return where candidates are, the branches of one before the rest of its own lane."""
+    """Lay out candidates; side branches come before the rest of their parent's lane."""
     children: dict[int, list[int]] = {number: [] for number in shown}
     sizes = dict.fromkeys(shown, 1)
     waiting: list[tuple[int, int]] = []
@@ -277,14 +278,14 @@ _BOX, _BOX_HEIGHT = 150, 34
 
 @attrs.frozen(kw_only=True)
 class GraphNode:
-    """A node of the drawing.
+    """A node of the graph, at ``x`` and ``y``.
 
     Attributes:
-        name: the node.
-        taken: answers of baseline and winner in which it took part.
-        failed: those of them that are not perfect.
-        blamed: how often models blamed a part of it; None where none was asked.
-        accepted: accepted changes of its parts; ``rejected`` rejected ones.
+        name: the name of the node.
+        taken: numbers of answers of baseline and winner in which it took part.
+        failed: how many of them are not perfect.
+        blamed: how often models blamed its parts; None if no model was asked.
+        accepted: accepted changes of its parts; ``rejected`` counts rejected ones.
     """
 
     name: str
@@ -299,7 +300,7 @@ class GraphNode:
 
 @attrs.frozen(kw_only=True)
 class GraphView:
-    """A drawing of a graph, each node right of what it follows; ``edges`` are paths of SVG."""
+    """A drawing of a graph, each node to the right of its predecessors; ``edges`` are SVG paths."""
 
     width: int
     height: int
@@ -310,7 +311,7 @@ class GraphView:
 
 
 def graph_view(data: ReportData) -> GraphView | None:
-    """Return the drawing; None where answers have no steps, or far too many nodes."""
+    """Return the graph; None if answers have no steps, or too many nodes."""
     every = (*data.answers.items(), *data.unseen.items())
     sides = [[one for (at, _), one in every if at == side] for side in (0, data.winner)]
     traces = [answer.steps for side in sides for answer in side]
@@ -355,7 +356,7 @@ def _failed(name: str, answers: Iterable[RolloutRecord], data: ReportData) -> in
 
 
 def _columns(names: list[str], edges: Iterable[tuple[str, str]]) -> dict[str, tuple[int, int]]:
-    """Return where nodes are: one column right of the last that they follow, loops left aside."""
+    """Lay out nodes, each one column to the right of its last predecessor; loops are ignored."""
     order = {name: number for number, name in enumerate(names)}
     columns = dict.fromkeys(names, 0)
     for name in names:
@@ -375,7 +376,7 @@ def _path(start: tuple[int, int], end: tuple[int, int]) -> str:
         x, y, to_y = x + _BOX, y + _BOX_HEIGHT // 2, to_y + _BOX_HEIGHT // 2
         middle = (x + to_x) // 2
         return f"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}"
-    # Back, below the boxes.
+    # Edges that lead back pass below the boxes.
     x, y, to_x, to_y = x + _BOX // 2, y + _BOX_HEIGHT, to_x + _BOX // 2, to_y + _BOX_HEIGHT
     low = max(y, to_y) + _EDGE
     return f"M{x} {y}C{x} {low} {to_x} {low} {to_x} {to_y}"

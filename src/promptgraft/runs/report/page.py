@@ -1,4 +1,4 @@
-"""Pages that need nothing else: the report of a run, two runs side by side, all of a folder."""
+"""The HTML pages: the report of a run, the comparison of two runs, and the list of runs."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _MOST_RUNS = 2_000
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """Write the report of a run, ended or not, and return where: by default ``report.html`` in it.
+    """Write the report of a run, ended or not, and return its path, by default in the folder.
 
     Raises:
-        DataFormatError, JournalCorruptError: a file is not what a run writes.
+        DataFormatError, JournalCorruptError: a file of the run is invalid.
     """
     target = folder.report if out is None else out
     write_text(target, render(gather(folder)))
@@ -65,9 +65,9 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
 
 
 def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
-    """Return the page in at most ``most`` bytes of UTF-8; of a long run it shows less.
+    """Return the page in at most ``most`` bytes of UTF-8, by showing less of a long run.
 
-    What every page has takes about 100 kB.
+    The fixed parts of a page take about 100 kB.
     """
     limits = texts.Limits()
     page = _filled(data, limits)
@@ -78,7 +78,7 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
 
 
 def filled(template: str, **values: object) -> str:
-    """Return a page: a template with its values, style and script."""
+    """Render a template with its values, the style and the script."""
     style, script = asset("report.css"), asset("report.js")
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
@@ -118,7 +118,7 @@ def _filled(data: ReportData, limits: texts.Limits) -> str:
 
 
 def _verdict(data: ReportData) -> dict[str, str]:
-    """Return what came of the run: one word with its kind and sign, and a sentence."""
+    """Return the verdict on the run: a word with its style and sign, and a sentence."""
     if data.state == "running":
         told = "mark", "…", "running", "The run was in progress when this report was written."
     elif data.state not in ("ended", "stopped") or data.verdict is None:
@@ -145,21 +145,21 @@ def _hash(text: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """Return a file of the report: its style or its script."""
+    """Return the style or the script of the report."""
     return (_TEMPLATES / name).read_text("utf-8")
 
 
 @cache
 def make_environment(*folders: Path) -> Environment:
-    """Return what fills templates: those of reports, and of ``folders``, which come first.
+    """Return the environment for the templates of reports, and of ``folders``, which come first.
 
-    Every text is escaped and spelled out.
+    Every text is escaped, and its control characters are spelled out.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     def shown(value: object) -> object:
-        """Spell out what a browser would obey, wherever a text is put into the page."""
+        """Spell out control characters wherever a text is put into the page."""
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
@@ -195,7 +195,7 @@ def _sentence(text: str) -> str:
 
 
 def comparison_page(first: RunRecord, second: RunRecord) -> str:
-    """Return the page that shows two runs side by side: figures, texts, scores case by case."""
+    """Return the page that compares two runs: figures, texts, scores case by case."""
     differing, sides = incomparable(first, second), (first, second)
     winners = [record.sides[1].texts if record.sides else {} for record in sides]
     cases = tuple(_cases(first, second, differing))
@@ -212,7 +212,7 @@ def comparison_page(first: RunRecord, second: RunRecord) -> str:
 
 
 def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
-    """Return the page that lists the runs of a folder with what each has gained."""
+    """Return the page that lists the runs of a folder with their gains."""
     gains = [run.held_out for run in runs if run.held_out and run.held_out.cases]
     return filled(
         "history.html",
@@ -226,7 +226,7 @@ def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
 def _cases(
     first: RunRecord, second: RunRecord, differing: Incomparable
 ) -> Iterator[tuple[str, str, Score, Score, str]]:
-    """Yield set and case, what the best candidates scored on it, and what became of it."""
+    """Yield set, case, the scores of the two best candidates, and how they compare."""
     for name, reasons, one, other in (
         ("held out", differing.held_out, unseen_scores(first), unseen_scores(second)),
         ("validation", differing.pareto, seen_scores(first), seen_scores(second)),

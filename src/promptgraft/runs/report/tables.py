@@ -1,4 +1,4 @@
-"""The figures of a report: the frontier, scores by case, metric and label, whole prompts, costs."""
+"""The tables of a report: frontier, scores by case, metric and label, whole prompts, costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from promptgraft.search.scores import Score, mean_score, packed
 from promptgraft.targets.types import RolloutRecord
 
 Cell = tuple[int, str]
-"""A score in a table: its level from 0 to ``LEVELS``, ``UNSCORED`` for none, and its text."""
+"""A score in a table: its shade from 0 to ``LEVELS``, or ``UNSCORED``, and its text."""
 
 LEVELS = 10
 UNSCORED = LEVELS + 1
@@ -31,27 +31,27 @@ UNSCORED = LEVELS + 1
 _MOST_ROWS = 100
 _MOST_COLUMNS = 60
 _MOST_CELLS = 6_000
-# Of a map that would be larger.
+# The size of a map that would exceed these limits.
 _FEWER_COLUMNS = 20
 _FEWER_ROWS = 400
 
 
 def reach_of(gains: Iterable[Gain]) -> float:
-    """Return how far a drawing of gains must reach to either side of 0."""
+    """Return how far a drawing of gains must extend to either side of 0."""
     ends = (abs(end) for gain in gains for end in (gain.low, gain.high) if end is not None)
     return max(ends, default=0.0) or 1.0
 
 
 def across(value: float, reach: float, width: int) -> float:
-    """Return where a gain stands in a drawing with 0 in its middle."""
+    """Return the horizontal position of a gain in a drawing that is centred at 0."""
     return round(width / 2 + value / reach * (width / 2 - 8), 1)
 
 
 def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
-    """Return the frontier, the highest means first; at most 100 candidates.
+    """Return the frontier by descending mean, at most 100 candidates.
 
-    With each stands on how many cases no other one has a higher score, and on how many of these
-    none has as high a one.
+    Each comes with the number of cases on which no other candidate scores higher, and the number
+    of those on which none scores as high.
     """
     scores = [one.scores for one in data.candidates]
     highest = highest_scores(scores)
@@ -72,9 +72,11 @@ class CaseRow:
     """The scores on one case.
 
     Attributes:
-        input: the beginning of its input; empty when no answer to it is at hand.
-        outcome: what became of it with the winner: ``better``, ``worse``, ``same``, ``unscored``.
-        failed: whether the winner is not perfect on it.
+        case: the id of the case.
+        input: the beginning of its input; empty if no answer to it is available.
+        outcome: the winner against the baseline: ``better``, ``worse``, ``same``, ``unscored``.
+        failed: whether the winner's answer is not perfect.
+        cells: the scores of the candidates in the columns.
     """
 
     case: str
@@ -86,10 +88,14 @@ class CaseRow:
 
 @attrs.frozen(kw_only=True)
 class HeatMap:
-    """Scores case by candidate: of a large run those of the leaders, on the first cases.
+    """Scores by case and candidate; for a large run, of the leaders on the first cases.
 
-    ``candidates`` are the positions of the columns, ``means`` their means; ``legend`` has the
-    levels with the scores that they stand for.
+    Attributes:
+        candidates: positions of the candidates in the columns.
+        rows: the cases.
+        means: the means of the candidates in the columns.
+        legend: shades with the scores that they represent.
+        has_unscored: whether some shown candidate has no score on some case.
     """
 
     candidates: tuple[int, ...]
@@ -146,8 +152,8 @@ def _score(one: CandidateAdded, at: int) -> Score:
 
 
 def _scale(scores: Iterable[Sequence[Score]]) -> tuple[float, float]:
-    """Return the ends of the scale: 0 and 1, or the lowest and the highest score beyond."""
-    # Row by row: all scores of a long run at once are hundreds of megabytes.
+    """Return the ends of the scale: 0 and 1, or the lowest and highest score if they exceed it."""
+    # Row by row, because all scores of a long run together take hundreds of megabytes.
     rows = (
         packed(row) if None not in row else [score for score in row if score is not None]
         for row in scores
@@ -180,13 +186,14 @@ class Row:
 
 @attrs.frozen(kw_only=True)
 class Labels:
-    """What a metric that compares labels says.
+    """The scores and confusion matrices of a metric that compares labels.
 
     Attributes:
-        rows: the scores on the cases with each label.
-        found: the labels that answers had, the columns of the confusions.
-        confusions: of the baseline, and of the winner when there is one: for each label that was
-            expected, how often each label was found.
+        metric: the name of the metric.
+        rows: the mean scores on the cases of each expected label.
+        found: the labels of the answers, the columns of the matrices.
+        confusions: for the baseline, and the winner if there is one: by expected label, how often
+            each label was found.
     """
 
     metric: str
@@ -197,7 +204,7 @@ class Labels:
 
 @attrs.frozen(kw_only=True)
 class Breakdown:
-    """What baseline and winner scored on ``cases``, taken apart by metric and by label."""
+    """The scores of baseline and winner on ``cases``, by metric and by label."""
 
     cases: str
     metrics: tuple[Row, ...]
@@ -205,7 +212,7 @@ class Breakdown:
 
 
 def breakdown(data: ReportData) -> Breakdown | None:
-    """Return the scores on the held-out cases, or else on the validation set; None without any."""
+    """Return the breakdown of the held-out cases, else the validation set; None without answers."""
     for cases, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
         if sides := _sides(answers, data.winner):
             metrics = list(dict.fromkeys(metric for one, _ in sides for metric in _scores(one)))
@@ -241,7 +248,7 @@ def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> Row:
 
 
 def _labels(metric: str, sides: Sequence[_Sides], names: Sequence[str]) -> Labels:
-    """Return what was expected and found; a case of which no answer says it is left out."""
+    """Return the labels that were expected and found, without cases whose feedback has none."""
     told: list[tuple[str, _Sides, list[str]]] = []
     for pair in sides:
         said = [labels_in(one.feedback.feedback if one.feedback else "", metric) for one in pair]
@@ -271,7 +278,7 @@ _MOST_PROMPTS = 10
 
 
 def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
-    """Yield ten prompts at most as the run leaves them: name, text, and whether that is cut."""
+    """Yield the resulting prompts, at most ten: name, text, and whether the text was cut."""
     for name, texts in list(data.prompts.items())[:_MOST_PROMPTS]:
         text = texts["winner" if data.winner else "baseline"]
         shown = cropped(text, _LONGEST)
@@ -279,7 +286,7 @@ def whole_prompts(data: ReportData) -> Iterator[tuple[str, str, bool]]:
 
 
 def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
-    """Yield what a prompt takes where it is known: name, format, of the baseline, of the winner."""
+    """Yield the known amounts of a prompt: name, format, and the values of baseline and winner."""
     if data.prompts:
         texts = data.prompts.values()
         after = sum(len(one["winner" if data.winner else "baseline"]) for one in texts)
@@ -297,7 +304,7 @@ def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
 
 
 def _taken(answer: RolloutRecord) -> tuple[Decimal, Decimal, Decimal]:
-    """Return the tokens sent and received, and the dollars; NaN when a price is not known."""
+    """Return tokens sent, tokens received, and dollars; NaN dollars if a price is unknown."""
     spent = [one for one in answer.spent if one.role is Role.TASK]
     costs = (Decimal("NaN") if one.cost is None else one.cost for one in spent)
     tokens = sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent)

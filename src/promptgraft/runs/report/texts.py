@@ -1,4 +1,4 @@
-"""The long texts of a report, as many as fit into one page: changes, rejections, answers."""
+"""The long texts of a report, within its size limits: changes, rejections, answers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _CASE_BYTES = 900
 _LONGEST_ANSWER = 12_000
 _LONGEST_STEP, _STEP_BYTES = 1_000, 200
 _LONGEST_JSON = 4_000
-# Held-out cases that are open at once.
+# Held-out cases that are expanded initially.
 _OPEN = 6
-# Candidates that stand in the list at once, not in a group that is opened.
+# Candidates that are listed directly; the others are in a collapsed group.
 _NEAR = 60
-# Unchanged characters beside a change.
+# Unchanged characters that are shown on either side of a change.
 _AROUND = 120
 _AROUND_OF_WINNER = 1_200
 
 _OUTCOMES = ("worse", "better", "unscored", "same")
-"""What became of a case with the winner, those first that are looked at first."""
+"""The winner against the baseline on a case, in the order in which cases are listed."""
 
 
 @attrs.frozen(kw_only=True)
 class PartChange:
-    """How the text of one part changed, by word; ``origin`` is the other parent that has it so."""
+    """The change of one part, by word; ``origin`` is the second parent if it comes from there."""
 
     part: str
     pieces: tuple[Piece, ...]
@@ -47,18 +47,19 @@ class PartChange:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in the page."""
+        """Bytes that the change takes in the page."""
         texts = sum(size(piece.text) + _PIECE_BYTES for piece in self.pieces)
         return texts + size(self.part) + _LINE_BYTES
 
 
 @attrs.frozen(kw_only=True)
 class CandidateView:
-    """One candidate as the page lists it.
+    """A candidate in the list of the page.
 
     Attributes:
-        is_near: whether it stands in the list at once, not in a group that is opened.
-        changes: what it changed against its first parent; None if that did not fit.
+        value: the candidate.
+        is_near: whether it is listed directly, outside the collapsed group.
+        changes: its changes against its first parent; None if they did not fit.
     """
 
     value: CandidateAdded
@@ -67,7 +68,7 @@ class CandidateView:
 
 
 def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
-    """Return what the winner changes in the baseline."""
+    """Return the changes of the winner against the baseline."""
     if not data.candidates or not data.winner:
         return ()
     before, after = data.candidates[0].texts, data.candidates[data.winner].texts
@@ -77,8 +78,8 @@ def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
 def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ...]:
     """Return the candidates that the page lists, by position.
 
-    The winner's line comes first where not everything fits, then the frontier, then the others
-    with the highest means.
+    If not all of them fit, the winner's line has priority, then the frontier, then the highest
+    means.
     """
     line = set(data.line_of(data.winner)) if data.candidates else set()
     leading = set(data.frontier)
@@ -105,7 +106,7 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
 def rejection_views(
     data: ReportData, limits: Limits
 ) -> Iterator[tuple[MutationRejected, tuple[Piece, ...] | None]]:
-    """Yield the rejected proposals that the page lists against the texts before, if these fit."""
+    """Yield the listed rejected proposals, each with its diff to the text before if it fits."""
     left = Allowance(limits.rejections)
     for found in data.rejections[: limits.listed]:
         detail = cropped(found.detail, _DETAIL_BYTES)
@@ -127,7 +128,7 @@ def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Ite
 def changes_between(
     before: Mapping[str, str], after: Mapping[str, str], *, around: int = _AROUND
 ) -> Iterator[PartChange]:
-    """Yield how the text of each part differs, with ``around`` unchanged characters beside it."""
+    """Yield the change of each part, with ``around`` unchanged characters on either side."""
     for part in dict.fromkeys((*before, *after)):
         old, new = before.get(part, ""), after.get(part, "")
         if old != new:
@@ -141,12 +142,14 @@ def _compared(before: str, after: str, around: int) -> tuple[Piece, ...]:
 
 @attrs.frozen(kw_only=True)
 class CaseView:
-    """The answers of baseline and winner to one case: one or two, each with who gave it.
+    """The answers of baseline and winner to one case.
 
     Attributes:
+        case: the id of the case.
+        answers: one or two answers, each with the name of its candidate.
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
         failed: whether the last answer is not perfect.
-        is_open: whether it is shown without being asked for.
+        is_open: whether it is expanded initially.
     """
 
     case: str
@@ -157,7 +160,7 @@ class CaseView:
 
     @property
     def input(self) -> str:
-        """The beginning of the input, in one line."""
+        """The beginning of the input, as one line."""
         return brief(self.answers[0][1].inputs_repr)
 
     @property
@@ -175,9 +178,9 @@ class CaseView:
 def transcripts_of(
     data: ReportData, limits: Limits
 ) -> Iterator[tuple[str, str, list[CaseView], int]]:
-    """Yield sets of cases, the held-out ones first: id, title, answers that fit, how many do not.
+    """Yield id, title, cases that fit, and number of others, for held-out and validation cases.
 
-    Those first whose score the winner changed; of the held-out ones some are open.
+    Cases whose score the winner changed come first; the first held-out ones are expanded.
     """
     allowance = Allowance(limits.answers)
     for id_, title, ids, answers in (
@@ -195,7 +198,7 @@ def transcripts_of(
 
 
 def brief(text: str) -> str:
-    """Return the beginning of an input in one line; of an object its values."""
+    """Return the beginning of an input as one line; for an object, its values."""
     try:
         value = parse_json(text[:_LONGEST_JSON], where="the input")
     except DataFormatError:
@@ -226,7 +229,7 @@ def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
 
 
 def outcome(before: Score, after: Score) -> str:
-    """Return what became of a case: ``better``, ``worse``, ``same`` or ``unscored``."""
+    """Compare two scores of a case: ``better``, ``worse``, ``same`` or ``unscored``."""
     if before is None or after is None:
         return "unscored"
     return "same" if before == after else "better" if after > before else "worse"
@@ -248,7 +251,7 @@ def _shortened(answer: RolloutRecord) -> RolloutRecord:
 
 
 TOTAL_BYTES = 10_000_000
-"""No report is larger."""
+"""The maximum size of a report."""
 
 _LONGEST_TEXT = 40_000
 _LONGEST_NAME = 160
@@ -257,7 +260,7 @@ _LEAST_BYTES = 500
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How much a page shows, in bytes; ``listed`` counts candidates, and rejected proposals."""
+    """Size limits of a page, in bytes; ``listed`` limits candidates and rejected proposals."""
 
     diffs: int = 3_000_000
     rejections: int = 1_800_000
@@ -265,19 +268,19 @@ class Limits:
     listed: int = 2_500
 
     def halved(self) -> Limits:
-        """Return half of all this."""
+        """Return limits of half the size."""
         return Limits(**{name: value // 2 for name, value in attrs.asdict(self).items()})
 
 
 def size(text: str) -> int:
-    """Return the bytes that ``text`` takes in the page."""
+    """Return the number of bytes that ``text`` takes in the page."""
     return len(html.escape(visible(text)).encode("utf-8", "surrogatepass"))
 
 
 def cropped(text: str, most: int = _LONGEST_TEXT) -> str:
-    """Return ``text``, or its head and its tail with how much is left out between them.
+    """Shorten ``text`` to about ``most`` bytes in the page by cutting out its middle.
 
-    What is returned takes about ``most`` bytes in the page.
+    A note in place of the middle says how much was cut.
     """
     if (len(text) * 2 <= most and text.isascii() and text.isprintable()) or size(text) <= most:
         return text
@@ -290,7 +293,7 @@ def cropped(text: str, most: int = _LONGEST_TEXT) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a part, a case or a model, cut when it is long."""
+    """Return the name of a part, a case or a model, shortened if it is long."""
     if size(name) <= _LONGEST_NAME:
         return name
     kept = name[:_LONGEST_NAME]
@@ -301,17 +304,17 @@ def short_name(name: str) -> str:
 
 @attrs.define
 class Allowance:
-    """Bytes that are left for something."""
+    """A number of bytes that may still be used."""
 
     left: int
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether there is enough left to look at what might use it."""
+        """Whether enough is left to make it worth computing a text that might fit."""
         return self.left >= _LEAST_BYTES
 
     def takes(self, bytes_: int) -> bool:
-        """Use ``bytes_`` if there are as many, and tell whether there were."""
+        """Use ``bytes_`` if that many are left; return whether they were."""
         fits = bytes_ <= self.left
         self.left -= bytes_ if fits else 0
         return fits

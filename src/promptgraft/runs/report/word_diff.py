@@ -1,4 +1,4 @@
-"""Two texts compared by word."""
+"""Comparison of two texts by word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.text import pieces_in, words_in
 
-_LARGEST = 4_000_000  # products of tokens; beyond them the comparison takes seconds
+_LARGEST = 4_000_000  # product of the numbers of words; beyond it a comparison takes seconds
 _LEAST_ALIKE = 0.4
 _LEAST_HIDDEN = 12
 
@@ -19,7 +19,7 @@ _Run = tuple[bool, str, str]  # whether two stretches are equal, and what they a
 
 
 class Kind(StrEnum):
-    """What became of a piece of text."""
+    """The kind of a piece of a diff."""
 
     SAME = "same"
     ADDED = "added"
@@ -29,17 +29,17 @@ class Kind(StrEnum):
 
 @attrs.frozen
 class Piece:
-    """A stretch of text; of one that is left out, how much that is."""
+    """A stretch of text, or for one that is left out, a note of its length."""
 
     kind: Kind
     text: str
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces that make both texts, in order.
+    """Return the word diff of two texts, in order.
 
-    Unchanged and removed pieces together are ``before``, unchanged and added ones ``after``.
-    Lines are compared first, then the words of those that differ.
+    The unchanged and removed pieces make up ``before``, the unchanged and added ones ``after``.
+    Lines are compared first, then the words of the lines that differ.
     """
     lines = _runs(before.splitlines(True), after.splitlines(True))
     words = (word for line in lines for word in ([line] if line[0] else _by_word(*line[1:])))
@@ -47,10 +47,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 
 def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
-    """Return ``pieces`` without most of the long unchanged stretches.
-
-    About ``around`` characters of these are kept beside a change.
-    """
+    """Shorten unchanged stretches to about ``around`` characters on either side of a change."""
     found: list[Piece] = []
     for at, piece in enumerate(pieces):
         text = piece.text
@@ -76,9 +73,9 @@ def _runs(
 
 
 def _by_word(before: str, after: str) -> Iterator[_Run]:
-    """Yield the runs of words in a run of lines; one run where little is alike."""
+    """Yield the runs of words in two runs of lines; a single run if they have little in common."""
     old, new = pieces_in(before), pieces_in(after)
-    # Both ends first: the matcher passes over words that are everywhere.
+    # Common ends are matched first, because the matcher ignores very frequent words.
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
@@ -88,14 +85,14 @@ def _by_word(before: str, after: str) -> Iterator[_Run]:
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many words both begin with."""
+    """Return the number of words that both begin with."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
     if len(old) * len(new) <= _LARGEST:
-        # White space may extend a match, but is none by itself.
+        # White space may extend a match, but does not make one by itself.
         runs = _runs(old, new, str.isspace)
         kept = sum(len(pieces_in(before)) for same, before, _ in runs if same)
         if kept >= _LEAST_ALIKE * min(len(old), len(new)):
@@ -104,7 +101,7 @@ def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
 
 
 def _joined(runs: Iterable[_Run]) -> list[_Run]:
-    """Return runs of which no two neighbours are both equal."""
+    """Join adjacent equal runs, and drop empty ones."""
     found: list[_Run] = []
     for same, before, after in runs:
         if found and same and found[-1][0]:
@@ -115,7 +112,7 @@ def _joined(runs: Iterable[_Run]) -> list[_Run]:
 
 
 def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
-    """Yield the pieces of runs; no single word stands alone between two changes."""
+    """Yield the pieces of runs; a single unchanged word between two changes counts as changed."""
     old = new = ""
     for at, (same, before, after) in enumerate([*runs, (True, "", "")]):
         is_inside = 0 < at < len(runs) - 1
@@ -128,6 +125,6 @@ def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
 
 
 def _space_after(text: str, place: int) -> int:
-    """Return where the word at ``place`` ends; ``place`` itself in a word of great length."""
+    """Return where the word at ``place`` ends; ``place`` itself if the word is very long."""
     found = re.compile(r"\s").search(text, min(place, len(text)))
     return found.end() if found and found.end() < 2 * place else min(place, len(text))
