@@ -248,8 +248,8 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "The child has 0.250, the parent 0.500." in rejected
     assert "Minibatch mean: parent 0.500, child 0.250." in rejected
     assert "There is no block." in rejected
-    assert "There was no text to read." in rejected
-    assert "Merges that were not kept" in rejected
+    assert "The reply had no usable text." in rejected
+    assert "Rejected merges" in rejected
     answers = section(page, "answers")
     assert (
         "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 answer" in answers
