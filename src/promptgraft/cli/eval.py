@@ -27,11 +27,11 @@ from promptgraft.text import counted, score, visible_line
 
 _ROWS_IN_PIPES = 20
 _FEWEST_ROWS = 5
-_OTHER_LINES = 16
+_OTHER_LINES = 16  # of the output besides cases, so that all of it fits on one screen
 _ID_COLUMNS = 24
-_TOLD_EACH = 3
-_REASON_IN_PIPES = 160
-_FEWEST_REASON = 40
+_TOLD_EACH = 3  # more cases than this with the same error share a row
+_COLUMNS_IN_PIPES = 160
+_FEWEST_COLUMNS = 40
 
 _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
     gate.GateOutcome.PASSED: ExitCode.OK,
@@ -315,9 +315,9 @@ def _why(case: gate.TriedCase) -> str:
 def _room() -> tuple[int, int]:
     """Return the numbers of rows and columns that are available for cases."""
     if sys.stdout is None or not sys.stdout.isatty():
-        return _ROWS_IN_PIPES, _REASON_IN_PIPES
+        return _ROWS_IN_PIPES, _COLUMNS_IN_PIPES
     size = shutil.get_terminal_size()
-    return max(_FEWEST_ROWS, size.lines - _OTHER_LINES), max(_FEWEST_REASON, size.columns)
+    return max(_FEWEST_ROWS, size.lines - _OTHER_LINES), max(_FEWEST_COLUMNS, size.columns)
 
 
 def _cropped(text: str, width: int) -> str:

@@ -137,6 +137,7 @@ def place_options(command: options.Command) -> options.Command:
     def wrapped(*, url: str | None, server: str | None, **others: object) -> int | None:
         if url and server:
             raise ConfigError("--jobs and --server: both say where the jobs are; leave one out")
+        # Not by `envvar` of the options: one that is given overrides the variables of both.
         if not (url or server):
             url, server = (os.environ.get(f"PROMPTGRAFT_{name}") for name in ("JOBS", "SERVER"))
         return command(place=Place(url or None, None if url else server or None), **others)

@@ -145,7 +145,7 @@ def list_command(
         print_json({"jobs": [job_json(job) for job in found]})
         return
     screen = Screen()
-    screen.line(f"{counted(len(found), 'job')}", bold=True)
+    screen.line(counted(len(found), "job"), bold=True)
     if found:
         screen.table([("state", "done", "base to best", "rollouts", "job"), *map(_row, found)])
 
@@ -181,17 +181,17 @@ def _said(text: str) -> str:
 
 
 def _print_job(job: Job) -> None:
+    from promptgraft.jobs.preparing import written_changes
+
     screen, status = Screen(), job.status
     wish = f", asked to {job.wish}" if job.wish else ""
     screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
-    moment = datetime.fromtimestamp(job.created, UTC)
-    from promptgraft.jobs.preparing import written_changes
 
     changes = ", ".join(f"{name}={one}" for name, one in written_changes(job.changes).items())
     rows = [
         ("prompt", f"{job.project}/{job.prompt}, tag {job.tag}"),
         ("asked for", changes),
-        ("created", f"{moment:%Y-%m-%d %H:%M:%SZ}"),
+        ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
         ("reason", job.reason),
         ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} rollouts"),
         ("doing", status.stage),
@@ -364,15 +364,15 @@ def export_command(job: str, *, runs: str | None, projects: tuple[str, ...], pla
 
     `show`, `compare`, `report` and `watch` read it like any other run.
     """
-    root = Path(runs) if runs is not None else _runs_folder(place, projects)
+    if runs is not None:
+        root = Path(runs)
+    else:
+        # With a server `--project` names one of its projects, not a file here.
+        files = named_projects(() if place.server else projects)
+        root = runs_folder_of(next(iter(files.values())))
     with place.opened(projects) as jobs:
         folder = jobs.mirror(job, root)
     echo(f"{relative(folder)}")
-
-
-def _runs_folder(place: Place, projects: tuple[str, ...]) -> Path:
-    named = named_projects(() if place.server else projects)
-    return runs_folder_of(next(iter(named.values())))
 
 
 @jobs_command.command("prune", epilog=options.examples("jobs prune 3f2a 77b0"))
@@ -396,6 +396,6 @@ def schema_command(*, url: str | None) -> None:
 
 def job_json(job: Job) -> dict[str, Json]:
     """Return a job as plain data."""
-    from promptgraft.jobs import preparing
+    from promptgraft.jobs import preparing  # needs the extra `server`
 
     return preparing.job_json(job)

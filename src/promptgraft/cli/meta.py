@@ -240,6 +240,7 @@ def apply_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
     changes = {
         meta.address: partial(_replaced, edit) for meta, edit in zip(before, edits, strict=True)
     }
+    # One step for all, so that no reader finds only some of the edits.
     store.mutate_all(changes, provenance=Provenance(note=note))
     screen, prompts = Screen(), list[Json]()
     for copy, old in zip(copies, before, strict=True):

@@ -50,6 +50,7 @@ def render_command(
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
         parts = found.splits.parts()
+        # The test set is the last part, so that its first case comes first.
         cases = {one.id: one for name in reversed(parts) for one in parts[name]}
         named = next(iter(cases)) if case is None else case
         if named not in cases:

@@ -86,6 +86,7 @@ def diff_command(
         against = _source_of(prompt, needed=source)
     parts: Sequence[PartDiff]
     if against is not None:
+        # Against a source, overrides that change nothing are listed too; they are no difference.
         compared = diff_override(against, newer.override)
         parts = [part for part in compared if part.text or part.state]
     else:

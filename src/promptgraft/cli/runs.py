@@ -89,6 +89,7 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
     removed. Applied winners stay in the store.
     """
     folders = list({folder.id: folder for folder in map(runs.find, names)}.values())
+    # All are checked before the first is removed.
     if busy := [folder.id for folder in folders if folder.is_locked]:
         raise ConfigError(f"running: {listed(busy)}; stop them first; nothing was removed")
     if not yes:
@@ -143,6 +144,7 @@ def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     gains = "base", "best", "gain", "held out (95 %)"
     head = ("state", *gains, "verdict", "rollouts", "dollars", "run")
     table = [head, *(_row(one) for one in found)]
+    # Without the column for held-out gains the table fits on a narrow terminal.
     if not any(one.held_out for one in found):
         table = [(*row[:4], *row[5:]) for row in table]
     screen.table(table)
@@ -212,6 +214,7 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
         echo(encoded_json({"event": "summary", **summary_json(summary)}))
     else:
         title, piped = f"run {folder.id}", sys.stdout is None or not sys.stdout.isatty()
+        # `promptgraft watch > file` is expected to write the lines to the file.
         is_answer = piped and not quiet
         with _Lines(title) if is_answer else progress_for(title, quiet=quiet) as progress:
             for _, event in lines:

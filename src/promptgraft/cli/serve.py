@@ -160,8 +160,9 @@ def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
     """Run workers while the context is open."""
     named = [part for one in projects for part in ("--project", one)]
     environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
+    # With `-P` no module in the current folder can take the place of promptgraft.
     command = [sys.executable, "-P", "-m", "promptgraft", "worker", *named]
-    # This program, with files that its user has named.
+    # The URL is passed in the environment because it may contain a password.
     started = [subprocess.Popen(command, env=environment) for _ in range(count)]  # noqa: S603
     try:
         yield

@@ -81,6 +81,7 @@ def show_command(
     `--template`, also which of them are stale, and why. With RUN, the id of a run, the beginning
     of one, or `latest`, prints the state of the run and its candidates.
     """
+    # Ids of runs begin with a digit; in a project, any other word is the name of a prompt.
     if what is None or "/" in what or (not RUN_NAME.match(what) and choosing.in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "step", "runs"))
         found = (

@@ -102,6 +102,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
         screen.line("the baseline has not been evaluated yet")
         return
     best = [one for one in record.ranked if one.candidate]
+    # The highest means are chosen, but listed in the order in which they joined.
     shown = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)
     shown.insert(0, record.candidates[0])
     table = [("candidate", "mean", "parents", "step", "changes")]
@@ -243,6 +244,7 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
         screen.line(f"held out, never seen by the search: {held_out.why_not or means}")
     printed = ""
     for one in rollouts:
+        # The input is the same for all answers unless the case was changed between two processes.
         if one.record.inputs_repr != printed:
             printed = one.record.inputs_repr
             screen.body(printed)

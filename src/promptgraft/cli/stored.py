@@ -87,6 +87,7 @@ def override_file(store: RevisionedStore, address: OverrideAddress) -> str | Non
 def tag_command(what: str, address: OverrideAddress, store: RevisionedStore) -> str:
     """Return a command line about a tag that works in the current folder."""
     named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
+    # The store that is found by default needs no option.
     if store.place == open_store(None).place:
         return named
     place = store.place if "://" in store.place else str(relative(Path(store.place)))

@@ -94,6 +94,7 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     one, other = fingerprint_of(first), fingerprint_of(second)
     judged = tuple(_judged_differently(first, second, one, other))
     pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids)
+    # The digest covers training and validation cases; ids alone cannot show changed contents.
     same_data = one is None or other is None or one.get("dataset") == other.get("dataset")
     if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)

@@ -305,6 +305,7 @@ def _safe(value: object) -> Json:
         return {**_settings(value)}
     if isinstance(value, tuple):
         return [_safe(item) for item in value]
+    # The `repr` of foreign objects may contain data or secrets.
     if callable(value) or attrs.has(type(value)):
         return _named(value)
     try:

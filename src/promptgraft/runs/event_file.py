@@ -189,7 +189,7 @@ def is_same(line: Event, there: Event | None) -> bool:
 
 
 _MEND = "`promptgraft resume` writes the file again"
-_TAIL_BYTES = (8_192, 262_144, 4_194_304)
+_TAIL_BYTES = (8_192, 262_144, 4_194_304)  # the first suffices unless texts are very long
 
 
 def _plain(value: Scores | FrozenMap[str, Json]) -> object:

@@ -217,6 +217,8 @@ def _renamed(fresh: Path, target: Path) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Replace the content of ``path`` atomically; on an OSError the old file stays."""
+    # A fixed name, because the holder of the lock is the only writer: what a killed process left
+    # is overwritten.
     temporary = f"{path.parent}/.{path.name}.tmp"
     with named_in_errors(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

@@ -32,7 +32,7 @@ from promptgraft.text import (
     visible_line,
 )
 
-_MOST_CANDIDATES = 50
+_MOST_CANDIDATES = 50  # in the summary; each has its own page
 
 
 def waiting_baseline(started: RunStarted) -> str:

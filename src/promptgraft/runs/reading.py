@@ -229,6 +229,7 @@ def summarize(folder: RunFolder) -> RunSummary:
     _, created, prompt = _read_config(folder)
     state = State.RUNNING if folder.is_locked else State.INTERRUPTED
     summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt)
+    # The tail begins with an event that has most figures; later ones bring them up to date.
     for event in tail_of(folder.events):
         summary = _after(summary, event)
     return summary

@@ -142,6 +142,7 @@ class Recorder:
 
     def _write(self, line: Event, *, known: bool) -> None:
         if isinstance(line, RoundEvent):
+            # The page of a round is written from all of its events when it ends.
             same = self._round and self._round[0].step == line.step
             self._round = [*(self._round if same else []), line]
         match line:
@@ -161,6 +162,7 @@ class Recorder:
             case RoundEnded():
                 self._write_round(known=known)
             case events.RunEnded():
+                # A run that stops within a round still gets the page of that round.
                 if self._round and not isinstance(self._round[-1], RoundEnded):
                     self._write_round(known=False)
                 self._write_documents(line)

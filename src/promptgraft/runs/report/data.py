@@ -177,6 +177,7 @@ def gather(folder: RunFolder) -> ReportData:
     if isinstance(perfect, int | float):
         data = attrs.evolve(data, perfect=float(perfect))
     blame = Counter[str]()
+    # Only runs on graphs have steps; for others the file of events is not read again.
     if any(answer.steps for answer in answers.values()):
         told = (event for _, event in read_lines(record.folder.events))
         blamed = (event.blamed for event in told if isinstance(event, StepBlamed))

@@ -155,6 +155,7 @@ def _marks(low: float, high: float) -> tuple[float, ...]:
     if high - low < _LEAST_SPAN:
         low, high = low - 0.1 * abs(low) - _LEAST_SPAN, high + 0.1 * abs(high) + _LEAST_SPAN
     rough = (high - low) / _TICKS
+    # The tolerances keep rounding errors from adding a mark.
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

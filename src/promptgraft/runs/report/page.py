@@ -80,6 +80,7 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
 def filled(template: str, **values: object) -> str:
     """Render a template with its values, the style and the script."""
     style, script = asset("report.css"), asset("report.js")
+    # Only this style and this script are allowed, so that no text of a run can add another.
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
         f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -282,6 +282,7 @@ def cropped(text: str, most: int = _LONGEST_TEXT) -> str:
 
     A note in place of the middle says how much was cut.
     """
+    # Most texts are short and plain, and `size` is expensive.
     if (len(text) * 2 <= most and text.isascii() and text.isprintable()) or size(text) <= most:
         return text
     keep = len(text)
