@@ -186,7 +186,6 @@ def _print_job(job: Job) -> None:
     screen, status = Screen(), job.status
     wish = f", asked to {job.wish}" if job.wish else ""
     screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
-
     changes = ", ".join(f"{name}={one}" for name, one in written_changes(job.changes).items())
     rows = [
         ("prompt", f"{job.project}/{job.prompt}, tag {job.tag}"),
