@@ -339,8 +339,8 @@ def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> Exit
     """Restore the texts that an interrupted run has replaced in files and callbacks.
 
     After a run with `delivery: live`, or the write of a winner, was killed, the next command
-    restores the texts automatically. This command does so explicitly. Texts that were edited
-    since are left alone, with exit code 2, unless you choose `--overwrite` or `--keep`.
+    undoes or completes the write automatically. This command does so explicitly. Texts that were
+    edited since are left alone, with exit code 2, unless you choose `--overwrite` or `--keep`.
     """
     if overwrite and keep:
         raise click.UsageError("--overwrite and --keep exclude each other; leave one out")

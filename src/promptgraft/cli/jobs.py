@@ -90,7 +90,7 @@ def submit_command(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Submit a job; invalid settings are refused before it is queued."""
+    """Submit a job. Invalid settings are refused before it is queued."""
     project = place.project(projects)
     with place.opened(projects) as jobs:
         made = jobs.submit(project, prompt, _changes_of(given), key=key)
@@ -224,7 +224,7 @@ def events_command(job: str, *, after: int, place: Place) -> None:
 @place_options
 @options.json_option
 def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool) -> ExitCode:
-    """Wait until a job pauses or ends; the exit code is that of its run."""
+    """Wait until a job pauses or ends. The exit code is that of its run."""
     with place.opened() as jobs:
         found = jobs.wait(job, timeout=timeout)
         result = jobs.result(job) or {}
@@ -271,7 +271,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @place_options
 @options.json_option
 def change_command(job: str, *, place: Place, as_json: bool, **given: object) -> None:
-    """Change the limits of a job; a running job uses them once it is resumed."""
+    """Change the limits of a job. A running job uses them once it is resumed."""
     with place.opened() as jobs:
         found = jobs.change(job, _changes_of(given))
     _print_state(found, as_json=as_json)
@@ -286,7 +286,7 @@ def change_command(job: str, *, place: Place, as_json: bool, **given: object) ->
 def fork_command(
     job: str, *, projects: tuple[str, ...], place: Place, as_json: bool, **given: object
 ) -> None:
-    """Submit a job that starts from the answers of another one, with other limits."""
+    """Submit a job that starts from the answers of another. Its limits may differ."""
     with place.opened(projects) as jobs:
         made = jobs.fork(job, _changes_of(given))
     _print_state(made, as_json=as_json)
@@ -296,7 +296,7 @@ def fork_command(
 @job_argument
 @place_options
 def result_command(job: str, *, place: Place) -> None:
-    """Print the result of a job as JSON, in the format of `result.json`."""
+    """Print the result of a job as JSON. The format is that of `result.json`."""
     with place.opened() as jobs:
         found, result = jobs.get(job), jobs.result(job)
     if result is None:
@@ -334,9 +334,9 @@ def promote_command(
     place: Place,
     as_json: bool,
 ) -> None:
-    """Point another tag at the winner under TAG; stale parts are refused.
+    """Point another tag at the winner under TAG.
 
-    All prompts of a graph are promoted, or none.
+    Stale parts are refused. All prompts of a graph are promoted, or none.
     """
     wanted = {}
     for one in expected:
@@ -389,7 +389,7 @@ def prune_command(*, names: tuple[str, ...], place: Place) -> None:
 @jobs_command.command("schema", epilog=options.examples("jobs schema --jobs sqlite:///jobs.db"))
 @jobs_option
 def schema_command(*, url: str | None) -> None:
-    """Print the SQL that creates the tables, for databases that are set up in advance."""
+    """Print the SQL that creates the tables. For databases that are set up in advance."""
     echo(opened(url).definition().rstrip())
 
 

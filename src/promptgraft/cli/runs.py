@@ -83,10 +83,11 @@ def runs_command(
 @runs_options
 @options.json_option
 def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) -> None:
-    """Remove runs with everything in them: paid answers, candidates, reports.
+    """Remove runs with everything in them.
 
-    RUN is an id, the beginning of one, or `latest`. If one of the runs is in progress, none is
-    removed. Applied winners stay in the store.
+    That includes answers that were paid for, candidates and reports. RUN is an id, the beginning
+    of one, or `latest`. If one of the runs is in progress, none is removed. Applied winners stay
+    in the store.
     """
     folders = list({folder.id: folder for folder in map(runs.find, names)}.values())
     # All are checked before the first is removed.
