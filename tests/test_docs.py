@@ -1,4 +1,4 @@
-"""What the documentation says runs: every block of every page, in order."""
+"""The documentation is executed: every block of every page, in order."""
 
 from __future__ import annotations
 

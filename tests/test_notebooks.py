@@ -1,4 +1,4 @@
-"""Values in notebooks and in ``print``: readable, and no text of theirs is ever markup."""
+"""Values in notebooks and in ``print``: readable, with all of their texts escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: a process, or the same in this one."""
+"""Running the command line as users do: in a process, or in this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that the tests of the command line run: a file as its users write it."""
+"""Jobs that the tests of the command line run, in a file as users write it."""
 
 from __future__ import annotations
 

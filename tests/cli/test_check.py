@@ -1,4 +1,4 @@
-"""``promptgraft check``: whether a project is right, without a call."""
+"""``promptgraft check``: valid and invalid projects, without a model call."""
 
 from __future__ import annotations
 

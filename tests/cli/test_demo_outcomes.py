@@ -1,4 +1,4 @@
-"""How the demo ends, in a toy world where every ending can be had."""
+"""Every outcome of the demo, on a toy job."""
 
 from __future__ import annotations
 

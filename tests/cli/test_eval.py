@@ -1,4 +1,4 @@
-"""`promptgraft eval`: what it says, what it writes, how it ends."""
+"""`promptgraft eval`: output, files and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's own code raises ends a command in one line, and loses nothing: never with 70."""
+"""Exceptions in users' code end a command with one line, lose nothing, and never exit with 70."""
 
 from __future__ import annotations
 

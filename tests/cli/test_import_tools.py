@@ -1,4 +1,4 @@
-"""``promptgraft import`` of what promptfoo and inspect_ai have."""
+"""``promptgraft import`` of files of promptfoo and inspect_ai."""
 
 from __future__ import annotations
 

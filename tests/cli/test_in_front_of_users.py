@@ -1,4 +1,4 @@
-"""What users have around the command: completion in shells, a GitHub Action, a hook, an image."""
+"""Integrations around the command: shell completion, a GitHub action, a hook, an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``promptgraft init``: what it writes runs, and what is there already stays."""
+"""``promptgraft init``: its projects run, and existing files are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl+C while a command starts."""
+"""Ctrl+C while a command is starting."""
 
 from __future__ import annotations
 

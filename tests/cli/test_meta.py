@@ -1,4 +1,4 @@
-"""``promptgraft meta``: the questions of the reflection model, written out, changed, reset."""
+"""``promptgraft meta``: meta-prompts are written out, changed and reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``promptgraft plan``: what a job can use, without a call."""
+"""``promptgraft plan``: the usage of a job, without a model call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan expects, beside what a run on loopback servers then uses."""
+"""Plans compared with the usage of runs on loopback servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a run while it goes: lines, or a panel."""
+"""Progress of a run, as lines and as a panel."""
 
 from __future__ import annotations
 

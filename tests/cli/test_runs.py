@@ -1,4 +1,4 @@
-"""Runs of a project: kept, listed, shown, compared, watched and gone on with."""
+"""Runs of a project: kept, listed, shown, compared, watched, resumed and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For every kind of part: its source changes, and only its override is skipped, and listed."""
+"""For every kind of part: a change of its source makes only its own override stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands read and write: real processes, pipes, closed streams, terminals."""
+"""Standard streams of commands: real processes, pipes, closed streams, terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells at its end: verdict first, one screen, one command to go on with."""
+"""The summary of a run: verdict first, one screen, one next command."""
 
 from __future__ import annotations
 

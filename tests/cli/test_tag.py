@@ -1,4 +1,4 @@
-"""``promptgraft tag``: labels move, revisions stay."""
+"""``promptgraft tag``: tags move, revisions stay."""
 
 from __future__ import annotations
 

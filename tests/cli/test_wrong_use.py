@@ -1,4 +1,4 @@
-"""What goes wrong ends with one line that names the mend, and an exit code."""
+"""Wrong use ends with one line that says how to fix it, and with an exit code."""
 
 from __future__ import annotations
 

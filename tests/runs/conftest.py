@@ -1,4 +1,4 @@
-"""What the tests of run directories start from."""
+"""Fixtures for the tests of run directories."""
 
 from __future__ import annotations
 

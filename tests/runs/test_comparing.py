@@ -1,4 +1,4 @@
-"""Two runs side by side: which of their scores can be compared, and which are estimates."""
+"""Comparison of two runs: which scores can be compared, and which are estimates."""
 
 from __future__ import annotations
 

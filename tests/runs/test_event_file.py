@@ -1,4 +1,4 @@
-"""``events.jsonl`` after a replay says what the replay said, and keeps the times it had."""
+"""``events.jsonl`` after a replay: the events of the replay, with the times of the first run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every event is its line, and a run is the same whether it is told or read."""
+"""Events round-trip through lines, and a history is the same live and read from the file."""
 
 from __future__ import annotations
 

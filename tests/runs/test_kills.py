@@ -1,4 +1,4 @@
-"""A run that is killed at any named moment leaves whole files, and goes on to the same end."""
+"""A run that is killed at any point leaves whole files, and resumes to the same end."""
 
 from __future__ import annotations
 

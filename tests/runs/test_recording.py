@@ -1,4 +1,4 @@
-"""What a run leaves in its directory, and when it is there."""
+"""The files in a run directory, and when each is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts that are answered several times: they count once, with the mean of their scores."""
+"""Rollouts with several answers: each counts once, with the mean of its scores."""
 
 from __future__ import annotations
 

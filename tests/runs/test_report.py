@@ -1,4 +1,4 @@
-"""What the report of a run says, without a browser."""
+"""The contents of the report of a run, without a browser."""
 
 from __future__ import annotations
 

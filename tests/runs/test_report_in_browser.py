@@ -1,4 +1,4 @@
-"""The report as a browser shows it: headless Chromium, as Debian has it."""
+"""The report in a browser: headless Chromium, from Debian's package."""
 
 from __future__ import annotations
 

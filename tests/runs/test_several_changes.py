@@ -1,4 +1,4 @@
-"""What is kept and shown of steps that change several parts at once."""
+"""Records and displays of steps that change several parts at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two texts compared by word."""
+"""Comparison of two texts by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small runs that are kept in run directories, for tests of what is kept."""
+"""Small runs in run directories, for tests."""
 
 from __future__ import annotations
 

@@ -96,12 +96,14 @@ def apply_command(
     record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
     choice = choose(record, candidate, keep_anyway=keep_anyway)
     if choice.candidate is None:
-        _say_nothing_improved(record, choice.why_not, as_json=as_json)
+        _report_no_improvement(record, choice.why_not, as_json=as_json)
         return ExitCode.NOT_IMPROVED
-    asked = _Asked(run=record, candidate=choice.candidate, tag=tag, dry=dry_run, as_json=as_json)
+    request = _Request(
+        run=record, candidate=choice.candidate, tag=tag, dry=dry_run, as_json=as_json
+    )
     way = _write_to_source if to_source else _make_patch if patch else _apply_to_store
     try:
-        answer = _carry_out(asked, way, project_of(record, project), store=store)
+        answer = _carry_out(request, way, project_of(record, project), store=store)
     except StaleWinnerError as error:
         for fault in error.faults:
             complain(fault)
@@ -110,17 +112,19 @@ def apply_command(
     return ExitCode.OK
 
 
-def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str | None) -> Answer:
-    folder = files_folder(asked.run, project)
+def _carry_out(
+    request: _Request, way: _Way, project: Project | None, *, store: str | None
+) -> Answer:
+    folder = files_folder(request.run, project)
     # Before the prompt is read: its files are inconsistent while a write is half done.
     if folder is not None and (settled := settle_left_over(folder.resolve(), None)):
         complain(settled)
     to_files = way is not _apply_to_store
-    with found_target(asked.run, project, store, to_files=to_files) as target:
-        return way(asked, target)
+    with found_target(request.run, project, store, to_files=to_files) as target:
+        return way(request, target)
 
 
-def _say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> None:
+def _report_no_improvement(run: RunRecord, why: str, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(run, None, None, "not improved", dry_run=False, reason=why))
         return
@@ -151,11 +155,11 @@ Answer = Callable[[], None]
 """Prints the result. Call it outside :func:`found_target`, which redirects standard output."""
 
 _APPLIED = {True: "applied", False: "already applied"}
-_SAID_ALREADY = "already applied: the source says just that"
+_ALREADY_APPLIED = "already applied: the source says just that"
 
 
 @attrs.frozen(kw_only=True)
-class _Asked:
+class _Request:
     """The arguments of the command that every way of applying needs."""
 
     run: RunRecord
@@ -190,14 +194,14 @@ class _Asked:
         return answer
 
 
-_Way = Callable[[_Asked, Target], Answer]
+_Way = Callable[[_Request, Target], Answer]
 
 
-def _apply_to_store(asked: _Asked, target: Target) -> Answer:
+def _apply_to_store(request: _Request, target: Target) -> Answer:
     """Write the candidate to ``--tag``, or to the tag that the run started from."""
-    winners, store = winners_of(asked.run, asked.candidate, target.addresses), target.store
+    winners, store = winners_of(request.run, request.candidate, target.addresses), target.store
     sourced = list(zip(winners, target.prompts, strict=True))
-    written = store_winners(store, sourced, asked.tag or target.tag, dry=asked.dry)
+    written = store_winners(store, sourced, request.tag or target.tag, dry=request.dry)
     tag, applied = written[0].address.tag, any(one.parts for one in written)
     rows = [
         {
@@ -211,19 +215,19 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     ]
 
     def show(screen: Screen) -> None:
-        screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
+        screen.fields([("prompt", f"{request.run.prompt}, tag `{tag}`")])
         if not applied:
             screen.line(f"already applied: tag `{tag}`, or the source, says just that")
             return
         for one, row in zip(written, rows, strict=True):
             if len(rows) > 1:
                 screen.line(str(row["prompt"]), bold=True)
-            to = "a new revision" if asked.dry and one.parts else stored.short(one.after)
+            to = "a new revision" if request.dry and one.parts else stored.short(one.after)
             moved = [("from", stored.short(one.before)), ("to", to), ("file", str(row["file"]))]
             screen.fields(moved, width=6)
             screen.parts(one.parts)
         screen.line()
-        if asked.dry:
+        if request.dry:
             screen.line("a dry run: nothing was written")
             return
         screen.line("Take it back:", bold=True)
@@ -232,27 +236,27 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
                 screen.body(stored.tag_command("rollback", one.address, store))
 
     # The document of one prompt has its keys at the top; several prompts are listed.
-    told: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
-    told.pop("prompt", None)
+    keys: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
+    keys.pop("prompt", None)
     root = store.place
-    return asked.answer(
-        "store", _APPLIED[applied], show, winner=winners[0], store=root, tag=tag, **told
+    return request.answer(
+        "store", _APPLIED[applied], show, winner=winners[0], store=root, tag=tag, **keys
     )
 
 
-def _write_to_source(asked: _Asked, target: Target) -> Answer:
+def _write_to_source(request: _Request, target: Target) -> Answer:
     """Write the candidate to the files of its prompts, all or none."""
-    found = Rewritten.of(asked.run, asked.candidate, target)
+    found = Rewritten.of(request.run, request.candidate, target)
     parts, stale = found.parts, found.left_behind(target)
-    paths = found.write(asked.run, asked.candidate, target, dry=asked.dry)
+    paths = found.write(request.run, request.candidate, target, dry=request.dry)
 
     def show(screen: Screen) -> None:
         if not paths:
-            screen.line(_SAID_ALREADY)
+            screen.line(_ALREADY_APPLIED)
             return
         screen.parts(parts)
         screen.line()
-        _print_files(screen, asked, paths)
+        _print_files(screen, request, paths)
         if stale:
             screen.line(
                 f"tag `{target.tag}` holds overrides of {', '.join(stale)}: they were written "
@@ -260,7 +264,7 @@ def _write_to_source(asked: _Asked, target: Target) -> Answer:
                 color="yellow",
             )
 
-    return asked.answer(
+    return request.answer(
         "source",
         _APPLIED[bool(paths)],
         show,
@@ -271,16 +275,16 @@ def _write_to_source(asked: _Asked, target: Target) -> Answer:
     )
 
 
-def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
-    if asked.dry:
+def _print_files(screen: Screen, request: _Request, paths: Sequence[str]) -> None:
+    if request.dry:
         screen.line("a dry run: nothing was written")
-    verb = "would be written" if asked.dry else "written"
+    verb = "would be written" if request.dry else "written"
     screen.fields([(verb, path) for path in paths])
 
 
-def _make_patch(asked: _Asked, target: Target) -> Answer:
+def _make_patch(request: _Request, target: Target) -> Answer:
     """Make a patch of the files that turns them into the candidate; write nothing."""
-    found = Rewritten.of(asked.run, asked.candidate, target)
+    found = Rewritten.of(request.run, request.candidate, target)
     winner, root = found.winner, patch_root(target.folder)
     planned(root, found.changes)  # refuses files outside of ``root``
     if stored := [text.name for text in found.texts if not text.path]:
@@ -291,15 +295,15 @@ def _make_patch(asked: _Asked, target: Target) -> Answer:
         if one.path
     ]
     patch = patch_of([*found.changes, *in_files], root=root)
-    if asked.as_json:
+    if request.as_json:
         outcome, show = _APPLIED[bool(patch)], lambda _: None
-        return asked.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)
+        return request.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)
     return partial(_print_patch, patch)
 
 
 def _print_patch(patch: str) -> None:
     if not patch:
-        complain(f"{_SAID_ALREADY}; the patch is empty")
+        complain(f"{_ALREADY_APPLIED}; the patch is empty")
     elif sys.stdout is not None and sys.stdout.isatty():
         # Not piped into git, so control characters are spelled out.
         echo(visible(patch).removesuffix("\n"))

@@ -29,7 +29,7 @@ _ROWS_IN_PIPES = 20
 _FEWEST_ROWS = 5
 _OTHER_LINES = 16  # of the output besides cases, so that all of it fits on one screen
 _ID_COLUMNS = 24
-_TOLD_EACH = 3  # more cases than this with the same error share a row
+_SHOWN_EACH = 3  # more cases than this with the same error share a row
 _COLUMNS_IN_PIPES = 160
 _FEWEST_COLUMNS = 40
 
@@ -268,7 +268,7 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
 
 
 def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
-    rows, columns = _room()
+    rows, columns = _space_for_cases()
     groups = _grouped(cases)
     shown = groups[:rows]
     width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown))
@@ -278,7 +278,7 @@ def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
     for case, *others in shown:
         name = _cropped(visible_line(case.id), width)
         mark = "critical " if case.critical else ""
-        reason = visible_line(f"{mark}{_with(others)}{_why(case)}")
+        reason = visible_line(f"{mark}{_also(others)}{_reason(case)}")
         screen.line(
             f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
         )
@@ -291,20 +291,20 @@ def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ..
     alike: dict[tuple[bool, str], list[gate.TriedCase]] = {}
     for case in cases:
         if all(outcome.error for outcome in case.outcomes):
-            alike.setdefault((case.critical, _why(case)), []).append(case)
-    together = {group[0].id: tuple(group) for group in alike.values() if len(group) > _TOLD_EACH}
+            alike.setdefault((case.critical, _reason(case)), []).append(case)
+    together = {group[0].id: tuple(group) for group in alike.values() if len(group) > _SHOWN_EACH}
     later = {case.id for group in together.values() for case in group[1:]}
     return [together.get(case.id, (case,)) for case in cases if case.id not in later]
 
 
-def _with(others: list[gate.TriedCase]) -> str:
+def _also(others: list[gate.TriedCase]) -> str:
     if not others:
         return ""
     named = ", ".join(f"`{_cropped(case.id, _ID_COLUMNS)}`" for case in others[:2])
     return f"and {len(others)} more ({named}, …): "
 
 
-def _why(case: gate.TriedCase) -> str:
+def _reason(case: gate.TriedCase) -> str:
     reason = " ".join(case.reason.split())
     if len(case.outcomes) == 1:
         return f"unscored: {reason}" if case.passed is None else reason
@@ -312,7 +312,7 @@ def _why(case: gate.TriedCase) -> str:
     return f"{case.passes} of {len(case.outcomes)} pass{missing}: {reason}"
 
 
-def _room() -> tuple[int, int]:
+def _space_for_cases() -> tuple[int, int]:
     """Return the numbers of rows and columns that are available for cases."""
     if sys.stdout is None or not sys.stdout.isatty():
         return _ROWS_IN_PIPES, _COLUMNS_IN_PIPES

@@ -137,7 +137,7 @@ _REASONS: dict[int, str] = {
 
 
 @contextlib.contextmanager
-def handled(act: Callable[[int, object], None]) -> Iterator[None]:
+def handling_signals(act: Callable[[int, object], None]) -> Iterator[None]:
     """Let SIGINT and SIGTERM call ``act`` in the main thread while the context is open."""
     before = {number: signal.signal(number, act) for number in _REASONS}
     try:
@@ -170,7 +170,7 @@ def cancelled_by_signals() -> Iterator[Cancellation]:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
-    with handled(stop):
+    with handling_signals(stop):
         watcher.start()
         woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         try:

@@ -165,13 +165,13 @@ def _optimizer(path: Path, given: _ToolOptions) -> ImportedProject:
     prompts, callbacks = given["prompts"], given["callbacks"]
     texts: dict[str, Json] = {}
     if prompts or not callbacks:
-        texts["files"] = dict(_given(prompts, folder) if prompts else _nearby(folder))
+        texts["files"] = dict(_named_texts(prompts, folder) if prompts else _texts_below(folder))
     if callbacks:
         texts["callbacks"] = callbacks
     document: dict[str, Json] = {
         "version": 1,
         "prompts": {_TEXTS: texts},
-        **_agent(given["agent"] or _function(folder), folder),
+        **_agent(given["agent"] or _find_function(folder), folder),
         "splits": {
             "files": {name: _inside(Path(file), folder) for name, file in sets.items() if file}
         },
@@ -226,7 +226,7 @@ def _inside(file: Path, folder: Path) -> str:
     return os.path.relpath(file, folder)
 
 
-def _given(prompts: tuple[str, ...], folder: Path) -> Iterator[tuple[str, Json]]:
+def _named_texts(prompts: tuple[str, ...], folder: Path) -> Iterator[tuple[str, Json]]:
     for given in prompts:
         name, sign, file = given.partition("=")
         if not sign:
@@ -234,7 +234,7 @@ def _given(prompts: tuple[str, ...], folder: Path) -> Iterator[tuple[str, Json]]
         yield name, _inside(Path(file), folder)
 
 
-def _nearby(folder: Path) -> Iterator[tuple[str, Json]]:
+def _texts_below(folder: Path) -> Iterator[tuple[str, Json]]:
     found = sorted(
         path for path in folder.rglob("prompts/*.md") if ".promptgraft" not in path.parts
     )
@@ -247,7 +247,7 @@ def _nearby(folder: Path) -> Iterator[tuple[str, Json]]:
         yield re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_"), _inside(path, folder)
 
 
-def _function(folder: Path) -> str:
+def _find_function(folder: Path) -> str:
     """Find the function `call_agent` in or below a folder."""
     for path in sorted(folder.rglob("*.py"), key=lambda one: (len(one.parts), one)):
         if _FUNCTION in path.read_text("utf-8", "replace") and _definition(path, _FUNCTION):

@@ -65,7 +65,7 @@ webhooks_option = click.option(
 
 
 @contextmanager
-def sending(manager: JobManager, file: str | None) -> Iterator[None]:
+def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
     """Send events to the webhooks in a file while the context is open."""
     if file is None:
         yield

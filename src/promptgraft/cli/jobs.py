@@ -238,22 +238,22 @@ def wait_command(job: str, *, timeout: float | None, place: Place, as_json: bool
     return ExitCode.WRONG_USE if found.state == "failed" else ExitCode.STOPPED_EARLY
 
 
-def _asking(what: str, about: str) -> None:
+def _add_request(what: str, about: str) -> None:
     """Add a command that requests a change of state of a job."""
 
     @jobs_command.command(what, help=about, epilog=options.examples(f"jobs {what} 3f2a"))
     @job_argument
     @place_options
     @options.json_option
-    def ask_command(job: str, *, place: Place, as_json: bool) -> None:
+    def request_command(job: str, *, place: Place, as_json: bool) -> None:
         with place.opened() as jobs:
-            asked = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
-            _print_state(asked(job), as_json=as_json)
+            request = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[what]
+            _print_state(request(job), as_json=as_json)
 
 
-_asking("pause", "Pause a running job after its current step.")
-_asking("resume", "Resume a paused job.")
-_asking("cancel", "Cancel a job for good; calls in flight are dropped.")
+_add_request("pause", "Pause a running job after its current step.")
+_add_request("resume", "Resume a paused job.")
+_add_request("cancel", "Cancel a job for good; calls in flight are dropped.")
 
 
 def _print_state(job: Job, *, as_json: bool) -> None:

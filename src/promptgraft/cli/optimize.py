@@ -173,7 +173,7 @@ def optimize_command(
     with `promptgraft apply`; that of a job is stored where the job says. Ctrl+C stops the run
     and keeps the best candidate so far; a second Ctrl+C ends the command at once.
     """
-    named = _given_of(given)
+    named = _given_baml_options(given)
     if given["baml"] is not None:
         if target is not None or project is not None:
             raise click.UsageError("--baml: names the prompt; leave PROMPT and --project out")
@@ -181,7 +181,7 @@ def optimize_command(
     elif named:
         raise click.UsageError(f"{named[0]}: is for a BAML project; name it with --baml")
     if dry:
-        _refuse_without_effect(given, runs, dask)
+        _refuse_ignored_options(given, runs, dask)
     changes = Changes(
         tag=tag,
         pick=pick,
@@ -229,7 +229,7 @@ def _runner(
         )
 
 
-def _refuse_without_effect(limits: Limits, runs: str | None, dask: str | None) -> None:
+def _refuse_ignored_options(limits: Limits, runs: str | None, dask: str | None) -> None:
     """Refuse options that a dry run, which is free and not kept, would ignore."""
     for name, value in (("max-cost", limits["max_cost"]), ("max-tokens", limits["max_tokens"])):
         if value is not None:
@@ -297,7 +297,7 @@ def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source
     return apply_unattended(outcome.folder) or code
 
 
-def _given_of(given: _BamlOptions) -> list[str]:
+def _given_baml_options(given: _BamlOptions) -> list[str]:
     """Return the given options that go with ``--baml``, ``--function`` first."""
     values = dict(given)
     names = ("function", "test", "auto", "weights", "reflection")
@@ -339,7 +339,7 @@ def _check_same(path: Path, folder: Path, given: _BamlOptions) -> None:
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
     if found.function != given["function"]:
         raise ConfigError(f"--function: {path} names `{found.function}`; change it there")
-    if others := _given_of(given)[1:]:
+    if others := _given_baml_options(given)[1:]:
         raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
 
 

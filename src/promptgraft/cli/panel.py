@@ -97,7 +97,7 @@ class LivePanel(ABC):
         self._drawn = self._clock.monotonic()
         self.write(lambda: self._live.update(self._render(), refresh=True))
 
-    def draw_now_and_then(self) -> None:
+    def draw_if_due(self) -> None:
         """Draw the panel unless it was drawn within the last tenth of a second."""
         if self._clock.monotonic() - self._drawn >= _SECONDS_BETWEEN_FRAMES:
             self.draw()
@@ -114,7 +114,7 @@ class LivePanel(ABC):
     def _tick_on(self) -> None:
         while not self._stopping.wait(self._tick):
             with self._lock:
-                self.draw_now_and_then()
+                self.draw_if_due()
 
     def _render(self) -> RenderableType:
         rows = Table.grid(padding=(0, 2), expand=True)
@@ -169,7 +169,7 @@ class PanelProgress(LivePanel, Progress):
             if shown := warnings(line):
                 text = Text("\n".join(map(visible_line, shown)))
                 self.write(lambda: self._console.print(text))
-            self.draw_now_and_then()
+            self.draw_if_due()
 
     def say(self, what: str) -> None:
         with self._lock:
@@ -258,7 +258,7 @@ class EvalPanel(LivePanel, EvalProgress):
     def begun(self) -> None:
         with self._lock:
             self._in_flight += 1
-            self.draw_now_and_then()
+            self.draw_if_due()
 
     def ended(self, attempt: Attempt | None) -> None:
         with self._lock:
@@ -267,7 +267,7 @@ class EvalPanel(LivePanel, EvalProgress):
             self._wait = ""
             if attempt is not None:
                 self._record(attempt)
-            self.draw_now_and_then()
+            self.draw_if_due()
 
     def _record(self, attempt: Attempt) -> None:
         for call in (*attempt.task_calls, *attempt.judge_calls):

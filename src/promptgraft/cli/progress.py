@@ -81,7 +81,7 @@ class PlainProgress(Progress):
         with self._lock:
             self.run.add(line)
             now = line.time if isinstance(line.time, datetime) else None
-            said = self._said(line) or self._now_and_then(line, now)
+            said = self._lines_now(line) or self._position_line(line, now)
             if said:
                 self._shown, self._shown_at = self.run.rollouts, now
             for text in (*said, *warnings(line)):
@@ -99,7 +99,7 @@ class PlainProgress(Progress):
             # The reader has closed the pipe; the run itself continues.
             self._broken = True
 
-    def _said(self, line: Event) -> list[str]:
+    def _lines_now(self, line: Event) -> list[str]:
         """Return the lines to write now: those held back so far, and that of the event."""
         said = sentence(line, self.run)
         if isinstance(line, StepEvent) and said:
@@ -107,9 +107,9 @@ class PlainProgress(Progress):
             if not is_news or best(self.run) == self._best:
                 self._quiet.append((line, said))
                 return []
-        return [*self._kept_back(), said] if said else []
+        return [*self._held_back(), said] if said else []
 
-    def _kept_back(self) -> list[str]:
+    def _held_back(self) -> list[str]:
         self._best, quiet, self._quiet = best(self.run), self._quiet, []
         if len(quiet) < 2:
             return [said for _, said in quiet]
@@ -120,14 +120,14 @@ class PlainProgress(Progress):
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         return [f"{steps}: {accepted} accepted, {len(quiet) - accepted} rejected, none better"]
 
-    def _now_and_then(self, line: Event, now: datetime | None) -> list[str]:
+    def _position_line(self, line: Event, now: datetime | None) -> list[str]:
         run = self.run
         if not isinstance(line, RunProgress):
             return []
         silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return []
-        return [*self._kept_back(), f"step {run.steps}: best {best(run)}, {used(run)}"]
+        return [*self._held_back(), f"step {run.steps}: best {best(run)}, {used(run)}"]
 
 
 def progress_for(

@@ -16,14 +16,14 @@ import click
 
 from promptgraft.adapters.calling.access import is_loopback
 from promptgraft.cli import options
-from promptgraft.cli.exits import handled
+from promptgraft.cli.exits import handling_signals
 from promptgraft.cli.job_options import (
     EXTRA,
     jobs_option,
     managed,
     named_projects,
     projects_option,
-    sending,
+    sending_webhooks,
     webhooks_option,
 )
 from promptgraft.cli.output import Screen, echo, print_json
@@ -77,7 +77,7 @@ def serve_command(
             url, projects, workers = held.enter_context(_demo())
         named = named_projects(projects)
         manager = held.enter_context(managed(url, named))
-        held.enter_context(sending(manager, webhooks))
+        held.enter_context(sending_webhooks(manager, webhooks))
         if demo:
             for seed in range(3):
                 manager.create("demo", None, {"seed": seed, "note": f"demo, seed {seed}"})
@@ -117,7 +117,7 @@ def _ended_in_order() -> Iterator[Callable[[], bool]]:
         found.append(number)
         raise SystemExit(0)
 
-    with handled(end):
+    with handling_signals(end):
         yield lambda: bool(found)
 
 
@@ -275,10 +275,10 @@ def worker_command(
     their current step, puts them back into the queue, and exits.
     """
     named = named_projects(projects)
-    with managed(url, named) as manager, sending(manager, webhooks):
+    with managed(url, named) as manager, sending_webhooks(manager, webhooks):
         from promptgraft.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name, calls=calls)
-        with handled(lambda *_: worker.stop()):
+        with handling_signals(lambda *_: worker.stop()):
             echo(f"worker for {', '.join(named)}", error=True)
             worker.run(until_idle=until_idle)

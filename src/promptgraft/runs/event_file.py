@@ -55,7 +55,7 @@ class EventLines:
         self._clock = clock
         self._every = every
         self._numbered = 0
-        self._told = self._begun = clock.monotonic()
+        self._written = self._begun = clock.monotonic()
         self.history = RunHistory()
 
     def of(self, event: object) -> tuple[Event, ...]:
@@ -85,8 +85,8 @@ class EventLines:
             due = now - self._begun >= min(self._every, _SECONDS_BETWEEN_BEGINNINGS)
             self._begun = now if due else self._begun
         else:
-            due = now - self._told >= self._every
-        self._told = now if due else self._told
+            due = now - self._written >= self._every
+        self._written = now if due else self._written
         return due
 
     def _kept(self, event: Event) -> Event:
@@ -230,11 +230,11 @@ def decoded(text: bytes, where: str) -> Event:
     try:
         event: Event = _READER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _looked_at(text, where)
+        return _decoded_slowly(text, where)
     return event
 
 
-def _looked_at(text: bytes, where: str) -> Event:
+def _decoded_slowly(text: bytes, where: str) -> Event:
     """Decode a line that the fast decoder refuses, or raise an error that says why."""
     try:
         plain = parse_json(text, where=where)

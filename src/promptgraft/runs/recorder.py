@@ -78,7 +78,7 @@ class Recorder:
         self._history = self._lines.history
         self._lock = threading.Lock()
         self._pages: set[Path] = set()
-        self._anew: set[Path] = set()
+        self._rewritten: set[Path] = set()
         self._best = 0
         self._round: list[RoundEvent] = []
         self.failure = ""
@@ -207,8 +207,8 @@ class Recorder:
         A page that was written once by this process lacks later events, so it is always rewritten.
         """
         self._pages.add(path)
-        if not (known and path.exists()) or path in self._anew:
-            self._anew.add(path)
+        if not (known and path.exists()) or path in self._rewritten:
+            self._rewritten.add(path)
             write_text(path, text())
 
     def _write_documents(self, ended: events.RunEnded) -> None:
