@@ -162,7 +162,7 @@ def test_any_command_completes_a_half_written_source_first(
     half_write(two_files)
     ended = console("apply", "--to-source")
     assert ended.code == 0
-    assert ended.out.endswith("\nalready applied: the source says just that\n")
+    assert ended.out.endswith("\nalready applied: the source has this text\n")
     assert two_files.texts == NEW
 
 

@@ -155,7 +155,7 @@ Answer = Callable[[], None]
 """Prints the result. Call it outside :func:`found_target`, which redirects standard output."""
 
 _APPLIED = {True: "applied", False: "already applied"}
-_ALREADY_APPLIED = "already applied: the source says just that"
+_ALREADY_APPLIED = "already applied: the source has this text"
 
 
 @attrs.frozen(kw_only=True)
@@ -217,7 +217,7 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
     def show(screen: Screen) -> None:
         screen.fields([("prompt", f"{request.run.prompt}, tag `{tag}`")])
         if not applied:
-            screen.line(f"already applied: tag `{tag}`, or the source, says just that")
+            screen.line(f"already applied: tag `{tag}`, or the source, has this text")
             return
         for one, row in zip(written, rows, strict=True):
             if len(rows) > 1:
@@ -331,7 +331,7 @@ def apply_unattended(folder: RunFolder) -> ExitCode:
         for fault in error.faults:
             complain(f"apply: to-source: nothing was written: {fault}")
         return ExitCode.WRONG_USE
-    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source says it'}")
+    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source has this text'}")
     return ExitCode.OK
 
 

@@ -320,12 +320,12 @@ def _round_blocks(events: Sequence[RoundEvent]) -> Iterator[str]:
     trained = [one for one in events if isinstance(one, RoundTrained)]
     losses = [loss for one in trained for loss in one.losses]
     yield from _listing(
-        "What failed",
+        "Failures",
         ("case", "metric", "severity", "reason"),
         [(loss.case, loss.metric, loss.severity, loss.reason) for loss in losses],
     )
     yield from _listing(
-        "What was blamed",
+        "Blame",
         ("case", "step", "blames", "severity", "problem"),
         [
             (one.case, f"{one.at} {one.node}".strip(), blame.to, blame.severity, blame.text)
@@ -337,7 +337,7 @@ def _round_blocks(events: Sequence[RoundEvent]) -> Iterator[str]:
     for event in events:
         match event:
             case GradientsMerged():
-                yield f"## To mend in {plain_line(event.module)}"
+                yield f"## Problems of {plain_line(event.module)}"
                 yield f"Blamed by {', '.join(map(plain_line, event.cases))}."
                 said = (f"- {one.severity}: {_short(one.text)}" for one in event.problems)
                 yield "\n".join(said)
