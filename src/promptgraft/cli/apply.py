@@ -331,7 +331,7 @@ def apply_unattended(folder: RunFolder) -> ExitCode:
         for fault in error.faults:
             complain(f"apply: to-source: nothing was written: {fault}")
         return ExitCode.WRONG_USE
-    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source has this text'}")
+    complain(f"apply: to-source: written: {', '.join(paths) or 'nothing, the source has it'}")
     return ExitCode.OK
 
 
