@@ -219,7 +219,7 @@ def test_what_was_not_measured_is_said_with_its_reason() -> None:
     run = small_run(held_out=HeldOut(ids=("a",), why_not="nothing beat the baseline"))
     told = section(render(run), "held-out")
     assert "Not measured. Nothing beat the baseline." in told
-    assert "flatter the winner" in told
+    assert "overestimate the winner" in told
 
 
 def test_too_few_cases_to_tell_are_said_to_be_too_few() -> None:
