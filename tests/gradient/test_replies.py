@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gradient.replies import Blames, read_blame, read_patch, read_problems
+from promptgraft.algorithms.gradient.inquiries import Blames, read_blame, read_patch, read_problems
 from promptgraft.search.asks import Reply
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.targets.base import InvalidProposalError

@@ -15,7 +15,7 @@ from promptgraft.evals.types import Verdict
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs.transcripts import questions_of, transcripts
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.search.repeating import Repeated
+from promptgraft.search.answers import Repeated
 from promptgraft.targets.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from runs.test_passing import answered, make_job
 from runs.toy_runs import carry_out, new_folder

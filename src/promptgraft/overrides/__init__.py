@@ -30,8 +30,7 @@ from promptgraft.parts.descriptors import (
 )
 from promptgraft.parts.entry import SkipReason
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.summary import SummaryOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 

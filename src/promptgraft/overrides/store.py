@@ -20,8 +20,7 @@ from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.summary import SummaryOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_key, check_ns, check_path, check_tag

@@ -14,8 +14,7 @@ from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import OTHERS, Entry, SkipReason
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.summary import SummaryOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_text

@@ -6,8 +6,7 @@ from typing import Any
 from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.summary import SummaryOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 

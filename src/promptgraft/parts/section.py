@@ -9,9 +9,9 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, SkipReason, Source
-from promptgraft.parts.validation import check_text
-from promptgraft.serde import HexDigest
+from promptgraft.parts.entry import EffectiveParts, PartSource, PathEntry, Said, SkipReason, Source
+from promptgraft.parts.validation import check_said, check_text
+from promptgraft.serde import HexDigest, digest_text
 
 
 @attrs.frozen(kw_only=True)
@@ -66,3 +66,54 @@ class SectionOverride(PathEntry):
 
     def said(self) -> Said:
         yield "body", self.body
+
+
+@attrs.frozen(kw_only=True)
+class SummaryOverride(PathEntry):
+    """A text that replaces the summary of a section.
+
+    Attributes:
+        path: the section.
+        expected_hash: hash of the summary that it was written for.
+        summary: the text, in which no value is inserted.
+    """
+
+    path: SectionPath
+    expected_hash: HexDigest
+    summary: str
+
+    kind = replaces = "summary"
+    held_in = listed = "summaries"
+    is_text = True
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (
+            show_path(found.path)
+            for found in descriptor.sections
+            if found.overridable and found.summary is not None
+        )
+
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        found = descriptor.section(self.path)
+        if found is None or found.summary is None:
+            return None
+        return PartSource(digest_text(found.summary), found.overridable)
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[SummaryOverride]:
+        for found in prompt.descriptor.sections:
+            if found.summary is not None and found.summary.strip():
+                written_for = digest_text(found.summary)
+                yield cls(path=found.path, expected_hash=written_for, summary=found.summary)
+
+    def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
+        del descriptor
+        check_said(self.summary, self.part)
+        return self
+
+    def apply(self, parts: EffectiveParts) -> None:
+        parts.summaries[self.path] = self.summary
+
+    def said(self) -> Said:
+        yield "summary", self.summary

@@ -25,7 +25,7 @@ from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
-from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.job import Optimizer
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Limits, Size
 from promptgraft.serde import did_you_mean, shown

@@ -21,8 +21,7 @@ from promptgraft.search.asks import (
 )
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
-from promptgraft.search.job import OptimizationJob
-from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.job import OptimizationJob, Optimizer
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Data, Guards, Limits, Objectives, Settings, Targets

@@ -31,7 +31,14 @@ from promptgraft.evals.spending import (
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import READER, Answers, Working, record_from_json, record_to_json
+from promptgraft.search.answers import (
+    READER,
+    Answers,
+    RolloutFn,
+    Working,
+    record_from_json,
+    record_to_json,
+)
 from promptgraft.search.asks import Question, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import QuestionAsked
@@ -39,15 +46,13 @@ from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.targets.types import RolloutRecord
 from promptgraft.text import clip, joined, raised_at
 
 _MAX_FAULT_CHARS = 2_000
 _MAX_WORD_CHARS = 200
 _MAX_REPLY_CHARS = 1_000_000
 """How much of a reply is read: no store keeps a longer text."""
-
-RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 
 
 @attrs.frozen(kw_only=True)

@@ -18,8 +18,15 @@ from promptgraft.evals.statistics import (
 )
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.fresh import ERROR, LEVEL, HeldOut, RunVerdict, again_size, verdict_of
-from promptgraft.search.passing import Figures
+from promptgraft.search.fresh import (
+    ERROR,
+    LEVEL,
+    Figures,
+    HeldOut,
+    RunVerdict,
+    again_size,
+    verdict_of,
+)
 from promptgraft.search.place import Phase, Place
 from promptgraft.serde import digest_text
 from promptgraft.targets.types import GepaExample, RolloutRecord

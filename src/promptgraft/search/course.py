@@ -2,40 +2,126 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from statistics import correlation, mean
 
 import attrs
 
-from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import (
     CallerError,
     LimitReachedError,
     PermanentProviderError,
     PromptgraftError,
 )
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.search.algorithm import BaseSearch, Kit, Questions
+from promptgraft.evals.metrics.base import asks_models
+from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
-from promptgraft.search.batches import Books, Sources
-from promptgraft.search.calls import Calls
-from promptgraft.search.config import RunConfig
 from promptgraft.search.contest import Sides, measure
-from promptgraft.search.context import OptimizationContext
-from promptgraft.search.driver import Driver
-from promptgraft.search.events import Emit
-from promptgraft.search.fresh import HeldOut
-from promptgraft.search.ledger import Ledger, RolloutBudget
-from promptgraft.search.passing import Passing, PassingSides
+from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
+from promptgraft.search.fresh import HeldOut, PassingSides
+from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
-from promptgraft.search.remarks import Remarks
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.search.stops import Stops
-from promptgraft.serde import shown
-from promptgraft.targets.base import Target
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.judging import metrics_of
+from promptgraft.targets.types import FeedbackFn, GepaExample
+from promptgraft.text import counted, listed
+
+_BASELINE = ("baseline/", "held-out/0/")
+_FEWEST_ANSWERS = 10
+_FEWEST_LENGTHS = 20
+_FEWEST_OTHERS = 5
+_PROSE = 40
+_STRONG = 0.5
+_SHOWN_CHARS = 60
+
+
+class Remarks:
+    """Looks at the rollouts of a run as they are told, recorded ones included.
+
+    Args:
+        feedback_fn: what scores; metrics that ask no model do not care for length.
+        emit: is called with every event.
+
+    Attributes:
+        taught: the teacher of each case that had no ``expected``, by id.
+    """
+
+    def __init__(self, feedback_fn: FeedbackFn | None, emit: Emit) -> None:
+        self._emit = emit
+        metrics = metrics_of(feedback_fn)
+        self._may_like_length = not metrics or any(map(asks_models, metrics))
+        self._answer: str | None = None
+        self._are_alike = True
+        self._count = 0
+        self._examples: set[str] = set()
+        self._lengths: list[int] = []
+        self._scores: list[float] = []
+        self.taught: dict[str, str] = {}
+
+    def __call__(self, event: object) -> None:
+        """Take account of an event of the run."""
+        self._emit(event)
+        if not isinstance(event, RolloutCompleted):
+            if isinstance(event, CaseTaught):
+                self.taught[event.case] = event.teacher
+            return
+        record = event.record
+        if record.feedback is None or record.fault:
+            return
+        if self._are_alike:
+            self._answer = record.output_repr if self._answer is None else self._answer
+            self._are_alike = record.output_repr == self._answer
+            self._count += 1
+            self._examples.add(record.example_id)
+        if event.position.startswith(_BASELINE):
+            self._lengths.append(len(record.output_repr))
+            self._scores.append(record.feedback.score)
+
+    def texts(self, held_out: HeldOut | None) -> tuple[str, ...]:
+        """Return the remarks, one line each."""
+        found = []
+        if self.taught:
+            found.append(
+                f"{counted(len(self.taught), 'case')} had no `expected` and are judged by what the "
+                f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
+            )
+        if held_out is not None and held_out.lost:
+            found.append(
+                f"the winner is worse on {listed(held_out.lost)}, which must not get worse"
+            )
+        if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
+            answers = f"all {counted(self._count, 'answer')} of the run were"
+            found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+        rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
+        if rises is not None and rises >= _STRONG:
+            longer = held_out.answer_length if held_out is not None else ""
+            also = f"; the winner's answers: {longer}" if longer else ""
+            found.append(
+                f"scores rise with the length of the answers (correlation {rises:.2f} over "
+                f"{len(self._lengths)} answers of the baseline){also}; see that length is not "
+                "what is rewarded"
+            )
+        return tuple(found)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+
+
+def _correlation(lengths: Sequence[int], scores: Sequence[float]) -> float | None:
+    """Return the correlation; None where answers are short, or few differ from the others."""
+    if len(lengths) < _FEWEST_LENGTHS or mean(lengths) < _PROSE:
+        return None
+    for values in (lengths, scores):
+        ((_, alike),) = Counter(values).most_common(1)
+        if len(values) - alike < _FEWEST_OTHERS:
+            return None
+    return correlation(lengths, scores)
+
 
 _ENDS = set(StopReason) - {
     StopReason.PAUSED,
@@ -64,6 +150,10 @@ class Course:
         answers: the journal as the run sees it.
         examples: held-out examples, which no part of the search sees.
         seed: draws their order.
+        remarks: notices what users should know about the scores.
+        ledger: counts everything that the run uses.
+        run_id: identity of the run.
+        tag: the tag that its overrides are kept under.
         held_out: how the winner did on them; None without any.
     """
 
@@ -71,6 +161,10 @@ class Course:
     _answers: Answers
     _examples: Sequence[GepaExample]
     _seed: int
+    _remarks: Remarks
+    _ledger: Ledger
+    _run_id: str
+    _tag: str
     held_out: HeldOut | None = attrs.field(init=False)
     _passing: Sides | None = attrs.field(default=None, init=False)
 
@@ -144,24 +238,16 @@ class Course:
         self._search.kit.budget.under_way = yield from GiveUp()
         return ended
 
-    def result(
-        self,
-        remarks: Remarks,
-        *,
-        run_id: str,
-        tag: str,
-        ledger: Ledger,
-        stopped: Ending,
-    ) -> RunResult:
+    def result(self, ended: Ending) -> RunResult:
         """Return the result of a run that has ended; nothing is persisted yet."""
         search, best = self._search, self.winner
         pool, passing = search.population.pool, search.population.passing
         candidates = tuple(pool.candidates)
         of_examples = sum(modules[0].is_example for modules in search.accepted)
         core = RunResult(
-            run_id=run_id,
+            run_id=self._run_id,
             name=search.kit.target.identity.name,
-            tag=tag,
+            tag=self._tag,
             best_index=best,
             best_pareto_mean=pool.estimate(best),
             baseline_pareto_mean=pool.means[0],
@@ -176,8 +262,8 @@ class Course:
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
             ),
-            remarks=remarks.texts(self.held_out),
-            taught=tuple(remarks.taught),
+            remarks=self._remarks.texts(self.held_out),
+            taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),
             means=tuple(pool.estimate(position) for position in range(len(pool))),
             ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
@@ -187,13 +273,13 @@ class Course:
             accepted_example_mutations=of_examples,
             accepted_merges=sum(len(found.parents) == 2 for found in candidates),
             rejections=tuple(search.rejections),
-            total_rollouts=ledger.rollouts,
-            unscored_rollouts=ledger.unscored,
-            total_reflections=ledger.reflections,
-            ledger=ledger.entries,
+            total_rollouts=self._ledger.rollouts,
+            unscored_rollouts=self._ledger.unscored,
+            total_reflections=self._ledger.reflections,
+            ledger=self._ledger.entries,
             steps=search.steps,
-            stop_reason=stopped[0],
-            stop_detail=stopped[1],
+            stop_reason=ended[0],
+            stop_detail=ended[1],
         )
         return search.result(core)
 
@@ -216,102 +302,3 @@ def _gains(pool: Pool, best: int) -> dict[str, float]:
             gains[kind] = gains.get(kind, 0.0) + after - before
         position = parent
     return gains
-
-
-def assemble(
-    context: OptimizationContext,
-    config: RunConfig,
-    *,
-    target: Target,
-    questions: Questions,
-    answers: Answers,
-    ledger: Ledger,
-    sources: Sources,
-    publish: Emit,
-) -> tuple[Course, Driver]:
-    """Return the course of a run, and what runs it.
-
-    Args:
-        context: the surroundings of the run.
-        config: its settings.
-        target: what is improved.
-        questions: the questions to the reflection model, as users have them now.
-        answers: the journal as the run sees it.
-        ledger: counts everything that the run uses.
-        sources: where answers come from.
-        publish: is called with every event.
-    """
-    books = Books(answers, ledger.part())
-    driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
-    validation, training = config.split
-    scorer = sources.scorer
-    kit = Kit(
-        target=target,
-        validation=validation,
-        training=training,
-        scorer=scorer,
-        population=Population(
-            pool=config.pool(),
-            target=target,
-            examples=validation,
-            scorer=scorer,
-            required=config.objectives.required,
-            max_unscored_share=config.limits.max_unscored_share,
-            ledger=books.ledger,
-            emit=driver.emit,
-            passing=Passing.of(config.feedback_fn),
-        ),
-        budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
-        questions=questions,
-        emit=driver.emit,
-    )
-    search: object = config.search(kit)
-    if not isinstance(search, BaseSearch):
-        raise CallerError(
-            f"algorithm `{config.algorithm}`: `search` returned {shown(search)}; "
-            "expected a BaseSearch"
-        )
-    course = Course(search=search, answers=answers, examples=config.held_out, seed=config.seed)
-    return course, driver
-
-
-def _driver(
-    context: OptimizationContext,
-    config: RunConfig,
-    *,
-    books: Books,
-    ledger: Ledger,
-    sources: Sources,
-    publish: Emit,
-) -> Driver:
-    stops = Stops(
-        stoppers=config.limits.stoppers,
-        ledger=books.ledger,
-        deadline=sources.deadline,
-        pause=context.pause,
-        clock=context.clock,
-        perfect_score=config.objectives.perfect_score,
-    )
-    gathering = partial(
-        BatchExecutor,
-        journal=context.journal,
-        deadline=sources.deadline,
-        pause=context.pause,
-        notices=context.event_bus,
-    )
-    return Driver(
-        sources=sources,
-        books=books,
-        whole=ledger,
-        calls=Calls(
-            books.answers.journal.append_all,
-            executor=context.executor,
-            questions_at_once=config.questions_at_once,
-            gathering=gathering if sources.in_batches else None,
-            deadline=sources.deadline or Deadline(),
-        ),
-        max_unscored_share=config.limits.max_unscored_share,
-        look=stops.look,
-        publish=publish,
-        author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
-    )

@@ -12,7 +12,14 @@ from decimal import Decimal
 import msgspec
 
 from promptgraft.parts.descriptors import SectionPath
-from promptgraft.search.fresh import HeldOut, RunVerdict
+from promptgraft.search.fresh import (
+    NO_FIGURES,
+    NO_SIDES,
+    Figures,
+    HeldOut,
+    PassingSides,
+    RunVerdict,
+)
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -22,7 +29,6 @@ from promptgraft.search.notices import (
     StopFileRemoved,
     Working,
 )
-from promptgraft.search.passing import NO_FIGURES, NO_SIDES, Figures, PassingSides
 from promptgraft.search.round_events import RoundEvent
 from promptgraft.search.scores import UNSCORED, Score, Scores
 from promptgraft.targets.base import RejectionReason

@@ -1,4 +1,4 @@
-"""Everything that a run needs, in one value."""
+"""How a run is started: an optimizer, or a job that has everything a run needs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,82 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.adapters.base import opened
 from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import OptimizationContext
-from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.result import RunResult
+from promptgraft.search.run import Run
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
 from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
+
+
+class Optimizer(BasePromptOptimizer[RunResult]):
+    """Improves a prompt with the algorithm that its settings are for.
+
+    Args:
+        context: the surroundings of the run.
+        config: its settings.
+    """
+
+    def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
+        super().__init__(context)
+        given: object = config
+        if not isinstance(given, RunConfig):
+            raise ConfigError(
+                f"config: expected settings such as a GepaConfig, found {shown(given)}"
+            )
+        self._config = config
+
+    def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:
+        """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
+
+        ``prompt`` is the source with whatever is bound for every example; or a subject such as
+        ``Texts``, which is answered by its own adapter; or several ``Prompts`` and the function
+        that answers with them; or a target of one's own. The overrides that the context's store
+        holds for prompts are part of the baseline. With a journal, answers that it holds are not
+        asked for again.
+
+        Raises:
+            UnknownPartError: a target does not exist or may not be overridden.
+            ConfigError, BindingError, DataFormatError: settings or examples do not fit the
+                prompt; found before the first rollout.
+            FeedbackError: the feedback function failed; names the example.
+            JournalError: the journal is locked, damaged, or belongs to another run.
+            WinnerNotStoredError: the run is complete, but the store refused the winner; the
+                result is in the error.
+        """
+        if session is not None and not callable(getattr(session, "dispatch", None)):
+            raise ConfigError(f"session: expected a session, found {shown(session)}")
+        in_session = self._config.persist_scope is PersistenceScope.SESSION
+        if session is None and self._config.persist and in_session:
+            raise ConfigError(
+                "persist_scope: expected a session for the winner, found none; give `optimize` a "
+                "session, or leave persist_scope out"
+            )
+        run = Run(self._context, self._config, prompt, session)
+        with opened(self._context.around(prompt).adapter):
+            return run.complete()
+
+    def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
+        """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
+
+        ``seen`` are the answers of an earlier run, if there is one.
+
+        Raises:
+            UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
+        """
+        context = attrs.evolve(self._context, journal=None)
+        return Run(context, self._config, prompt, None).plan(seen)
+
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
 """Adapters that take part in a dry run: what they ask is the user's own."""

@@ -25,7 +25,7 @@ from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import GraphFlow, GraphPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, Use
-from promptgraft.search.teaching import Teaching
+from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import (
     FREE_TEXT,

@@ -41,7 +41,7 @@ from promptgraft.search.planned_rows import (
     tokens_of,
 )
 from promptgraft.search.stopping import MaxProposals
-from promptgraft.search.teaching import Teaching
+from promptgraft.search.teacher import Teaching
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import STEPS_CHARS, Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter

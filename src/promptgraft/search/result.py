@@ -18,9 +18,8 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.search.events import MutationRejected, RunEnded
-from promptgraft.search.fresh import HeldOut, RunVerdict, verdict_of
+from promptgraft.search.fresh import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.passing import PassingSides
 from promptgraft.search.result_card import card_of, line_of
 from promptgraft.search.scores import Score, pick, weights_of
 from promptgraft.search.stopping import StopReason

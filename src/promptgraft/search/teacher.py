@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_adapter
-from promptgraft.errors import ConfigError
-from promptgraft.evals.attempt import ParamsOf
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    adapter_identity,
+    check_adapter,
+    evaluated,
+)
+from promptgraft.errors import (
+    CandidateError,
+    ConfigError,
+    JournalCorruptError,
+    PermanentProviderError,
+    PromptgraftError,
+    ProviderError,
+    TransientProviderError,
+)
+from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
+from promptgraft.evals.metrics.judging import check_cases
+from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
+from promptgraft.evals.types import Case, TaughtCase
 from promptgraft.functions import function_identity
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
 from promptgraft.graphs.graph import Graph
+from promptgraft.journal.records import Record
 from promptgraft.prompt.template import Prompt
-from promptgraft.serde import Json, digest, shown
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, Watch
+from promptgraft.search.answers import Working
+from promptgraft.search.batches import Batch, Books
+from promptgraft.search.calls import Calls
+from promptgraft.search.events import CaseTaught, Emit
+from promptgraft.search.place import Phase, named
+from promptgraft.serde import HexDigest, Json, digest, shown
+from promptgraft.targets.formatting import show_value
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import address_of
+from promptgraft.targets.types import GepaExample
+from promptgraft.text import clip
+
+if TYPE_CHECKING:
+    from promptgraft.search.config import RunConfig
 
 
 def _as_prompt(given: Prompt[Any] | Graph) -> Prompt[Any]:
@@ -85,3 +119,209 @@ class Teacher:
             "prompt": digest(told),
             "params": None if params is None else function_identity(params),
         }
+
+
+_AT_ONCE = 8
+_MAX_TOLD_CHARS = 2_000
+
+
+class Teaching:
+    """What a teacher is asked in a run.
+
+    Args:
+        teacher: answers.
+        config: the settings of the run, with its cases.
+        digests: SHA-256 of each example, by id.
+
+    Attributes:
+        lessons: what is asked for each case that has no ``expected``, by its id.
+
+    Raises:
+        ConfigError: cases do not fit the teacher's prompt; names them.
+    """
+
+    def __init__(
+        self, teacher: Teacher, config: RunConfig, digests: Mapping[str, HexDigest]
+    ) -> None:
+        examples = (*config.training_examples, *(config.data.held_out or ()))
+        untaught = [one.label for one in examples if isinstance(one.label, Case)]
+        untaught = [one for one in untaught if one.expected is None]
+        self.teacher = teacher
+        try:
+            bound = params_of_cases(teacher.prompt, untaught, teacher.params)
+        except ConfigError as error:
+            raise ConfigError(f"teacher: {error}") from error
+        self.lessons = {
+            one.id: _Lesson(
+                case=one,
+                prompt=teacher.prompt.bind(*bound[one.id]),
+                key=f"{Phase.TEACHER}/{named(one.id)}",
+                digest=digest([teacher.identity, digests[one.id]]),
+            )
+            for one in untaught
+        }
+
+    def taught(
+        self,
+        config: RunConfig,
+        books: Books,
+        *,
+        watch: Watch,
+        executor: Executor | None,
+        deadline: Deadline | None,
+        working: Working | None,
+        emit: Emit,
+    ) -> RunConfig:
+        """Return the settings with the cases as they are once the teacher has answered.
+
+        Args:
+            config: the settings.
+            books: the journal, which knows what was answered before, and the ledger.
+            watch: budget and notices of the run.
+            executor: where there is one, cases are answered side by side.
+            deadline: when nothing new is asked.
+            working: is called as answers arrive.
+            emit: is told of each case.
+
+        Raises:
+            ConfigError: an answer cannot be used; names the case.
+            ProviderError: the teacher's provider failed; what is answered is recorded.
+            LimitReachedError: time or money is used up.
+        """
+        batch = _Batch(
+            lessons=[*self.lessons.values()],
+            asked=self.teacher.asked,
+            books=books,
+            watch=watch,
+            deadline=deadline,
+            working=working,
+        )
+        threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
+        try:
+            with Calls(
+                books.answers.journal.append_all,
+                executor=threads,
+                deadline=deadline or Deadline(),
+            ) as calls:
+                for is_over in calls.make(self, batch):
+                    while not is_over():
+                        calls.collect()
+        finally:
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
+        name = self.teacher.name
+        found = {
+            id_: TaughtCase.of(one.case, expected=one.expected, teacher=name)
+            for id_, one in self.lessons.items()
+        }
+        check_cases(metrics_of(config.feedback_fn), found.values())
+        for id_, case in found.items():
+            said = case.expected if isinstance(case.expected, str) else show_value(case.expected)
+            emit(CaseTaught(case=id_, teacher=name, expected=clip(said, _MAX_TOLD_CHARS)))
+        held_out = config.data.held_out
+        return attrs.evolve(
+            config,
+            training_examples=_with(config.training_examples, found),
+            data=attrs.evolve(config.data, held_out=held_out and _with(held_out, found)),
+        )
+
+
+def _with(examples: Sequence[GepaExample], found: Mapping[str, Case]) -> list[GepaExample]:
+    return [attrs.evolve(one, label=found.get(one.id, one.label)) for one in examples]
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Lesson:
+    case: Case
+    prompt: Prompt[Any]
+    key: str
+    digest: HexDigest
+    expected: Json = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Batch(Batch):
+    """What a teacher is asked, recalled as far as it is recorded."""
+
+    stops_at_failure = True
+
+    _lessons: Sequence[_Lesson]
+    _asked: ProviderAdapter
+    _books: Books
+    _watch: Watch
+    _deadline: Deadline | None
+    _working: Working | None
+    _missing: list[_Lesson] = attrs.field(init=False)
+    _sessions: dict[int, Session] = attrs.field(factory=dict, init=False)
+    _left: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._missing = [one for one in self._lessons if not self._recall(one)]
+        self.missing = self._left = len(self._missing)
+        self._tell()
+
+    def _recall(self, lesson: _Lesson) -> bool:
+        answers, ledger = self._books.answers, self._books.ledger
+        ledger.count(answers.spent([lesson.key], [lesson.digest]), recorded=True)
+        match answers.recall(lesson.key, lesson.digest):
+            case None:
+                return False
+            case {"expected": expected, "spent": list(spent)}:
+                lesson.expected = expected
+                ledger.count(spent_from_json(spent, lesson.key), recorded=True)
+                return True
+        raise JournalCorruptError(
+            f"the journal's record `{lesson.key}` is no answer of a teacher; restore the journal"
+        )
+
+    def _tell(self) -> None:
+        if self._working is not None and (count := len(self._lessons)):
+            self._working(Phase.TEACHER.value, count - self._left, count)
+
+    def work(self, number: int) -> Callable[[], object]:
+        lesson = self._missing[number]
+        tags = {"scope": "teacher", "case": lesson.case.id}
+        session = self._sessions[number] = self._watch.session(tags=tags, deadline=self._deadline)
+        return partial(
+            self._watch.call,
+            evaluated,
+            self._asked,
+            lesson.prompt,
+            session=session,
+            deadline=self._deadline,
+        )
+
+    def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
+        lesson, books = self._missing[number], self._books
+        try:
+            response = outcome()
+        except PromptgraftError as error:
+            books.spend(lesson.key, lesson.digest, self._spent(number))
+            raise _placed(error, lesson.case) from error
+        assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
+        answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
+        lesson.expected = answer.text if answer.output is None else answer.output
+        books.ledger.count(spent)
+        self._left -= 1
+        self._tell()
+        told: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}
+        return Record(lesson.key, lesson.digest, "teacher", told)
+
+    def _spent(self, number: int) -> tuple[Spending, ...]:
+        events = self._sessions[number].select_all(object)
+        return spent_on(Role.TEACHER, events, adapter_identity(self._asked))
+
+
+def _placed(error: PromptgraftError, case: Case) -> PromptgraftError:
+    """Return an error of a teacher with the case, and how it is mended."""
+    where = f"{case.origin}: " if case.origin else ""
+    said = f"{where}teacher: case `{case.id}`: {error}"
+    mend = "give the case `expected`, leave it out, or resume the run to ask again"
+    match error:
+        case CandidateError():
+            return ConfigError(f"{said}; {mend}")
+        case PermanentProviderError():
+            return PermanentProviderError(said)
+        case ProviderError():
+            return TransientProviderError(f"{said}; {mend}")
+    return error

@@ -16,8 +16,7 @@ from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.summary import SummaryOverride
+from promptgraft.parts.section import SectionOverride, SummaryOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.serde import field_names

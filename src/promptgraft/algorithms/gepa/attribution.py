@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.redundant import Line, lines_of
+from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
-from promptgraft.search.proposals import Change
 from promptgraft.targets.types import Module
 from promptgraft.text import folded_words
 

@@ -14,8 +14,8 @@ import attrs
 from promptgraft.algorithms.gepa.attribution import AddedLine
 from promptgraft.algorithms.gepa.questions import Part
 from promptgraft.algorithms.gepa.redundant import lines_of, replaced
+from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.proposals import Change
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.types import Candidate, Module
 

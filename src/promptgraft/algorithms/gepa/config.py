@@ -13,7 +13,7 @@ from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.algorithm import Kit, Questions
-from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.job import Optimizer
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord

@@ -22,13 +22,12 @@ from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.algorithms.gepa.whole import edits_of, most_shown, question_on_all
-from promptgraft.search.acceptance import Compared, Comparer
+from promptgraft.search.acceptance import Change, Compared, Comparer, Rejections
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Reply, Rollouts, Together
 from promptgraft.search.events import MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
-from promptgraft.search.proposals import Change, Rejections
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.types import Candidate, Module, RolloutRecord

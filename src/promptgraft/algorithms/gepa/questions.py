@@ -13,8 +13,8 @@ from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
 from promptgraft.evals.types import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
+from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Question
-from promptgraft.search.proposals import Change
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.estimating import STEPS_CHARS

@@ -16,9 +16,9 @@ import attrs
 
 from promptgraft.algorithms.gepa.attribution import AddedLine
 from promptgraft.algorithms.gepa.redundant import lines_of, without
+from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
-from promptgraft.search.proposals import Change
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord

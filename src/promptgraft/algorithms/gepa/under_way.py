@@ -17,9 +17,9 @@ from promptgraft.algorithms.gepa.combining import Step
 from promptgraft.algorithms.gepa.proposal import Known, Proposal
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.strategies import Strategies
+from promptgraft.search.acceptance import Rejections
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
 from promptgraft.search.ledger import RolloutBudget
-from promptgraft.search.proposals import Rejections
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 
 if TYPE_CHECKING:

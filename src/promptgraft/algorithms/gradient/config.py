@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 
+from promptgraft.algorithms.gradient.inquiries import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.patching import patch_params
 from promptgraft.algorithms.gradient.prompts import QUESTIONS, Asked, BlameParams, MergeParams
-from promptgraft.algorithms.gradient.replies import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.search import GradientResult, GradientSearch
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
@@ -19,7 +19,7 @@ from promptgraft.search.acceptance import Paired
 from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
-from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.job import Optimizer
 from promptgraft.search.round_events import Problem, Severity
 from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json, shown

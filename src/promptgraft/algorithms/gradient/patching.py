@@ -8,16 +8,21 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.algorithms.gepa.questions import limits_of
-from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry, Outcome
+from promptgraft.algorithms.gradient.inquiries import (
+    Inquiries,
+    Inquiry,
+    Outcome,
+    read_patch,
+    read_problems,
+)
 from promptgraft.algorithms.gradient.prompts import Asked, MergeParams, PatchParams
-from promptgraft.algorithms.gradient.replies import read_patch, read_problems
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
+from promptgraft.search.acceptance import Change, Rejections
 from promptgraft.search.asks import Asking, Reply
 from promptgraft.search.events import Emit, MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.place import named
-from promptgraft.search.proposals import Change, Rejections
 from promptgraft.search.round_events import (
     GradientsMerged,
     PatchWritten,

@@ -20,12 +20,12 @@ from promptgraft.algorithms.gradient.judging import Attempt, Judge
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
+from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
 from promptgraft.search.events import MutationAccepted
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
-from promptgraft.search.proposals import Rejections
 from promptgraft.search.result import RunResult
 from promptgraft.search.round_events import (
     Decided,

@@ -9,9 +9,8 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gradient.inquiries import Inquiries, Inquiry
+from promptgraft.algorithms.gradient.inquiries import Blames, Inquiries, Inquiry, read_blame
 from promptgraft.algorithms.gradient.prompts import Asked, BlameParams
-from promptgraft.algorithms.gradient.replies import Blames, read_blame
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
 from promptgraft.search.asks import Asking

@@ -19,10 +19,9 @@ from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import RunRecord, read_run
 from promptgraft.runs.transcripts import transcripts
 from promptgraft.search.events import CandidateAdded, CaseTaught, MergeRejected, MutationRejected
-from promptgraft.search.fresh import HeldOut, RunVerdict
+from promptgraft.search.fresh import NO_SIDES, HeldOut, PassingSides, RunVerdict
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.passing import NO_SIDES, PassingSides
 from promptgraft.search.place import Phase
 from promptgraft.search.round_events import StepBlamed
 from promptgraft.strict import structure

@@ -1,4 +1,4 @@
-"""A run from its checks to its winner, whatever the algorithm."""
+"""A run from its checks to the stored winner, whatever the algorithm."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.adapters.base import is_in_batches, opened
+from promptgraft.adapters.base import is_in_batches
+from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import (
-    ConfigError,
+    CallerError,
     DataFormatError,
     JournalCorruptError,
     OverrideConflictError,
@@ -22,14 +23,16 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import as_kept
-from promptgraft.runtime.deadline import remove_left_over
+from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch, teller
-from promptgraft.search.algorithm import Questions
-from promptgraft.search.answers import Answers, Working
+from promptgraft.search.algorithm import BaseSearch, Kit, Questions
+from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
+from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
-from promptgraft.search.course import assemble
+from promptgraft.search.context import OptimizationContext, PersistenceScope
+from promptgraft.search.course import Course, Remarks
+from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
 from promptgraft.search.first_calls import (
     check_metrics,
@@ -40,19 +43,20 @@ from promptgraft.search.first_calls import (
     rehearsed,
     warn_of_nameless,
 )
-from promptgraft.search.ledger import Ledger
+from promptgraft.search.fresh import Passing
+from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
-from promptgraft.search.passing import Passing
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
-from promptgraft.search.remarks import Remarks
-from promptgraft.search.repeating import Repeated
+from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
+from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import StopReason, is_early
+from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
-from promptgraft.search.teaching import Teaching
+from promptgraft.search.teacher import Teaching
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.judging import metrics_of
@@ -62,66 +66,18 @@ from promptgraft.text import raised
 _logger = logging.getLogger("promptgraft")
 
 
-class Optimizer(BasePromptOptimizer[RunResult]):
-    """Improves a prompt with the algorithm that its settings are for.
+class Run:
+    """One run of an algorithm on one subject.
+
+    Everything that can be found wrong without the journal is found in the constructor.
 
     Args:
         context: the surroundings of the run.
         config: its settings.
+        subject: what is improved.
+        session: receives the events, and the winner if ``persist_scope`` says so.
     """
 
-    def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
-        super().__init__(context)
-        given: object = config
-        if not isinstance(given, RunConfig):
-            raise ConfigError(
-                f"config: expected settings such as a GepaConfig, found {shown(given)}"
-            )
-        self._config = config
-
-    def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:
-        """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
-
-        ``prompt`` is the source with whatever is bound for every example; or a subject such as
-        ``Texts``, which is answered by its own adapter; or several ``Prompts`` and the function
-        that answers with them; or a target of one's own. The overrides that the context's store
-        holds for prompts are part of the baseline. With a journal, answers that it holds are not
-        asked for again.
-
-        Raises:
-            UnknownPartError: a target does not exist or may not be overridden.
-            ConfigError, BindingError, DataFormatError: settings or examples do not fit the
-                prompt; found before the first rollout.
-            FeedbackError: the feedback function failed; names the example.
-            JournalError: the journal is locked, damaged, or belongs to another run.
-            WinnerNotStoredError: the run is complete, but the store refused the winner; the
-                result is in the error.
-        """
-        if session is not None and not callable(getattr(session, "dispatch", None)):
-            raise ConfigError(f"session: expected a session, found {shown(session)}")
-        in_session = self._config.persist_scope is PersistenceScope.SESSION
-        if session is None and self._config.persist and in_session:
-            raise ConfigError(
-                "persist_scope: expected a session for the winner, found none; give `optimize` a "
-                "session, or leave persist_scope out"
-            )
-        run = _Run(self._context, self._config, prompt, session)
-        with opened(self._context.around(prompt).adapter):
-            return run.complete()
-
-    def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
-        """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
-
-        ``seen`` are the answers of an earlier run, if there is one.
-
-        Raises:
-            UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
-        """
-        context = attrs.evolve(self._context, journal=None)
-        return _Run(context, self._config, prompt, None).plan(seen)
-
-
-class _Run:
     def __init__(
         self,
         context: OptimizationContext,
@@ -180,7 +136,7 @@ class _Run:
         )
 
     def complete(self) -> RunResult:
-        """Run the search and keep the winner."""
+        """Run the search and store the winner."""
         context, bus = self._context, self._context.event_bus
         rehearsed(
             self._target,
@@ -197,23 +153,24 @@ class _Run:
         working = None if bus is None else partial(self._working, bus, plan=plan)
         remarks = Remarks(self._config.feedback_fn, self._emit)
         self._teach(remarks, working)
-        course, driver = assemble(
-            context,
-            self._config,
-            target=self._target,
-            questions=self._questions,
+        books = Books(self._answers, self._ledger.part())
+        sources = self._sources(working)
+        driver = self._driver(books, sources, remarks)
+        course = Course(
+            search=self._search(books, sources.scorer, driver.emit),
             answers=self._answers,
+            examples=self._config.held_out,
+            seed=self._config.seed,
+            remarks=remarks,
             ledger=self._ledger,
-            sources=self._sources(working),
-            publish=remarks,
+            run_id=self._run_id,
+            tag=context.overrides_tag,
         )
-        tag, ledger = context.overrides_tag, self._ledger
-        found = partial(course.result, remarks, run_id=self._run_id, tag=tag, ledger=ledger)
         try:
-            result = found(stopped=driver.run(course.run()))
+            result = course.result(driver.run(course.run()))
         except PromptgraftError as error:
             if len(course.population.pool):
-                error.result = found(stopped=(StopReason.FAILED, str(error)))
+                error.result = course.result((StopReason.FAILED, str(error)))
             raise
         try:
             result = self._keep(result)
@@ -223,11 +180,11 @@ class _Run:
 
     def _sources(self, working: Working | None) -> Sources:
         runs, rollout = self._config.objectives.num_runs, self._target.rollout
-        thresholds = Passing.of(self._config.feedback_fn).thresholds
+        if runs > 1:
+            thresholds = Passing.of(self._config.feedback_fn).thresholds
+            rollout = Repeated(rollout=rollout, runs=runs, thresholds=thresholds)
         return Sources(
-            rollout=rollout
-            if runs == 1
-            else Repeated(rollout=rollout, runs=runs, thresholds=thresholds),
+            rollout=rollout,
             example_digests=self._digests,
             reflection=self._context.proposing_adapter,
             watch=self._watch,
@@ -238,6 +195,71 @@ class _Run:
             max_example_chars=self._config.max_example_chars,
             max_trace_chars=self._config.max_trace_chars,
         )
+
+    def _driver(self, books: Books, sources: Sources, publish: Emit) -> Driver:
+        context, config = self._context, self._config
+        stops = Stops(
+            stoppers=config.limits.stoppers,
+            ledger=books.ledger,
+            deadline=self._deadline,
+            pause=context.pause,
+            clock=context.clock,
+            perfect_score=config.objectives.perfect_score,
+        )
+        gathering = partial(
+            BatchExecutor,
+            journal=context.journal,
+            deadline=self._deadline,
+            pause=context.pause,
+            notices=context.event_bus,
+        )
+        return Driver(
+            sources=sources,
+            books=books,
+            whole=self._ledger,
+            calls=Calls(
+                books.answers.journal.append_all,
+                executor=context.executor,
+                questions_at_once=config.questions_at_once,
+                gathering=gathering if self._in_batches else None,
+                deadline=self._deadline or Deadline(),
+            ),
+            max_unscored_share=config.limits.max_unscored_share,
+            look=stops.look,
+            publish=publish,
+            author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
+        )
+
+    def _search(self, books: Books, scorer: Scorer, emit: Emit) -> BaseSearch:
+        config = self._config
+        validation, training = config.split
+        kit = Kit(
+            target=self._target,
+            validation=validation,
+            training=training,
+            scorer=scorer,
+            population=Population(
+                pool=config.pool(),
+                target=self._target,
+                examples=validation,
+                scorer=scorer,
+                required=config.objectives.required,
+                max_unscored_share=config.limits.max_unscored_share,
+                ledger=books.ledger,
+                emit=emit,
+                passing=Passing.of(config.feedback_fn),
+            ),
+            budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
+            questions=self._questions,
+            emit=emit,
+        )
+        search: object = config.search(kit)
+        if not isinstance(search, BaseSearch):
+            raise CallerError(
+                f"algorithm `{config.algorithm}`: `search` returned {shown(search)}; "
+                "expected a BaseSearch"
+            )
+        return search
 
     def _teach(self, emit: Emit, working: Working | None) -> None:
         """Have the teacher answer the cases that have no ``expected``."""
