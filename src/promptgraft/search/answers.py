@@ -25,7 +25,7 @@ from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.text import counted
 
 Working = Callable[[str, int, int], None]
-"""Is called where answers are waited for: position, how many are there, how many are wanted."""
+"""Reports progress: position, answers that have arrived, answers that are wanted."""
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 """Evaluates a candidate on one example."""
@@ -33,7 +33,7 @@ RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 _READER = msgspec.json.Decoder()
 
 READER = msgspec.json.Decoder(RolloutRecord)
-"""Reads a rollout as it stands in a journal; quick, because a resume reads all of them."""
+"""Reads a rollout from a journal; fast, because a resume reads all of them."""
 
 _UNSAID = {("amount", None), ("node", "")}
 
@@ -42,20 +42,20 @@ _UNSAID = {("amount", None), ("node", "")}
 class Answers:
     """The journal as a part of a run sees it.
 
-    A *fault* of a provider is an answer only once the run continues without it. Until then it is
-    held back, so that a run which stops because of faults asks again when it is resumed. Each
-    branch holds back its own.
+    A *fault* of a provider becomes an answer only when the run continues without the answer.
+    Until then it is held back, so that a run that stops because of faults asks again when it is
+    resumed. Each branch holds back its own faults.
 
     Attributes:
-        journal: keeps what is recorded.
-        held: faults that are held back, by key with the digests of the questions.
+        journal: keeps the records.
+        held: faults that are held back, by key, with the digests of the questions.
     """
 
     journal: Journal
     held: dict[str, tuple[HexDigest, Json]] = attrs.field(factory=dict, init=False)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
-        """Return what was recorded for the question, or None; recorded answers are objects.
+        """Return the recorded answer to a question, or None; recorded answers are objects.
 
         Raises:
             JournalMismatchError: the journal holds the answer to another question there.
@@ -65,19 +65,19 @@ class Answers:
             return None
         try:
             answer: Json = _READER.decode(text)
-        except msgspec.DecodeError:  # half characters and the like, which JSON itself can hold
+        except msgspec.DecodeError:  # lone surrogates and the like, which JSON permits
             found = self.journal.find(key, digest)
             return None if found is None else found.value
         return answer
 
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
-        """Record calls that were made for an answer which did not come of them."""
+        """Record calls that were made for an answer but did not produce it."""
         attempt = _spent_key(key, len(self._attempts(key, digest)))
         self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
     def spent(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[Spending]:
-        """Return the calls that were made for answers before these came."""
-        # Nearly always there were none, and a replay asks this for every batch.
+        """Return the calls that were made in vain before these answers came."""
+        # There are hardly ever any, and a replay checks this for every batch.
         if not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
             return []
         return [
@@ -94,11 +94,11 @@ class Answers:
         return found
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
-        """Keep a fault until the run continues without the answer."""
+        """Hold a fault back until the run continues without the answer."""
         self.held[key] = (digest, fault)
 
     def accept_faults(self) -> None:
-        """Record the faults that were held back: the run continues without those answers."""
+        """Record the faults held back, because the run continues without those answers."""
         held, self.held = self.held, {}
         if held:
             self.journal.append_all(
@@ -111,7 +111,7 @@ def _spent_key(key: str, number: int) -> str:
 
 
 def record_to_json(record: RolloutRecord) -> Json:
-    """Return what the journal keeps of a rollout: its fields by name."""
+    """Return a rollout as the journal keeps it: its fields by name."""
     feedback = record.feedback
     told: dict[str, Json] = {
         "example_id": record.example_id,
@@ -130,7 +130,7 @@ def record_to_json(record: RolloutRecord) -> Json:
         "hidden": list(record.hidden),
         "spent": spent_to_json(record.spent),
     }
-    # Most records have neither, and a journal may hold a million of them.
+    # Left out of most records, because a journal may hold a million of them.
     if record.verdicts:
         plain: list[dict[str, Json]] = [attrs.asdict(one) for one in record.verdicts]
         told["verdicts"] = [
@@ -146,7 +146,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
     """Return the rollout that the journal keeps under ``key``.
 
     Raises:
-        JournalCorruptError: it is no rollout.
+        JournalCorruptError: the record is not a rollout.
     """
     try:
         return msgspec.convert(answer, RolloutRecord)
@@ -158,12 +158,14 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
 
 @attrs.frozen(kw_only=True)
 class Repeated:
-    """Makes each rollout several times. Pickles when ``rollout`` does.
+    """Makes each rollout several times, and combines the results into one record.
+
+    Can be pickled if ``rollout`` can.
 
     Attributes:
-        rollout: makes one.
-        runs: how often, at least 2.
-        thresholds: the least mean score that passes, by metric.
+        rollout: makes one rollout.
+        runs: how many are made, at least 2.
+        thresholds: the lowest mean score that passes, by metric.
     """
 
     rollout: RolloutFn
@@ -183,7 +185,7 @@ class Repeated:
         return self._as_one(made)
 
     def _as_one(self, made: Sequence[RolloutRecord]) -> RolloutRecord:
-        """Return the worst rollout with the means of all that have a score."""
+        """Return the worst rollout with the mean scores of all that are scored."""
         scored = [(one, one.feedback) for one in made if one.feedback is not None]
         if not scored:
             return attrs.evolve(made[-1], spent=_spent(made))
@@ -207,7 +209,7 @@ class Repeated:
         )
 
     def _as_verdict(self, worst: Verdict, made: Sequence[RolloutRecord]) -> Verdict:
-        """Return what a metric says of all answers; one that it did not judge counts as 0."""
+        """Return a metric's verdict on all answers; an answer without a verdict counts as 0."""
         said = [{one.metric: one.score for one in record.verdicts} for record in made]
         known = [score for one in said if (score := one.get(worst.metric, 0.0)) is not None]
         score = fmean(known) if known else None

@@ -1,9 +1,9 @@
-"""What a search asks, and what it is sent.
+"""The requests that a search can make of the engine, and the answers that it receives.
 
-A search is a generator: it yields an ask, is sent the answer, and does nothing else with the
+A search is a generator that yields asks and is sent answers; it has no other contact with the
 outside. ``records = yield from Rollouts(...)`` has the type of the answer. So a search needs no
-threads, no journal and no ledger, can be read beside the paper that it comes from, and is tested by
-sending it answers. :class:`promptgraft.search.driver.Driver` finds the answers.
+threads, journal or ledger, can be read side by side with the paper that describes it, and is
+tested by sending it answers. :class:`promptgraft.search.driver.Driver` finds the answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Records: TypeAlias = tuple[RolloutRecord, ...]
 
 
 class Ask(Generic[T]):
-    """Something that a search wants to know; ``answer = yield from ask``."""
+    """A request of a search; ``answer = yield from ask``."""
 
     def __iter__(self) -> Asking[T]:
         answer: T = yield self
@@ -37,28 +37,28 @@ class Ask(Generic[T]):
 
 
 Asking: TypeAlias = Generator[Ask[Any], Any, T]
-"""A part of a search: a generator that asks, and returns what it has come to."""
+"""A part of a search: a generator that yields asks and returns a result."""
 
 
 def answered(value: T) -> Asking[T]:
-    """A part of a search that asks nothing."""
+    """Return a part of a search that asks nothing and returns ``value``."""
     yield from ()
     return value
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Rollouts(Ask[Records]):
-    """One candidate on some examples.
+    """Rollouts of one candidate on some examples.
 
-    Answers are recorded under ``POSITION/I``, where I is the place of an example; with
-    ``by_example`` it is a digest of the example's id and content instead, for examples that may be
-    others when a run is resumed.
+    Answers are recorded under ``POSITION/I``, where I is the place of the example. With
+    ``by_example``, I is a digest of the example's id and content, for examples that may be
+    replaced before a run is resumed.
 
     Attributes:
         position: where in the run.
         candidate: the candidate.
-        examples: the examples; none is a valid question.
-        by_example: whether other examples may be asked for there when the run is resumed.
+        examples: the examples; may be empty.
+        by_example: whether a resumed run may ask for other examples at the same position.
     """
 
     position: str
@@ -69,11 +69,11 @@ class Rollouts(Ask[Records]):
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What the reflection model replied.
+    """A reply of the reflection model.
 
     Attributes:
-        text: its reply.
-        finish_reason: why it stopped, in its provider's word.
+        text: its text.
+        finish_reason: why it ends, in the provider's term.
         fault: why there is no reply; empty when there is one.
     """
 
@@ -82,10 +82,10 @@ class Reply:
     fault: str = ""
 
     def check(self) -> None:
-        """Do nothing when there is a reply.
+        """Raise if there is no reply.
 
         Raises:
-            InvalidProposalError: there is none.
+            InvalidProposalError: the reflection model failed.
         """
         if self.fault:
             raise InvalidProposalError(
@@ -99,10 +99,10 @@ class Question(Ask[Reply]):
 
     Attributes:
         position: where in the run; the key of the answer.
-        prompt: the question, bound.
+        prompt: the question, with its parameters bound.
         digest: SHA-256 of everything that the question shows; a recorded answer to another
             question is refused.
-        role: what it is for, as the ledger counts it.
+        role: the purpose under which the ledger counts it.
     """
 
     position: str
@@ -113,15 +113,15 @@ class Question(Ask[Reply]):
 
 @attrs.frozen(eq=False)
 class Together(Ask[list[T]]):
-    """Several asks side by side; their answers in order.
+    """Several asks in parallel; the answers come in order.
 
-    Rollouts share one batch, questions another one. A part that is a generator runs as a branch.
+    Rollouts share one batch, and so do questions. A part that is a generator runs as a branch.
     Either all or none of the parts are rollouts, and the same holds for questions.
 
     Attributes:
-        parts: what is asked.
-        in_turns: whether rollouts are begun in turns, the first example of each part before the
-            second one of any, so that what changes with time changes for all parts alike.
+        parts: the asks.
+        in_turns: whether the first example of each part begins before the second of any, so that
+            a provider that changes over time affects all parts alike.
     """
 
     parts: Sequence[Ask[T] | Asking[T]]
@@ -129,16 +129,16 @@ class Together(Ask[list[T]]):
 
 
 class Branch(Protocol[T_co]):
-    """A part of a search that runs beside the rest."""
+    """A part of a search that runs concurrently with the rest."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether it has ended."""
         ...
 
     @property
     def error(self) -> Exception | None:
-        """What it ended with; None while it runs, and when it has come to its own end."""
+        """The exception that ended it; None while it runs, and after a normal end."""
         ...
 
     @property
@@ -149,16 +149,16 @@ class Branch(Protocol[T_co]):
 
 @attrs.frozen(eq=False)
 class Start(Ask[Branch[T]]):
-    """Start a part of a search beside the rest.
+    """Start a part of a search as a branch.
 
-    What it emits is held back until it is joined, and so are its counts. Branches are ordered by
-    their start: wherever a limit could be reached by one of two, it is the later one.
+    Its events and counts are held back until it is joined. Branches are ordered by their start:
+    if either of two could reach a limit, the later one does.
 
     Attributes:
         part: the part.
-        most_questions: questions that it can ask; None where that is not known, so that with a
+        most_questions: how many questions it can ask; None if that is unknown, so that with a
             limit on questions later branches wait for its end.
-        held: whether it asks nothing until it is released.
+        held: whether it does nothing until it is released.
     """
 
     part: Asking[T]
@@ -170,7 +170,7 @@ class Start(Ask[Branch[T]]):
 class Release(Ask[None]):
     """Let a branch run that was started held.
 
-    Where calls are made side by side, it begins once the line that released it waits.
+    If calls are made in parallel, it begins once the part that released it waits.
 
     Attributes:
         branch: the branch.
@@ -181,13 +181,14 @@ class Release(Ask[None]):
 
 @attrs.frozen(eq=False)
 class Join(Ask[T]):
-    """Wait for a branch and take account of it: its counts, its events, its result.
+    """Wait for a branch, merge its counts and events, and return its result.
 
-    To be asked in the order in which branches were started. What ended the branch is raised.
+    Join branches in the order in which they were started. The exception of a branch is raised.
 
     Attributes:
         branch: the branch.
-        amend: changes each event of the branch before it is published; None leaves them.
+        amend: changes each event of the branch before it is published; None leaves them as they
+            are.
     """
 
     branch: Branch[T]
@@ -199,20 +200,20 @@ class AnyEnded(Ask[None]):
 
 
 class GiveUp(Ask[int]):
-    """End the branches that are not joined; the answer is how many rollouts they have used.
+    """Abandon the branches that are not joined; the answer is how many rollouts they have used.
 
-    Nothing more is asked for them. What is in flight is waited for and recorded: it is paid for.
+    They make no further calls. Calls in flight are awaited and recorded, because they are paid for.
     """
 
 
 @attrs.frozen
 class Standing:
-    """How a search stands between two steps.
+    """The state of a search between two steps.
 
     Attributes:
         pool: the candidates so far.
         steps: steps made.
-        proposals: proposals tried.
+        proposals: proposals evaluated.
         estimated: whether the means of the best candidate are estimates.
     """
 
@@ -227,9 +228,9 @@ class Outlook:
     """Whether a search may begin another step.
 
     Attributes:
-        stop: why not; None when it may.
-        is_close: whether there would be a reason to stop if the means of the best candidate were no
-            estimates.
+        stop: why not; None if it may.
+        is_close: whether there would be a reason to stop if the means of the best candidate were
+            not estimates.
     """
 
     stop: RunStoppedError | None
@@ -238,13 +239,13 @@ class Outlook:
 
 @attrs.frozen
 class Checkpoint(Ask[Outlook]):
-    """The end of a step: what was recorded is made durable, and reasons to stop are looked at.
+    """The end of a step: syncs the journal and checks for reasons to stop.
 
-    A search that is to stop finishes what is under way. Time and money that are used up are raised
+    A search that is told to stop finishes its branches. Exhausted time and money are raised
     instead.
 
     Attributes:
-        standing: how the search stands.
+        standing: the state of the search.
     """
 
     standing: Standing

@@ -1,4 +1,4 @@
-"""Answers that are asked for together: recalled, asked for, recorded and counted."""
+"""Answers that are wanted together: looked up in the journal, obtained, recorded and counted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from promptgraft.text import clip, joined, raised_at
 _MAX_FAULT_CHARS = 2_000
 _MAX_WORD_CHARS = 200
 _MAX_REPLY_CHARS = 1_000_000
-"""How much of a reply is read: no store keeps a longer text."""
+"""How much of a reply is kept: no store accepts a longer text."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,13 +62,13 @@ class Sources:
     Attributes:
         rollout: makes one rollout; called in workers.
         example_digests: SHA-256 of each example, by id.
-        reflection: answers questions.
+        reflection: the model that answers questions.
         watch: budget and notices of the run.
-        deadline: handed to every call.
-        working: is called when answers are waited for, and as they arrive; None where nothing
-            shows it.
-        scorer: refuses scores that no answer can have.
-        in_batches: whether a model of the run answers in batches.
+        deadline: passed to every call.
+        working: reports progress when answers are awaited and as they arrive; None if nothing
+            displays it.
+        scorer: rejects impossible scores.
+        in_batches: whether a model of the run answers in provider batches.
         max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
         max_trace_chars: longest trace or evaluation log that is kept.
     """
@@ -87,18 +87,18 @@ class Sources:
 
 @attrs.frozen
 class Books:
-    """What a part of a run keeps for itself until it is taken account of.
+    """The accounts of a part of a run, merged into those of its parent when it is joined.
 
     Attributes:
         answers: the journal, and the faults that the part holds back.
-        ledger: what it has used.
+        ledger: what the part has used.
     """
 
     answers: Answers
     ledger: Ledger
 
     def spend(self, key: str, digest: HexDigest, spent: tuple[Spending, ...]) -> None:
-        """Count calls that gave no answer: they were paid for, and are made again."""
+        """Count calls that produced no answer: they are paid for, and will be repeated."""
         if spent:
             self.answers.spend(key, digest, spent)
         self.ledger.count(spent)
@@ -109,8 +109,8 @@ class Batch(ABC):
 
     Attributes:
         missing: how many are not recorded yet.
-        stops_at_failure: whether nothing more of it is asked for once a call has failed.
-        is_patient: whether it is an evaluation of a whole set, which may take a day.
+        stops_at_failure: whether a failed call cancels the remaining ones.
+        is_patient: whether it evaluates a whole set, which may take a day in provider batches.
     """
 
     missing: int = 0
@@ -119,11 +119,11 @@ class Batch(ABC):
 
     @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
-        """Return the call for one of the missing answers; called in a worker."""
+        """Return the call that obtains one of the missing answers; it runs in a worker."""
 
     @abstractmethod
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        """Keep what a call has returned or raised; return what the journal is to hold of it.
+        """Process the outcome of a call, and return the record for the journal if there is one.
 
         Raises:
             Exception: the run cannot continue without the answer.
@@ -132,7 +132,7 @@ class Batch(ABC):
 
 @attrs.define(eq=False)
 class Asked:
-    """What is asked for, with keys and digests of the answers, and the records by their place."""
+    """Requested rollouts with the keys and digests of their answers, and the records by place."""
 
     ask: Rollouts
     keys: Sequence[str]
@@ -141,16 +141,16 @@ class Asked:
 
 
 class RolloutBatch(Batch):
-    """Rollouts, recalled as far as they are recorded.
+    """Rollouts; those in the journal are not made again.
 
     Args:
-        asked: what is asked for.
-        sources: make the rollouts that are missing.
-        books: take account of them.
-        in_turns: whether the asks take turns, example by example.
+        asked: the requested rollouts.
+        sources: make the missing rollouts.
+        books: account for them.
+        in_turns: whether the requests take turns, example by example.
 
     Attributes:
-        asked: the same with what has come of it.
+        asked: the requests with their records.
     """
 
     stops_at_failure = True
@@ -198,7 +198,7 @@ class RolloutBatch(Batch):
                 continue
             try:
                 one.records[place] = READER.decode(text)
-            except (msgspec.MsgspecError, FeedbackError):  # to be looked at closely
+            except (msgspec.MsgspecError, FeedbackError):  # the slow reader says what is wrong
                 key = keys[place]
                 one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
         found = one.records.values()
@@ -215,7 +215,7 @@ class RolloutBatch(Batch):
         one, place = self._missing[number]
         ask, sources = one.ask, self._sources
         example = ask.examples[place]
-        # What an agent, a tool or a feedback function changes, no other rollout may see.
+        # A copy, because agents, tools and feedback functions may modify their arguments.
         own, watch = example.copy(), sources.watch.at(one.keys[place])
         rollout = partial(watch.call, sources.rollout, ask.candidate, own, sources.deadline)
         return partial(positioned, one.keys[place], rollout) if sources.in_batches else rollout
@@ -232,7 +232,7 @@ class RolloutBatch(Batch):
             raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
         except CallerError as error:
             raise error.at(key) from error.__cause__
-        except TransientProviderError as error:  # what makes the calls was lost with this one
+        except TransientProviderError as error:  # the worker itself was lost
             record = RolloutRecord(
                 example_id=one.ask.examples[place].id,
                 inputs_repr="",
@@ -275,11 +275,11 @@ class RolloutBatch(Batch):
 
 @attrs.define(eq=False, kw_only=True)
 class QuestionBatch(Batch):
-    """Questions, recalled as far as their replies are recorded.
+    """Questions; those with a recorded reply are not asked again.
 
     Attributes:
-        sources: answer the questions that are missing.
-        books: take account of the replies.
+        sources: answer the remaining questions.
+        books: account for the replies.
         missing: how many have no reply yet.
         replies: the replies by the place of their question.
     """
@@ -293,7 +293,7 @@ class QuestionBatch(Batch):
     _sessions: list[Session] = attrs.field(factory=list, init=False)
 
     def add(self, question: Question) -> None:
-        """Take in a question, with the reply that is recorded for it if there is one."""
+        """Add a question, with its recorded reply if there is one."""
         books, key = self.books, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))

@@ -1,6 +1,6 @@
-"""Calls for answers that are not recorded: made by workers, taken in by one thread.
+"""Calls for answers that are not recorded yet: made by workers, collected by one thread.
 
-With them the lines of a run that wait for answers: a search and its branches.
+Also the strands of a run that wait for those answers: the search and its branches.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from promptgraft.targets.types import RolloutRecord
 
 @attrs.define(eq=False)
 class Pending:
-    """A batch under way.
+    """A batch whose calls are being made.
 
     Attributes:
-        owner: which part of the run waits for it.
-        batch: takes in the answers.
+        owner: the part of the run that waits for it.
+        batch: receives the answers.
         left: calls that have not ended.
-        futures: all its calls.
-        failures: what calls have failed with, by their place in the batch.
-        is_left_behind: whether nothing waits for it any more.
-        is_complete: whether every call has been made.
+        futures: all calls.
+        failures: the exceptions of failed calls, by their place in the batch.
+        is_left_behind: whether nothing waits for it any longer.
+        is_complete: whether no call was cancelled.
     """
 
     owner: object
@@ -48,7 +48,7 @@ class Pending:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether no further answer is expected."""
         return self.left == 0 or self.is_left_behind
 
     def cancel(self) -> None:
@@ -60,36 +60,36 @@ class Pending:
 T = TypeVar("T")
 
 Waits: TypeAlias = Generator[Callable[[], bool], None, T]
-"""Work of the driver for one line; yields what must hold before it continues."""
+"""Work of the driver for one strand; yields conditions that must hold before it continues."""
 
 
 @attrs.frozen
 class Made:
-    """A rollout as a line has made it; its number in the run is known once the line is joined."""
+    """A rollout of a strand; it gets its number in the run once the strand is joined."""
 
     position: str
     record: RolloutRecord
 
 
 @attrs.define(eq=False)
-class Line(Generic[T]):
-    """A search, or one of its branches, on its way.
+class Strand(Generic[T]):
+    """A running search, or one of its branches.
 
     Attributes:
-        number: where it was started: the search itself is (), its third branch (3,), and that
-            one's first (3, 1).
-        books: what it keeps for itself until it is joined.
-        stretch: the latest rollouts of the run when it was started.
-        earlier: for each line under way then, its batches as they grow.
-        most_questions: questions that it can ask; None where that is not known.
-        batches: for each rollout of each batch, whether the provider failed it.
+        number: its place in the tree of branches: () is the search, (3,) its third branch, and
+            (3, 1) the first branch of that one.
+        books: its own accounts until it is joined.
+        stretch: the latest rollouts of the run at its start.
+        earlier: the batches of each branch that was running at its start; they still grow.
+        most_questions: how many questions it can ask; None if that is unknown.
+        batches: for each rollout of each batch, whether it is unscored.
         emitted: its events, in order.
         started: branches that it has started.
         held: its work, until it is released.
-        is_given_up: whether it does not continue any more.
-        has_ended: whether it has come to its end.
-        error: what it ended with.
-        value: what it has come to, once it has ended without an error.
+        is_given_up: whether it is not continued.
+        has_ended: whether it has ended.
+        error: the exception that ended it.
+        value: its result, once it has ended without an exception.
     """
 
     number: tuple[int, ...]
@@ -117,17 +117,18 @@ _Ended: TypeAlias = tuple[Pending, int, Future[object]]
 
 @attrs.define(eq=False)
 class Calls:
-    """Makes calls. A context manager: on leaving it, what is in flight is waited for and recorded.
+    """Makes calls. A context manager that awaits and records calls in flight when it exits.
 
-    Answers that have ended together are recorded in one append, before anything sees them.
+    Answers that arrive together are recorded in one append, before anything sees them.
 
     Attributes:
-        record: records answers.
-        executor: makes rollouts side by side; None makes one call at a time.
-        questions_at_once: questions that may be asked side by side, where there is an executor.
-        gathering: makes what has evaluations of whole sets answered in batches; None for nothing.
-        deadline: when nothing new is begun.
-        pending: the batches under way.
+        record: appends records to the journal.
+        executor: makes rollouts in parallel; None makes one call at a time.
+        questions_at_once: questions that may be asked in parallel if there is an executor.
+        gathering: creates the executor of evaluations that are answered in provider batches;
+            None if no model answers in batches.
+        deadline: nothing is begun after it.
+        pending: the batches whose calls are being made.
         are_side_by_side: whether calls are made while the search continues.
     """
 
@@ -141,7 +142,7 @@ class Calls:
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _gatherer: BatchExecutor | None = attrs.field(default=None, init=False)
     _ended: SimpleQueue[_Ended | None] = attrs.field(factory=SimpleQueue, init=False)
-    # A question that does not end; its thread cannot be waited for.
+    # Whether a question was left behind: its thread may never end and cannot be joined.
     _hangs: bool = attrs.field(default=False, init=False)
     _stop_listening: Callable[[], None] = attrs.field(default=lambda: None, init=False)
 
@@ -150,6 +151,7 @@ class Calls:
 
     def __enter__(self) -> Self:
         if self._deadline.cancellation is not None:
+            # None in the queue wakes the thread that waits for calls.
             self._stop_listening = self._deadline.cancellation.listen(
                 partial(self._ended.put, None)
             )
@@ -164,7 +166,7 @@ class Calls:
         try:
             self._cancel()
             if isinstance(error, KeyboardInterrupt):
-                self._leave_behind()
+                self._leave_behind()  # a user who presses Ctrl-C does not want to wait
             while self.pending:
                 self.collect()
         finally:
@@ -175,11 +177,11 @@ class Calls:
                 self._gatherer.shutdown(wait=False, cancel_futures=True)
 
     def make(self, owner: object, batch: Batch) -> Waits[None]:
-        """Find the missing answers of a batch.
+        """Obtain the missing answers of a batch.
 
         Raises:
             LimitReachedError: the time is up.
-            Exception: what the first call in order has failed with that has failed.
+            Exception: the exception of the first failed call, in the order of the batch.
         """
         executor = self._executor
         if batch.is_patient and self._gathering is not None:
@@ -214,7 +216,7 @@ class Calls:
             try:
                 future = executor.submit(batch.work(number))
             except RuntimeError as error:
-                # What was not submitted never ends, so nothing may wait for it.
+                # Calls that were not submitted never end, so nothing may wait for them.
                 pending.left -= batch.missing - number
                 self.pending = [one for one in self.pending if not one.is_over]
                 raise ConfigError(
@@ -229,7 +231,7 @@ class Calls:
         self._ended.put((pending, number, ended))
 
     def collect(self) -> None:
-        """Wait for a call to end, and take in all that have ended by then.
+        """Wait until a call ends, and process all that have ended by then.
 
         Once the time is up, calls that have not begun are cancelled, and those that do not end
         within ``GRACE`` seconds are left behind.
@@ -237,12 +239,12 @@ class Calls:
         if not self.pending:
             raise CallerError("the search waits for a branch that it has not released")
         deadline = self._deadline
-        self._take_in(self._next(min(LONGEST_WAIT, deadline.remaining, deadline.look_every)))
+        self._process(self._next(min(LONGEST_WAIT, deadline.remaining, deadline.look_every)))
         if deadline.expired:
             self._cancel()
             grace = Deadline.after(GRACE)
             while self.pending and not grace.expired:
-                self._take_in(self._next(grace.remaining))
+                self._process(self._next(grace.remaining))
             self._leave_behind()
 
     def _cancel(self) -> None:
@@ -256,7 +258,7 @@ class Calls:
         self.pending = []
 
     def _next(self, seconds: float) -> list[_Ended]:
-        """Return the calls that have ended, once there is one or the time has passed."""
+        """Return the calls that have ended, as soon as there is one or the time is up."""
         ended: list[_Ended] = []
         try:
             found = self._ended.get(timeout=seconds)
@@ -267,8 +269,8 @@ class Calls:
         except Empty:
             return ended
 
-    def _take_in(self, ended: Sequence[_Ended]) -> None:
-        # First of all, so that nothing waits for them if taking one in ends the run.
+    def _process(self, ended: Sequence[_Ended]) -> None:
+        # First, so that nothing waits for these calls if processing one of them ends the run.
         for pending, _, _ in ended:
             pending.left -= 1
         self.pending = [pending for pending in self.pending if not pending.is_over]

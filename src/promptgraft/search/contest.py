@@ -1,4 +1,4 @@
-"""Baseline and winner side by side on held-out examples, until it is clear which is better."""
+"""Comparison of baseline and winner on held-out examples, until it is clear which is better."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ _FIRST_ROUND = 0.8
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
 
-
 Sides: TypeAlias = tuple[Figures, Figures]
-"""What metrics say of the baseline and of the winner."""
+"""The figures of the baseline and of the winner."""
 
 
 def measure(
@@ -48,12 +47,12 @@ def measure(
 ) -> Asking[tuple[HeldOut, Sides]]:
     """Evaluate baseline and winner on held-out examples until it is clear which is better.
 
-    The examples are taken in an order drawn by ``seed``. Both answer each of them side by side, so
-    that a provider that changes meanwhile does so for both. A sequential test looks at the scores
-    after half of the examples, and after all; while they leave it open, the examples are answered
-    again, up to twice, as far as the budget has rollouts left over. Critical examples that score
-    lower are asked again before they count. Examples that a resumed run
-    does not have any more are not counted, others are evaluated then.
+    The examples are taken in an order drawn by ``seed``. Both candidates answer them in turn, so
+    that a provider that changes meanwhile affects both. A sequential test looks at the scores
+    after half of the examples, and after all. While it is undecided, the examples are answered
+    again, up to twice, if the budget has rollouts left. Critical examples on which the winner
+    scores lower are repeated before they count. Examples that a resumed run no longer has are
+    not counted; new ones are evaluated then.
     """
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     count = len(ordered)
@@ -71,7 +70,8 @@ def measure(
         spent.append(spent_error(ERROR, _fraction(known / count, rounds)))
         share = spent[-1] - spent[-2]
         if contest.is_fixed:
-            # The same scores as after the first round: one look at them, which may spend it all.
+            # The scores are those of the first round, so the one remaining look at them may
+            # spend the whole error.
             share = ERROR - spent[len(portions) - 1]
         found = contest.scored(share)
         is_clear = verdict_of(winner, found) in (RunVerdict.IMPROVED, RunVerdict.WORSE)
@@ -83,7 +83,7 @@ def measure(
 
 
 def _fraction(done: float, rounds: int) -> float:
-    """Return how far the test is after some rounds; repeated answers tell less than new cases."""
+    """Return the progress of the test; repeated answers are less informative than new cases."""
     if rounds == 1:
         return done
     return _FIRST_ROUND * min(done, 1) + (1 - _FIRST_ROUND) * max(done - 1, 0) / (rounds - 1)
@@ -91,7 +91,7 @@ def _fraction(done: float, rounds: int) -> float:
 
 @attrs.frozen(kw_only=True)
 class _Contest:
-    """Baseline and winner side by side, with what they have answered so far."""
+    """The answers of baseline and winner so far."""
 
     kit: Kit
     winner: int
@@ -99,7 +99,7 @@ class _Contest:
     answers: dict[str, _Sides] = attrs.field(factory=dict, init=False)
 
     def ask(self, portion: Sequence[GepaExample], number: int) -> Asking[None]:
-        """Ask both, on every other example in the opposite order."""
+        """Evaluate both on examples, alternating which of them begins."""
         candidates = self.kit.population.pool.candidates
         turns = [
             (candidate, portion[start::2])
@@ -123,7 +123,7 @@ class _Contest:
                 self.answers.setdefault(example.id, ([], []))[candidate > 0].append(record)
 
     def confirm(self) -> Asking[None]:
-        """Ask critical examples until each has an answer, and those that score lower again."""
+        """Evaluate critical examples without an answer, and repeat those that score lower."""
         for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
             both = ((one, *self._both(one)) for one in self.examples if one.critical)
             open_ones = [
@@ -137,20 +137,20 @@ class _Contest:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether every repeated answer is the first one again."""
+        """Whether every repeated answer equals the first one."""
         sides = list(chain.from_iterable(self.answers.values()))
         again = [(side[0], other) for side in sides for other in side[1:]]
         return bool(again) and all(one.output_repr == two.output_repr for one, two in again)
 
     def figures(self) -> Sides:
-        """Return what metrics say of all answers of each side."""
+        """Return the figures of each side over all its answers."""
         passing = self.kit.population.passing
         before, after = map(chain.from_iterable, zip(*self.answers.values(), strict=True))
         return passing.figures(before), passing.figures(after)
 
     @property
     def rollouts(self) -> int:
-        """How many answers there are."""
+        """Number of answers so far."""
         return sum(len(side) for sides in self.answers.values() for side in sides)
 
     def lost(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A run put together, and its course: search, then held-out examples."""
+"""The course of a run: search, finish, held-out examples, and remarks on the scores."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ _SHOWN_CHARS = 60
 
 
 class Remarks:
-    """Looks at the rollouts of a run as they are told, recorded ones included.
+    """Notices what users should know before they trust the scores of a run.
+
+    Passes on every event, and looks at all rollouts, including those from the journal.
 
     Args:
-        feedback_fn: what scores; metrics that ask no model do not care for length.
-        emit: is called with every event.
+        feedback_fn: what scores answers; metrics that ask no model have no bias towards length.
+        emit: receives every event.
 
     Attributes:
         taught: the teacher of each case that had no ``expected``, by id.
@@ -62,7 +64,7 @@ class Remarks:
         self.taught: dict[str, str] = {}
 
     def __call__(self, event: object) -> None:
-        """Take account of an event of the run."""
+        """Look at an event of the run, and pass it on."""
         self._emit(event)
         if not isinstance(event, RolloutCompleted):
             if isinstance(event, CaseTaught):
@@ -113,7 +115,7 @@ def _short(text: str) -> str:
 
 
 def _correlation(lengths: Sequence[int], scores: Sequence[float]) -> float | None:
-    """Return the correlation; None where answers are short, or few differ from the others."""
+    """Return the correlation; None if answers are short, or too few values differ."""
     if len(lengths) < _FEWEST_LENGTHS or mean(lengths) < _PROSE:
         return None
     for values in (lengths, scores):
@@ -133,28 +135,28 @@ _ENDS = set(StopReason) - {
     StopReason.COST,
     StopReason.TOKENS,
 }
-"""Reasons that leave the means to evaluate a winner on held-out examples."""
+"""Reasons after which a run can still evaluate its winner on held-out examples."""
 
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 Ending = tuple[StopReason, str]
-"""Why a run has ended, and the same in words."""
+"""Why a run ended, and the same in words."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Course:
-    """Runs a search, and measures its winner.
+    """Runs a search, and evaluates its winner on held-out examples.
 
     Attributes:
         search: the search.
         answers: the journal as the run sees it.
         examples: held-out examples, which no part of the search sees.
         seed: draws their order.
-        remarks: notices what users should know about the scores.
+        remarks: what users should know before they trust the scores.
         ledger: counts everything that the run uses.
         run_id: identity of the run.
-        tag: the tag that its overrides are kept under.
-        held_out: how the winner did on them; None without any.
+        tag: the tag under which its overrides are kept.
+        held_out: how the winner did on the held-out examples; None if there are none.
     """
 
     _search: BaseSearch
@@ -173,7 +175,7 @@ class Course:
 
     @property
     def winner(self) -> int:
-        """Position of the candidate that the run ends with; 0 is the baseline."""
+        """Position of the winner in the pool; 0 is the baseline."""
         best, population = self._search.best, self._search.population
         return best if population.is_above_baseline(best) else 0
 
@@ -183,10 +185,10 @@ class Course:
         return self._search.population
 
     def run(self) -> Asking[Ending]:
-        """Run to the end and return why it came.
+        """Run to the end and return the reason for it.
 
         Raises:
-            FeedbackError, BindingError: the caller's fault, at once.
+            FeedbackError, BindingError: the caller's fault.
             CallerError: the search has not evaluated the baseline.
             JournalError: the journal cannot be used.
         """
@@ -216,14 +218,14 @@ class Course:
         return HeldOut(ids=ids, why_not=why) if ids else None
 
     def _until_end(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
-        """Return why a part of the run has ended; ``otherwise`` when it came to its own end."""
+        """Run a part of the run; return why it ended, ``otherwise`` if it ran to completion."""
         ended = otherwise
         try:
             yield from part
             self._answers.accept_faults()
         except RunStoppedError as stop:
             if stop.reason in _STOPPED_BY_FAULTS:
-                self._answers.held.clear()  # so that a run that is resumed asks again
+                self._answers.held.clear()  # so that a resumed run asks again
             else:
                 self._answers.accept_faults()
             ended = stop.reason, stop.detail
@@ -239,7 +241,7 @@ class Course:
         return ended
 
     def result(self, ended: Ending) -> RunResult:
-        """Return the result of a run that has ended; nothing is persisted yet."""
+        """Return the result of a run that has ended; its winner is not persisted yet."""
         search, best = self._search, self.winner
         pool, passing = search.population.pool, search.population.passing
         candidates = tuple(pool.candidates)
@@ -289,7 +291,7 @@ _SHORTENING = "shortening"
 
 
 def _gains(pool: Pool, best: int) -> dict[str, float]:
-    """Add up along the winner's line what each kind of change did to its mean."""
+    """Return the gain in mean of each kind of change, summed over the winner's ancestry."""
     gains: dict[str, float] = {}
     position = best
     while candidate_parents := pool.candidates[position].parents:

@@ -1,11 +1,11 @@
 """The engine of a run: finds the answers that a search asks for.
 
-A run is a replay: every answer is looked for in the journal first, asked for only if it is not
-there, and recorded before the search sees it. A search sees answers in the order in which it asks
-for them, however many are found side by side; so it takes the same path with one worker, with
-sixteen, and when it is resumed.
+A run is a replay. Each answer is looked up in the journal, obtained only if it is missing, and
+recorded before the search sees it. A search receives answers in the order in which it asked for
+them, however many are obtained in parallel, so it takes the same path with one worker, with
+sixteen, and after a resume.
 
-All of a search runs in the thread that calls :meth:`Driver.run`; workers only make calls.
+The search runs entirely in the thread that calls :meth:`Driver.run`; workers only make calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from promptgraft.search.asks import (
     Together,
 )
 from promptgraft.search.batches import Books, QuestionBatch, RolloutBatch, Sources
-from promptgraft.search.calls import Calls, Line, Made, Waits
+from promptgraft.search.calls import Calls, Made, Strand, Waits
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.stopping import RunStoppedError, StopReason
@@ -59,14 +59,14 @@ class Driver:
 
     Attributes:
         sources: where answers come from.
-        books: take account of the search and of the branches that it has joined.
-        whole: counts everything that is used, branches under way included.
-        calls: have the missing answers found.
+        books: accounts of the search and of the branches that it has joined.
+        whole: counts everything used so far, including branches that are still running.
+        calls: obtains missing answers.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
-        look: is called at each checkpoint for a reason to stop.
-        publish: is called with every event.
-        author: name of the algorithm, where it is not one of promptgraft's: what it raises is a
-            fault of its caller then.
+        look: returns at each checkpoint whether there is a reason to stop.
+        publish: receives every event.
+        author: name of the algorithm if it is not one of promptgraft's own; an unexpected
+            exception is then reported as the caller's fault.
     """
 
     _sources: Sources
@@ -77,29 +77,29 @@ class Driver:
     _look: Callable[[Standing], Outlook]
     _publish: Emit
     _author: str = ""
-    _main: Line[Any] = attrs.field(init=False)
-    _current: Line[Any] = attrs.field(init=False)
-    _branches: list[Line[Any]] = attrs.field(factory=list, init=False)  # not joined yet, in order
+    _main: Strand[Any] = attrs.field(init=False)
+    _current: Strand[Any] = attrs.field(init=False)
+    _branches: list[Strand[Any]] = attrs.field(factory=list, init=False)  # not joined, in order
     _branches_ended: int = attrs.field(default=0, init=False)
-    _rollouts_told: int = attrs.field(default=0, init=False)
-    _waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = attrs.field(
+    _rollouts_published: int = attrs.field(default=0, init=False)
+    _waiting: list[tuple[Callable[[], bool], Strand[Any], Waits[None]]] = attrs.field(
         factory=list, init=False
     )
 
     def __attrs_post_init__(self) -> None:
-        self._main = Line((), self._books, FaultyStretch(self._max_unscored_share))
+        self._main = Strand((), self._books, FaultyStretch(self._max_unscored_share))
         self._current = self._main
 
     def run(self, search: Asking[T]) -> T:
-        """Run a search to its end and return what it has come to.
+        """Run a search to its end and return its result.
 
-        What it raises is raised. Calls that are in flight then are waited for and recorded:
-        they are paid for.
+        Exceptions of the search are raised. Calls in flight at that moment are awaited and
+        recorded, because they are paid for.
         """
-        main: Line[T] = self._main
+        main: Strand[T] = self._main
         try:
             with self._calls:
-                self._continue(main, self._driven(main, search))
+                self._continue(main, self._drive(main, search))
                 while not main.has_ended:
                     if not self._continue_waiting():
                         self._calls.collect()
@@ -112,74 +112,73 @@ class Driver:
             raise
         return main.value
 
-    # Lines: each is run as far as it goes without waiting.
+    # Scheduling: a strand runs until it has to wait.
 
-    def _driven(self, line: Line[T], search: Asking[T]) -> Waits[None]:
+    def _drive(self, strand: Strand[T], search: Asking[T]) -> Waits[None]:
         answer: object = None
         error: PromptgraftError | None = None
         while True:
-            self._current = line
+            self._current = strand
             try:
                 ask = search.send(answer) if error is None else search.throw(error)
             except StopIteration as end:
-                line.has_ended, line.value = True, end.value
+                strand.has_ended, strand.value = True, end.value
                 return
             except PromptgraftError as found:
-                line.has_ended, line.error = True, found
+                strand.has_ended, strand.error = True, found
                 return
             except Exception as found:
                 if not self._author:
                     raise
-                line.has_ended, line.error = (
-                    True,
-                    CallerError(f"algorithm `{self._author}` raised {raised_at(found)}"),
-                )
-                line.error.__cause__ = found
+                blamed = CallerError(f"algorithm `{self._author}` raised {raised_at(found)}")
+                blamed.__cause__ = found
+                strand.has_ended, strand.error = True, blamed
                 return
             answer = error = None
             try:
-                answer = yield from self._answer(line, ask)
+                answer = yield from self._answer(strand, ask)
             except PromptgraftError as found:
+                # Thrown into the search at its ask, so that `try` and `finally` work there.
                 error = found
 
-    def _continue(self, line: Line[Any], work: Waits[None]) -> None:
-        for holds in work:
-            if not holds():
-                self._waiting.append((holds, line, work))
+    def _continue(self, strand: Strand[Any], work: Waits[None]) -> None:
+        for is_ready in work:
+            if not is_ready():
+                self._waiting.append((is_ready, strand, work))
                 return
-        if line is not self._main:
+        if strand is not self._main:
             self._branches_ended += 1
 
     def _continue_waiting(self) -> bool:
-        """Run every line that has what it waits for; return whether there was one."""
-        # Earlier lines first: later ones wait for them to be joined.
+        """Continue every strand that need not wait any longer; return whether there was one."""
+        # Older strands first, because younger ones wait until they are joined.
         waiting, self._waiting = sorted(self._waiting, key=lambda one: one[1].number), []
         moved = False
-        for holds, line, work in waiting:
-            if line.is_given_up or self._main.has_ended:
+        for is_ready, strand, work in waiting:
+            if strand.is_given_up or self._main.has_ended:
                 continue
-            if holds():
+            if is_ready():
                 moved = True
-                self._continue(line, work)
+                self._continue(strand, work)
             else:
-                self._waiting.append((holds, line, work))
+                self._waiting.append((is_ready, strand, work))
         return moved
 
-    def _answer(self, line: Line[Any], ask: Ask[Any]) -> Waits[object]:
+    def _answer(self, strand: Strand[Any], ask: Ask[Any]) -> Waits[object]:
         match ask:
             case Rollouts():
-                return (yield from self._roll_out(line, [ask]))[0]
+                return (yield from self._make_rollouts(strand, [ask]))[0]
             case Question():
-                return (yield from self._ask(line, [ask]))[0]
+                return (yield from self._ask_questions(strand, [ask]))[0]
             case Together():
-                return (yield from self._together(line, ask))
+                return (yield from self._together(strand, ask))
             case Start():
-                return self._start(line, ask)
+                return self._start(strand, ask)
             case Release():
                 self._release(ask.branch)
                 return None
             case Join():
-                return (yield from self._join(line, ask))
+                return (yield from self._join(strand, ask))
             case AnyEnded():
                 before = self._branches_ended
                 yield lambda: self._branches_ended > before
@@ -191,105 +190,108 @@ class Driver:
                 return self._look(ask.standing)
         raise CallerError(f"expected something to ask for, such as Rollouts, found {ask!r}")
 
-    def _together(self, line: Line[Any], ask: Together[Any]) -> Waits[object]:
+    def _together(self, strand: Strand[Any], ask: Together[Any]) -> Waits[object]:
         parts = ask.parts
         rollouts = [part for part in parts if isinstance(part, Rollouts)]
         if len(rollouts) == len(parts):
-            return (yield from self._roll_out(line, rollouts, in_turns=ask.in_turns))
+            return (yield from self._make_rollouts(strand, rollouts, in_turns=ask.in_turns))
         questions = [part for part in parts if isinstance(part, Question)]
         if len(questions) == len(parts):
-            return (yield from self._ask(line, questions))
-        branches = [self._start(line, Start(iter(part))) for part in parts]
+            return (yield from self._ask_questions(strand, questions))
+        branches = [self._start(strand, Start(iter(part))) for part in parts]
         answers: list[object] = []
         for branch in branches:
-            found: object = yield from self._join(line, Join(branch))
+            found: object = yield from self._join(strand, Join(branch))
             answers.append(found)
         return answers
 
     # Branches.
 
-    def _start(self, parent: Line[Any], ask: Start[Any]) -> Line[Any]:
+    def _start(self, parent: Strand[Any], ask: Start[Any]) -> Strand[Any]:
         parent.books.answers.accept_faults()
         self._main.stretch.add(self._main.batches)
         self._main.batches = []
         parent.started += 1
-        line: Line[Any] = Line(
+        strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
             Books(Answers(parent.books.answers.journal), self._whole.part()),
             copy(self._main.stretch),
+            # The lists themselves: they grow until the branches end, and are read after that.
             earlier=[other.batches for other in self._branches],
             most_questions=ask.most_questions,
         )
-        self._branches.append(line)
-        work = self._driven(line, ask.part)
+        self._branches.append(strand)
+        work = self._drive(strand, ask.part)
         if ask.held:
-            line.held = work
+            strand.held = work
         else:
-            self._continue(line, work)
-        return line
+            self._continue(strand, work)
+        return strand
 
-    def _release(self, line: Branch[Any]) -> None:
-        assert isinstance(line, Line)  # noqa: S101 - what Start is answered with
-        work, line.held = line.held, None
+    def _release(self, branch: Branch[Any]) -> None:
+        assert isinstance(branch, Strand)  # noqa: S101 - what Start is answered with
+        work, branch.held = branch.held, None
         if work is None:
             return
         if self._calls.are_side_by_side:
-            # Calls are made in the order in which they are asked for. Others wait for what the
-            # releasing line asks for next, such as a race, so that goes first.
-            self._waiting.append((lambda: True, line, work))
+            # Calls are made in the order in which they are asked for. Other steps wait for what
+            # the releasing strand asks for next, such as a race, so that goes first.
+            self._waiting.append((lambda: True, branch, work))
         else:
-            self._continue(line, work)
+            self._continue(branch, work)
 
-    def _join(self, parent: Line[Any], ask: Join[T]) -> Waits[T]:
-        line = ask.branch
-        assert isinstance(line, Line)  # noqa: S101 - what Start is answered with
-        yield lambda: line.has_ended
-        self._branches.remove(line)
-        for event in line.emitted:
+    def _join(self, parent: Strand[Any], ask: Join[T]) -> Waits[T]:
+        strand = ask.branch
+        assert isinstance(strand, Strand)  # noqa: S101 - what Start is answered with
+        yield lambda: strand.has_ended
+        self._branches.remove(strand)
+        for event in strand.emitted:
             if ask.amend is None or isinstance(event, Made):
                 self.emit(event, parent)
             else:
                 self.emit(ask.amend(event), parent)
-        parent.books.ledger.take(line.books.ledger)
-        parent.books.answers.held |= line.books.answers.held
+        parent.books.ledger.take(strand.books.ledger)
+        parent.books.answers.held |= strand.books.answers.held
         if parent is self._main:
-            parent.stretch.add(parent.batches + line.batches)
+            parent.stretch.add(parent.batches + strand.batches)
             parent.batches = []
         else:
-            parent.batches += line.batches
-        if line.error is not None:
-            raise line.error
-        found: T = line.value
+            parent.batches += strand.batches
+        if strand.error is not None:
+            raise strand.error
+        found: T = strand.value
         return found
 
     def _give_up_branches(self) -> Waits[int]:
         given_up, self._branches = self._branches, []
-        for line in given_up:
-            line.is_given_up = True
+        for strand in given_up:
+            strand.is_given_up = True
         pending = [one for one in self._calls.pending if one.owner in given_up]
         for one in pending:
             one.cancel()
         yield lambda: all(one.is_over for one in pending)
-        return sum(line.rollouts for line in given_up)
+        return sum(strand.rollouts for strand in given_up)
 
-    def _before(self, line: Line[Any]) -> list[Line[Any]]:
-        """Return the branches that come before a line; those that wait for it do not."""
+    def _before(self, strand: Strand[Any]) -> list[Strand[Any]]:
+        """Return the branches that precede a strand, except those that it belongs to."""
         return [
             other
             for other in self._branches
-            if other.number < line.number and other.number != line.number[: len(other.number)]
+            if other.number < strand.number and other.number != strand.number[: len(other.number)]
         ]
 
-    def emit(self, event: object, line: Line[Any] | None = None) -> None:
-        """Publish an event of the search, or of a line; those of a branch wait for its joining."""
-        line = line or self._current
-        if line is not self._main:
-            line.emitted.append(event)
+    def emit(self, event: object, strand: Strand[Any] | None = None) -> None:
+        """Publish an event of the search; those of a branch are held until it is joined."""
+        strand = strand or self._current
+        if strand is not self._main:
+            strand.emitted.append(event)
         elif isinstance(event, Made):
-            self._rollouts_told += 1
+            self._rollouts_published += 1
             self._publish(
                 RolloutCompleted(
-                    position=event.position, record=event.record, total_rollouts=self._rollouts_told
+                    position=event.position,
+                    record=event.record,
+                    total_rollouts=self._rollouts_published,
                 )
             )
         else:
@@ -297,13 +299,13 @@ class Driver:
 
     # Rollouts.
 
-    def _roll_out(
-        self, line: Line[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
+    def _make_rollouts(
+        self, strand: Strand[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
     ) -> Waits[list[Records]]:
-        books = line.books
+        books = strand.books
         books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
-        # Other branches may wait for rollouts that the ledger does not have yet.
+        # Rollouts in flight are not in the ledger yet, but count towards the budget.
         under_way = (one for one in self._calls.pending if isinstance(one.batch, RolloutBatch))
         used = self._whole.rollouts + sum(one.left for one in under_way)
         if used + wanted > self._whole.rollout_budget:
@@ -311,26 +313,28 @@ class Driver:
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
-        yield from self._calls.make(line, batch)
+        yield from self._calls.make(strand, batch)
+        # By place, because records are kept in the order in which calls ended.
         answers = [tuple(map(one.records.__getitem__, range(len(one.keys)))) for one in batch.asked]
         for one, records in zip(batch.asked, answers, strict=True):
             for key, record in zip(one.keys, records, strict=True):
-                self.emit(Made(key, record), line)
-            line.batches.append(tuple([record.feedback is None for record in records]))
+                self.emit(Made(key, record), strand)
+            strand.batches.append(tuple([record.feedback is None for record in records]))
         faults = [record.fault for of in answers for record in of if record.feedback is None]
         if faults:
-            yield from self._judge(line, faults[-1])
+            yield from self._check_faults(strand, faults[-1])
         return answers
 
-    def _judge(self, line: Line[Any], latest: str) -> Waits[None]:
-        """Judge the latest rollouts, in the order of lines, before a line continues without them.
+    def _check_faults(self, strand: Strand[Any], latest: str) -> Waits[None]:
+        """End the run if too many of the latest rollouts are unscored.
 
-        Each batch is judged once, so what was found bearable is so when the run is resumed.
+        Waits for preceding branches, so that each batch is judged once and in order: what was
+        tolerated before is tolerated again when the run is resumed.
         """
-        before = self._before(line)
+        before = self._before(strand)
         yield lambda: all(other.has_ended for other in before)
-        stretch = copy(line.stretch)
-        for batches in (*line.earlier, line.batches):
+        stretch = copy(strand.stretch)
+        for batches in (*strand.earlier, strand.batches):
             stretch.add(batches)
         if stretch.is_too_faulty:
             raise RunStoppedError(
@@ -341,36 +345,38 @@ class Driver:
 
     # Questions.
 
-    def _ask(self, line: Line[Any], questions: Sequence[Question]) -> Waits[list[Reply]]:
-        """Ask those that the limit allows, side by side; then raise if it did not allow all."""
-        line.books.answers.accept_faults()
-        batch = QuestionBatch(sources=self._sources, books=line.books)
+    def _ask_questions(
+        self, strand: Strand[Any], questions: Sequence[Question]
+    ) -> Waits[list[Reply]]:
+        """Ask as many questions as ``max_reflections`` allows; then raise if some are left."""
+        strand.books.answers.accept_faults()
+        batch = QuestionBatch(sources=self._sources, books=strand.books)
         limit: BudgetExhaustedError | None = None
         for question in questions:
             try:
                 if self._whole.max_reflections is not None:
-                    yield from self._allow(line, batch.missing, self._whole.max_reflections)
+                    yield from self._reserve(strand, batch.missing, self._whole.max_reflections)
             except BudgetExhaustedError as error:
                 limit = error
                 break
             batch.add(question)
-        yield from self._calls.make(line, batch)
+        yield from self._calls.make(strand, batch)
         if limit is not None:
             raise limit
         return [batch.replies[place] for place in sorted(batch.replies)]
 
-    def _allow(self, line: Line[Any], own: int, limit: int) -> Waits[None]:
-        """Wait until the lines before have asked few enough questions, or have ended."""
-        before = self._before(line)
+    def _reserve(self, strand: Strand[Any], own: int, limit: int) -> Waits[None]:
+        """Wait until preceding branches cannot use up the limit, or have ended."""
+        before = self._before(strand)
 
         def used() -> int | None:
-            """Return the questions asked before the next one at most; None for any number."""
+            """Return how many questions can precede the next one; None if that is unbounded."""
             found = self._main.books.ledger.reflections + own
-            if line is not self._main:
-                found += line.books.ledger.reflections
+            if strand is not self._main:
+                found += strand.books.ledger.reflections
             for other in before:
                 if other not in self._branches:
-                    continue  # joined by now: counted with the search
+                    continue  # joined meanwhile, and counted with the search
                 most = other.books.ledger.reflections if other.has_ended else other.most_questions
                 if most is None:
                     return None

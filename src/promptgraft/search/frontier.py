@@ -1,9 +1,9 @@
-"""The Pareto frontier over cells, kept up to date as candidates arrive.
+"""The Pareto frontier over cells, updated as candidates arrive.
 
-A *cell* is whatever candidates are compared in: an example, an objective, or both together
-(GEPA, algorithm 2, has examples). Two readings of "dominated" in algorithm 2 are implemented:
-pair by pair (``Frontier``), and by the union of all others that are left (``Cover``), as the
-authors' own code does.
+A *cell* is a unit in which candidates are compared: an example, an objective, or an objective on
+an example (GEPA, algorithm 2, uses examples). Two readings of "dominated" in algorithm 2 are
+implemented: by another candidate (``Frontier``), and by the union of the remaining ones
+(``Cover``), as in the authors' own code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from promptgraft.search.scores import (
 FrontierType = Literal["instance", "objective", "hybrid", "cartesian"]
 """What the cells are.
 
-``instance``: the examples of the validation set. ``objective``: the objectives, by their means over
+``instance``: the examples of the validation set. ``objective``: the means of the objectives over
 the examples. ``hybrid``: both. ``cartesian``: each objective on each example.
 """
 
@@ -38,12 +38,12 @@ FrontierPruning = Literal["dominated", "redundant"]
 """Which leaders are dropped before a parent is chosen.
 
 ``dominated``: those that another candidate dominates on all examples. ``redundant``: in ascending
-order of their means, those that lead only where another candidate leads that is left, so that few
-are left where many lead together.
+order of their means, those that lead only where another remaining candidate leads, so that few
+remain where many lead together.
 """
 
 EXAMPLE_CELLS: frozenset[FrontierType] = frozenset({"instance", "cartesian"})
-"""Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
+"""Kinds whose cells are examples: evaluating a candidate on more of them changes no other cell."""
 
 
 def cells_of(
@@ -52,12 +52,12 @@ def cells_of(
     objectives: Sequence[Objectives],
     names: Sequence[str],
 ) -> Sequence[Score]:
-    """Return what a candidate has in each cell.
+    """Return a candidate's value in each cell.
 
     Args:
         kind: what the cells are.
         scores: its scores, by example.
-        objectives: what it has in each objective, by example.
+        objectives: its value of each objective, by example.
         names: the objectives.
     """
     match kind:
@@ -73,22 +73,22 @@ def cells_of(
 
 
 def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> Mapping[str, float]:
-    """Return the mean of each objective over the examples that are scored."""
+    """Return the mean of each objective over the scored examples."""
     scored = [found for found in objectives if found is not None] if names else []
     means = ((name, mean_score([found.get(name) for found in scored])) for name in names)
     return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
 
 _LATEST = 16
-"""Candidates whose bits are kept apart."""
+"""Recent candidates whose bits are kept apart from those of the settled ones."""
 
 
 class Frontier:
-    """The candidates that lead in a cell, kept up to date as candidates arrive.
+    """The candidates that lead in a cell, updated as candidates arrive.
 
-    Who leads in a cell is one bit for each candidate, so that thousands of candidates are
-    compared in thousands of cells within a millisecond. Numbers of thousands of bits are slow
-    to change: the latest candidates have numbers of their own.
+    The leaders of a cell are a bit set in an integer, so that thousands of candidates are compared
+    in thousands of cells within a millisecond. Integers of thousands of bits are slow to change,
+    so the latest candidates have sets of their own until they are settled.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Frontier:
         self._open: dict[int, int] = {}
 
     def add(self, cells: Sequence[Score]) -> None:
-        """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
+        """Add the next candidate; all have the same cells. ``Scores`` are shared, not copied."""
         row = packed(cells)
         if not self._rows:
             self._heights = [BELOW_SCORES] * len(row)
@@ -114,7 +114,7 @@ class Frontier:
         self._update(len(self._rows) - 1)
 
     def fill(self, index: int, cells: Sequence[Score]) -> None:
-        """Take in the cells of a candidate that had no score in some of them so far."""
+        """Update the cells of a candidate that had no score in some of them."""
         self._rows[index] = packed(cells)
         late = index not in self._open
         self._update(index)
@@ -124,9 +124,8 @@ class Frontier:
     def members(self) -> Mapping[int, int]:
         """Return the candidates that a parent is chosen from, in order, with their weights.
 
-        These are the candidates that lead in at least one cell and that no other one
-        dominates; the weight is the number of cells in which they lead. Where nothing is
-        scored, the baseline is all there is.
+        They lead in at least one cell and no other candidate dominates them; the weight is the
+        number of cells in which they lead. If nothing is scored, only the baseline is returned.
         """
         return MappingProxyType(self._open or {0: 1})
 
@@ -142,7 +141,7 @@ class Frontier:
             group, bit = self._leaders, 1 << index
         else:
             group, bit = self._latest, 1 << index - self._settled
-        # A list, because an array makes its numbers anew each time that they are looked at.
+        # A list, because an array creates a new float at each access.
         row, heights = self._rows[index].tolist(), self._heights
         for place in _where(gt, row, heights):
             heights[place] = row[place]
@@ -177,11 +176,11 @@ class Frontier:
         ):
             del self._open[index]
 
-    # A candidate that dominates a leader leads wherever it does, so of the settled ones only
-    # leaders are compared.
+    # A candidate that dominates a leader leads wherever the leader does. So of the settled
+    # candidates only leaders have to be compared.
 
     def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
-        """Return who of those who are settled leads in cells of ``led`` only."""
+        """Return the settled candidates that lead only in cells of ``led``."""
         found = self._leading & (1 << self._settled) - 1
         if len(led) < len(cells) // 2:
             found = reduce(or_, [self._leaders[place] for place in led])
@@ -194,7 +193,7 @@ class Frontier:
         return found
 
     def _only_in(self, led: Sequence[int], some: int) -> int:
-        """Return who of some leads in cells of ``led`` only; quick when both are few."""
+        """Return those of ``some`` that lead only in cells of ``led``; fast if both are few."""
         found = 0
         for other in _bits(some):
             bit = 1 << other
@@ -203,7 +202,7 @@ class Frontier:
         return found
 
     def _including(self, led: Sequence[int]) -> int:
-        """Return who of those who are settled leads in all cells of ``led``."""
+        """Return the settled candidates that lead in all cells of ``led``."""
         found = (1 << self._settled) - 1
         for place in led:
             found &= self._leaders[place]
@@ -219,13 +218,13 @@ def _where(
 
 
 _STRETCH = 128
-"""Members whose weights are added up at once."""
+"""Members whose weights are summed in one go."""
 
 
 def drawn(members: Mapping[int, int], share: float) -> int:
-    """Return the member at a share, from 0 up to 1, of the weight of all."""
+    """Return the member at a share of the total weight, at least 0 and below 1."""
     weights = list(members.values())
-    # A large frontier has thousands of members, so whole stretches of them are looked at first.
+    # A large frontier has thousands of members, so the right stretch is found first.
     starts = range(0, len(weights), _STRETCH)
     ends = list(accumulate(sum(weights[start : start + _STRETCH]) for start in starts))
     aim = share * ends[-1]
@@ -242,9 +241,9 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:
-    """Tell whether ``first`` is nowhere worse and somewhere better; unscored is the worst."""
+    """Return whether ``first`` is nowhere worse and somewhere better; unscored is the worst."""
     one, other = packed(first), packed(second)
-    # Candidates that score alike are common, and found fastest by their bytes.
+    # Equal scores are common, and detected fastest by comparing bytes.
     if one.tobytes() == other.tobytes():
         return False
     return all(map(ge, one, other)) and any(map(gt, one, other))
@@ -254,12 +253,12 @@ _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 
 
 class Cover:
-    """Candidates that together lead in every cell, and none of which the others could replace.
+    """A minimal set of candidates that together lead in every cell.
 
-    In ascending order of their means, the elder first, candidates are dropped that lead only
-    where another remaining candidate leads. So a candidate remains exactly when, in some cell, it
-    is the last of all leaders and none before it remains. A candidate that is the last nowhere
-    can never become it, so only the others are kept: at most one for each cell.
+    In ascending order of their means, older ones first, candidates are dropped that lead only
+    where another remaining candidate leads. So a candidate remains exactly if, in some cell, it is
+    the last of all leaders and no leader before it remains. A candidate that is the last leader
+    nowhere can never become one, so only the others are kept: at most one for each cell.
     """
 
     def __init__(self) -> None:
@@ -269,11 +268,11 @@ class Cover:
         self._members: Mapping[int, int] = {}
 
     def add(self, cells: Sequence[Score], mean: Score) -> None:
-        """Take in the next candidate; all have the same cells.
+        """Add the next candidate; all have the same cells.
 
         Args:
-            cells: what it has in each cell.
-            mean: decides who is dropped first; None when it is nowhere scored.
+            cells: its value in each cell.
+            mean: decides which candidates are dropped first; None if it is not scored at all.
         """
         row, index = packed(cells), self._count
         if not index:
@@ -283,7 +282,7 @@ class Cover:
         for place in compress(range(len(row)), risen):
             self._heights[place] = row[place]
         led = bytes(map(eq, row, self._heights))
-        # The cells where it leads, and those where nobody else does any more, as bits.
+        # As bits: the cells where it leads, and those where it is the only leader now.
         leading, new = (int(flags.translate(_DIGITS) or b"0", 2) for flags in (led, risen))
         if not leading:
             return
@@ -307,7 +306,7 @@ class Cover:
     def members(self) -> Mapping[int, int]:
         """Return the candidates that a parent is chosen from, in order, with their weights.
 
-        The weight is the number of cells in which a candidate leads. Where nothing is scored,
-        the baseline is all there is.
+        The weight is the number of cells in which a candidate leads. If nothing is scored, only
+        the baseline is returned.
         """
         return MappingProxyType(self._members or {0: 1})

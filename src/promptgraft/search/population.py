@@ -1,4 +1,4 @@
-"""The candidates of a run: how they join, what they are worth, and which one is the best."""
+"""The candidates of a run: how they join the pool, their scores, and which one is the best."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, nam
 
 @attrs.define(eq=False, kw_only=True)
 class Population:
-    """The candidates of a run, by rollouts rather than by scores.
+    """The candidates of a run, in terms of rollouts rather than scores.
 
     Attributes:
-        pool: holds them.
-        target: shows their texts.
+        pool: holds the candidates.
+        target: provides their texts.
         examples: the validation set.
-        scorer: gives rollouts their scores.
-        required: the least mean in an objective that a winner must have.
+        scorer: scores rollouts.
+        required: the lowest mean of each objective that a winner may have.
         max_unscored_share: share of its rollouts that a winner may have unscored, 0 to 1.
         ledger: what the run has used.
-        emit: is called with every candidate that joins, and with new scores.
-        passing: says which answers pass.
+        emit: receives every candidate that joins, and new scores.
+        passing: decides which answers pass.
     """
 
     pool: Pool
@@ -74,17 +74,18 @@ class Population:
         step: int,
         crowned: bool = False,
     ) -> int:
-        """Take in a candidate with its rollouts on the validation set, and return its position.
+        """Add a candidate with its rollouts on the validation set, and return its position.
 
         Args:
             candidate: the candidate.
-            records: by position of the example. Without any it is unscored.
+            records: its rollouts by position of the example; may be empty.
             step: number of the step.
-            crowned: whether it is the best one from now on, in a pool that does not rank.
+            crowned: whether it becomes the incumbent, in a pool that does not rank.
         """
         pool = self.pool
         scores, objectives = self._scored(records)
         means = means_of(objectives, pool.names)
+        # The baseline is always eligible: a run that finds nothing better ends with it.
         eligible = not pool.candidates or self._is_eligible(len(records), scores, means)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
@@ -115,12 +116,12 @@ class Population:
         return position
 
     def pick(self, weights: Mapping[str, float]) -> int:
-        """Return the candidate that may win with the highest weighted sum of objectives."""
+        """Return the eligible candidate with the highest weighted sum of objectives."""
         objectives = self.pool.objectives
         return self._eligible[pick([objectives[one] for one in self._eligible], weights)]
 
     def fill(self, position: int, records: Mapping[int, RolloutRecord], *, step: int) -> None:
-        """Take in rollouts of a member on examples that it was not tried on before."""
+        """Add rollouts of a member on examples that it had not been evaluated on."""
         if not records:
             return
         pool, scorer = self.pool, self._scorer
@@ -144,30 +145,30 @@ class Population:
         )
 
     def figures(self, position: int) -> Figures:
-        """Return what metrics say of a member on the examples that it was tried on."""
+        """Return the figures of a member on the examples that it was evaluated on."""
         return self._tallies[position].add(())
 
     def is_above_baseline(self, position: int) -> bool:
-        """Tell whether a candidate may be called better than the baseline.
+        """Return whether a candidate may be called better than the baseline.
 
-        A pool that ranks has compared them. A race that was stopped has not.
+        A pool that ranks has compared the two; a race that was stopped has not.
         """
         pool = self.pool
         return pool.ranks or beats(pool.scores[position], pool.scores[0])
 
     def may_win(self, position: int, *, tried: int) -> bool:
-        """Tell whether nothing keeps a member from winning that was tried on so many examples."""
+        """Return whether a member that was evaluated on ``tried`` examples may win."""
         pool = self.pool
         return self._is_eligible(tried, pool.scores[position], pool.objectives[position])
 
     def may_replace_best(self, records: Mapping[int, RolloutRecord]) -> bool:
-        """Tell whether a candidate, as good as the best one, beats the baseline and may win."""
+        """Return whether a candidate as good as the incumbent beats the baseline and may win."""
         return beats(self._scored(records)[0], self.pool.scores[0]) and self.may_join_as_best(
             records
         )
 
     def may_join_as_best(self, records: Mapping[int, RolloutRecord]) -> bool:
-        """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
+        """Return whether a candidate with these rollouts may become the incumbent."""
         scores, objectives = self._scored(records)
         return self._is_eligible(len(records), scores, means_of(objectives, self.pool.names))
 
@@ -179,10 +180,10 @@ class Population:
         ]
 
     def _is_eligible(self, tried: int, scores: Sequence[Score], means: Mapping[str, float]) -> bool:
-        """Tell whether a candidate may win.
+        """Return whether a candidate may win.
 
-        Enough of what was tried is scored, no critical example is lost, and it has what is
-        required.
+        Enough of its rollouts are scored, it is not worse on a critical example, and it meets the
+        required objectives.
         """
         if tried - sum(score is not None for score in scores) > self._max_unscored_share * tried:
             return False
@@ -192,26 +193,27 @@ class Population:
 
 
 class Pool:
-    """Candidates with a score on each validation example. What it holds is for reading.
+    """Candidates with a score on each validation example. Its attributes are read-only.
 
     Args:
-        frontier: in what candidates are compared when a parent is chosen.
-        pruning: which leaders are dropped before.
-        ranks: whether the best one is the one with the highest mean; otherwise one is crowned.
+        frontier: the cells in which candidates are compared when a parent is chosen.
+        pruning: which leaders are dropped from the frontier.
+        ranks: whether the candidate with the highest mean is the best; otherwise the search
+            crowns an incumbent.
 
     Attributes:
         ranks: as above.
         frontier: returns the candidates that a parent is chosen from, in order, with their
             weights.
-        candidates: every candidate, in order of arrival; the first is the baseline.
+        candidates: all candidates, in order of arrival; the first is the baseline.
         scores: for each candidate its scores, by example.
-        means: for each candidate its mean over the scored examples; None when there are none.
+        means: for each candidate its mean over the scored examples; None if there are none.
         objectives: for each candidate the mean of each objective over the scored examples.
-        names: the objectives that there are: those of the baseline.
-        best: position of the eligible candidate with the highest mean; the elder wins a tie. A
-            candidate with unscored examples must also beat the baseline on those that both were
-            scored on: leaving out what is hard makes none better. Where the pool does not rank,
-            the position of the candidate that was crowned last.
+        names: the objectives, as the baseline has them.
+        best: position of the eligible candidate with the highest mean; the older one wins a tie.
+            A candidate with unscored examples must also beat the baseline on the examples that
+            both have scores for: it gains nothing by leaving out hard ones. In a pool that does
+            not rank, the position of the incumbent.
     """
 
     def __init__(
@@ -239,11 +241,10 @@ class Pool:
         return len(self.candidates)
 
     def estimate(self, index: int) -> Score:
-        """Return what the mean over all examples seems to be.
+        """Return the mean over all examples, estimated if some of them have no score.
 
-        Of a candidate that was not scored on some: the baseline's mean, and how far the
-        candidate is above it on the examples that both have a score for; but not above the
-        highest score that either has, nor below the lowest.
+        The estimate is the baseline's mean plus the candidate's gain on the examples that both
+        have scores for, clipped to the range of their scores.
         """
         if self.ranks or index not in self._gaps:
             return self.means[index]
@@ -263,14 +264,14 @@ class Pool:
         *,
         eligible: bool = True,
     ) -> int:
-        """Take in a candidate and return its position.
+        """Add a candidate and return its position.
 
         Args:
             candidate: the candidate.
             scores: its scores, by example.
-            objectives: what it has in each objective, by example. The baseline's decide which
+            objectives: its value of each objective, by example. The baseline defines which
                 objectives there are.
-            eligible: whether it may be the best one.
+            eligible: whether it may become the best one.
         """
         index = len(self.candidates)
         if not index:
@@ -293,10 +294,10 @@ class Pool:
         return index
 
     def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
-        """Take in what a candidate has on examples that it had no score for.
+        """Add results of a candidate on examples that it had no score for.
 
-        Only where the cells of the frontier are examples, or objectives on examples, and no
-        candidate is dropped by its mean: a mean that changes would have to be taken back.
+        Requires that the cells of the frontier are examples, or objectives on examples, and that
+        candidates are not pruned by their means: a changed mean could not be taken back.
         """
         scores, objectives = list(self.scores[index]), self._gaps[index]
         for place, (score, has) in found.items():
@@ -311,8 +312,8 @@ class Pool:
 
 
 class Seen(dict[HexDigest, int]):
-    """Digests of candidates, each with how many were tried before it."""
+    """Digests of candidates already evaluated, numbered in order."""
 
     def add(self, digest: HexDigest) -> None:
-        """Take in a candidate."""
+        """Add a candidate, unless it is known."""
         self.setdefault(digest, len(self))

@@ -1,4 +1,4 @@
-"""Races of candidates against the best one, on more and more of the validation set."""
+"""Races of candidates against the incumbent, on more and more of the validation set."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from promptgraft.search.validation import Entry, Partial, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _TRAINING_WEIGHT = 0.5
-"""What a gain on a training example counts for beside one on a validation example."""
+"""Weight of a gain on a training example, relative to one on a validation example."""
 
 
 @attrs.define(kw_only=True)
 class _Race:
-    """A candidate's race against the best one, which is tried on what it lacks."""
+    """A candidate's race against the incumbent, which catches up on examples that it lacks."""
 
-    first: int  # how many examples the first leg has
+    first: int  # examples of the first leg
     pareto: Sequence[GepaExample]
-    order: Sequence[int]  # in which this race takes them
+    order: Sequence[int]  # of the examples in this race
     population: Population
-    position: int  # of the best one in the pool
-    best: Candidate
-    scores: list[Score]  # of the best one; those that the race makes are filled in
-    lacking: Sequence[int]
+    position: int  # of the incumbent in the pool
+    best: Candidate  # the incumbent
+    scores: list[Score]  # of the incumbent; the race adds those that are missing
+    lacking: Sequence[int]  # examples that the incumbent lacks
     candidate: Candidate
-    records: dict[int, RolloutRecord]
-    gained: float  # on training examples, over its parent: the sum over them
-    found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
+    records: dict[int, RolloutRecord]  # of the candidate
+    gained: float  # over its parent on training examples, summed over them
+    found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
 
     def run(self, position: str) -> Asking[bool]:
-        """Evaluate the candidate while it keeps up; return whether it is the best one now."""
+        """Evaluate the candidate while it keeps up; return whether it becomes the incumbent."""
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
@@ -52,16 +52,16 @@ class _Race:
 
     @property
     def _wins_ties(self) -> bool:
-        """Whether it is a child of the best one, and was better on a minibatch."""
+        """Whether it is a child of the incumbent: it was better on a minibatch."""
         return self.position in self.candidate.parents
 
     def _slack(self, gains: Sequence[float]) -> float:
-        """Return how far below the best one the mean of so many gains may be."""
-        # Few examples of either set tell apart what changes a few answers.
+        """Return how far below 0 the mean of these gains may be."""
+        # Small changes affect few answers, so neither set alone can tell whether they help.
         return _TRAINING_WEIGHT * self.gained / len(gains) if self._wins_ties else 0.0
 
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
-        """Evaluate the best one on all that it lacks, and the candidate on its first leg."""
+        """Evaluate the incumbent on all examples that it lacks, and the candidate's first leg."""
         best, first = yield from Together(
             [
                 self._on(f"{position}/best", self.best, self.lacking),
@@ -78,21 +78,21 @@ class _Race:
         return Rollouts(position=position, candidate=candidate, examples=examples)
 
     def _gains(self, places: Iterable[int]) -> list[float]:
-        """Return how far the candidate is above the best one, where both have a score."""
+        """Return the candidate's gains over the incumbent where both have a score."""
         chosen = list(places)
         own = self.population.scores([self.records[place] for place in chosen])
         return paired_gains([self.scores[place] for place in chosen], own)
 
 
 class RacingValidator(Validator):
-    """Lets candidates race the best one, one after the other; see :class:`Racing`.
+    """Lets candidates race the incumbent, one after the other; see :class:`Racing`.
 
     Args:
         policy: the settings.
         pareto: the validation set.
-        order: the positions of its examples in the order in which races come to take them.
-        budget: what may be spent at once.
-        population: takes in the candidates.
+        order: positions of its examples, in the order in which deeper races include them.
+        budget: what may be spent.
+        population: receives the candidates.
         race_order: returns positions in the order in which the next race takes them.
     """
 
@@ -108,7 +108,7 @@ class RacingValidator(Validator):
     ) -> None:
         super().__init__(pareto, population)
         self._policy = policy
-        # No candidate wins without scores on the examples where it must not be worse.
+        # Critical examples first: no candidate may win without scores on them.
         self._order = sorted(order, key=lambda place: not pareto[place].critical)
         self._critical = sum(example.critical for example in pareto)
         self._kept = policy.finals(len(pareto), self._critical)
@@ -121,7 +121,7 @@ class RacingValidator(Validator):
 
     @property
     def overhead(self) -> int:
-        """Rollouts that the best one lacks."""
+        """Rollouts that the incumbent lacks."""
         return len(self._lacking())
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
@@ -141,17 +141,17 @@ class RacingValidator(Validator):
 
     def begin(self, *, alone: bool) -> Entry:
         order = self._race_order(self._order[: self._depth])
-        # Other steps wait for a race: it is over sooner when all of it is asked for at once.
+        # When other steps wait for it, a race is over sooner in one leg than in two.
         return Entry(order=order, first=self._policy.first if alone else len(order))
 
     def needs(self, entries: Sequence[Entry]) -> list[int]:
-        # Races of one depth take the same examples, and those of a smaller depth a part of them.
+        # Races of equal depth take the same examples, and shallower ones a subset of them.
         depths = {len(one.order): one.order for one in entries}
         untried = self._untried[self._population.pool.best]
         lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
         found, least = [], len(self._order)
         for depth in (len(one.order) for one in entries):
-            # The winner of an earlier race has been tried on all of that.
+            # Any earlier race may change the incumbent, who then has that race's depth at least.
             least = min(least, depth)
             found.append(depth + max(lacking[depth], depth - least))
         return found
@@ -205,7 +205,7 @@ class RacingValidator(Validator):
         return bool(self._untried[self._population.pool.best])
 
     def deepen(self, step: int) -> Asking[bool]:
-        """Extend races, and the best candidate, to twice as many examples."""
+        """Double the depth of races, and evaluate the incumbent to that depth."""
         if not self.estimates_best and self._depth == len(self._order):
             return False
         self._races += self._policy.every * -(-self._depth // self._policy.first)
@@ -223,7 +223,7 @@ class RacingValidator(Validator):
         waiting = self._promising()
         complete: list[int] = []
         while waiting and len(complete) < self._policy.finalists:
-            # The baseline is the first, and no finalist.
+            # The baseline comes first, and is not a finalist.
             count = self._policy.finalists - len(complete) + (waiting[0] == 0)
             tried = yield from self._complete(waiting[:count], step)
             complete += [
@@ -242,7 +242,7 @@ class RacingValidator(Validator):
         yield from self._complete([self._population.pool.best], step)
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
-        """Try members on all that they lack, as far as that is paid for; return which."""
+        """Evaluate members on all remaining examples while the budget allows; return which."""
         found: dict[int, list[int]] = {}
         for position in positions:
             missing = self._missing(position, within=self._order)
@@ -254,7 +254,7 @@ class RacingValidator(Validator):
         return list(found)
 
     def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> Asking[None]:
-        """Evaluate candidates on more examples, by where in the run that is."""
+        """Evaluate members on more examples: by position in the run, the member and examples."""
         pool = self._population.pool
         wanted = {position: asked[position] for position in asked if asked[position][1]}
         made = yield from Together(
@@ -272,10 +272,10 @@ class RacingValidator(Validator):
             self._population.fill(member, dict(zip(places, records, strict=True)), step=step)
 
     def _promising(self) -> list[int]:
-        """Return the baseline, the best one, then the others by how far they are above it.
+        """Return the baseline, the incumbent, then the others by their gain over it.
 
-        A gain is drawn towards nothing, as if it had been found on four examples more where there
-        was none: a candidate that was tried on little has shown little.
+        Gains are shrunk towards 0, as if there were four more examples without any gain, because
+        a candidate that was evaluated on few examples has shown little.
         """
         pool = self._population.pool
         best = pool.scores[pool.best]

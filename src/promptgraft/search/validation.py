@@ -1,4 +1,4 @@
-"""How much of the validation set a candidate is evaluated on before the search builds on it."""
+"""How much of the validation set a candidate is evaluated on before it joins the pool."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ Partial = Mapping[int, RolloutRecord]
 
 @attrs.frozen
 class Full:
-    """Every candidate is tried on the whole validation set; as published."""
+    """Evaluate every candidate on the whole validation set, as published."""
 
     ranks = True
 
     def baseline(self, pareto: int, critical: int) -> int:
-        """Return the validation examples that the baseline is tried on first."""
+        """Return how many validation examples the baseline is evaluated on first."""
         del critical
         return pareto
 
     def entries(
         self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
     ) -> int:
-        """Return the rollouts on the validation set that so many candidates and merges can use."""
+        """Return how many rollouts on the validation set these candidates and merges can use."""
         del critical, each
         return (candidates + merges) * pareto
 
     def finals(self, pareto: int, critical: int) -> int:
-        """Return the rollouts that are kept for the end of a search."""
+        """Return how many rollouts are reserved for the end of a search."""
         del pareto, critical
         return 0
 
 
 @attrs.frozen(kw_only=True)
 class Racing:
-    """A candidate races the best one: it is evaluated on more examples only while it keeps up.
+    """Let a candidate race the incumbent: it is evaluated on more examples only while it keeps up.
 
-    It is evaluated on ``first`` examples, and dropped if its mean is below that of the best one on
-    the same examples by more than half a standard error; else on as many as races take: ``first``
-    at the beginning, and as many more after every ``every`` accepted proposals that have raced,
-    together or alone. It is the best one from then on if its mean is higher on them, or the same
-    and it is a child of the best one. To a child of the best one, each gain on the minibatches
-    that it was accepted on counts half as much as one in the race.
+    It is evaluated on ``first`` examples, and dropped if its mean on them is below that of the
+    incumbent by more than half a standard error. Otherwise it is evaluated on the full depth of
+    the race: ``first`` examples initially, and ``first`` more for every ``every`` accepted
+    proposals that have raced, alone or combined. It becomes the incumbent if its mean is higher,
+    or equal and it is a child of the incumbent. For a child of the incumbent, each gain on the
+    minibatches that it was accepted on counts half as much as a gain in the race.
 
-    Each race takes the examples in another order, so that luck of the best one on a few of them
-    does not keep all others out. At the end of the search the baseline and the most promising
+    Each race takes the examples in a different order, so that luck of the incumbent on a few of
+    them does not keep all others out. At the end of the search the baseline and the most promising
     candidates are evaluated on the whole validation set, and the one with the highest mean wins.
-    After the intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter
-    et al. 2009).
+    Modelled on the intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS
+    (Hutter et al. 2009).
 
     Attributes:
         first: examples that a race begins with, at least 1.
-        every: proposals after which races take ``first`` examples more, at least 1.
+        every: accepted proposals after which races take ``first`` more examples, at least 1.
         finalists: candidates that are evaluated on the whole validation set at the end, at least
-            1: the best one for certain, the others as far as rollouts are left.
+            1: the incumbent always, the others while rollouts are left.
     """
 
     first: int = attrs.field(default=4, validator=COUNT)
@@ -71,23 +71,23 @@ class Racing:
     ranks = False
 
     def baseline(self, pareto: int, critical: int) -> int:
-        """Return the validation examples that the baseline is tried on first."""
+        """Return how many validation examples the baseline is evaluated on first."""
         return min(pareto, max(self.first, critical))
 
     def depth(self, pareto: int, critical: int, races: int) -> int:
-        """Return the validation examples that a race takes after so many others, at most."""
+        """Return how many validation examples a race takes at most after ``races`` others."""
         more = self.first * (races // self.every)
         return min(pareto, self.baseline(pareto, critical) + more)
 
     def entries(
         self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
     ) -> int:
-        """Return the rollouts on the validation set that so many candidates and merges can use.
+        """Return how many rollouts on the validation set these candidates and merges can use.
 
-        Those are included that the best one is evaluated on because races take more. Each
-        candidate may bring ``each`` accepted proposals, which races count.
+        Includes those of the incumbent when races become deeper. Each candidate may contain
+        ``each`` accepted proposals, all of which count as races.
         """
-        # From some race on all take the whole validation set.
+        # From this race on, each takes the whole validation set.
         growing = max(0, -(-(self.every * pareto - merges) // each))
         raced = range(merges, merges + each * min(candidates, growing), each)
         depths = [self.depth(pareto, critical, race) for race in raced]
@@ -97,21 +97,22 @@ class Racing:
         return sum(depths) + rest + late + merges * pareto
 
     def finals(self, pareto: int, critical: int) -> int:
-        """Return the rollouts that are kept for the end of a search."""
+        """Return how many rollouts are reserved for the end of a search."""
+        # For the incumbent and the baseline.
         return 2 * (pareto - self.baseline(pareto, critical))
 
 
 Validation = Full | Racing
-"""How much of the validation set candidates are tried on."""
+"""How much of the validation set candidates are evaluated on."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """The way of a step's child into the population, as far as it is fixed when the step begins.
+    """How a step's child is to be validated, decided when the step begins.
 
     Attributes:
         order: positions of the examples that it may be evaluated on, in that order.
-        first: on how many of them it is evaluated before it may be dropped.
+        first: how many of them it is evaluated on before it may be dropped.
     """
 
     order: Sequence[int]
@@ -119,11 +120,11 @@ class Entry:
 
 
 class Validator:
-    """Evaluates candidates on the whole validation set, and takes them into the population.
+    """Evaluates candidates on the whole validation set, and adds them to the population.
 
     Args:
         examples: the validation set.
-        population: takes in the candidates.
+        population: receives the candidates.
 
     Attributes:
         baseline: positions of the examples that the baseline is evaluated on before the first step.
@@ -136,30 +137,30 @@ class Validator:
 
     @property
     def overhead(self) -> int:
-        """Rollouts of other candidates that taking in one at once can use."""
+        """Rollouts of other candidates that validating a candidate now can use."""
         return 0
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
-        """Return the examples that two candidates can be compared on, by their scores."""
+        """Return the positions of the examples on which two candidates can be compared."""
         del second
         return range(len(first))
 
     def begin(self, *, alone: bool) -> Entry:
-        """Return the way into the population of the child of a step that begins now.
+        """Return how the child of a step that begins now is to be validated.
 
         Args:
-            alone: whether no other step is under way that waits for it.
+            alone: whether no other running step waits for it.
         """
         del alone
         return Entry(order=self.baseline, first=len(self.baseline))
 
     def needs(self, entries: Sequence[Entry]) -> list[int]:
-        """Return the rollouts that ways into the population can use, those of others included.
+        """Return how many rollouts each validation can use, including those of other candidates.
 
-        They may become fewer while the search proceeds, and never more.
+        The numbers may shrink while the search proceeds, but never grow.
 
         Args:
-            entries: the ways, in order; each may bring another best candidate for those after it.
+            entries: the validations, in order; each may change the incumbent for later ones.
         """
         return [len(entry.order) for entry in entries]
 
@@ -175,18 +176,18 @@ class Validator:
         gained: float = 0.0,
         crowned: bool | None = None,
     ) -> Asking[int]:
-        """Evaluate a candidate, take it in, and return its position.
+        """Validate a candidate, add it to the population, and return its position.
 
         Args:
             position: where in the run.
             candidate: the candidate.
             known: its rollouts so far; they are not made again.
             step: number of the step.
-            entry: its way into the population.
-            proposals: how many accepted proposals are in it.
-            gained: how far it is above its parent on training examples, the sum over them.
-            crowned: whether it takes the place of the best one, unless something else keeps it from
-                winning; None where its scores decide.
+            entry: how it is to be validated.
+            proposals: number of accepted proposals that it contains.
+            gained: its gain over its parent on training examples, summed over them.
+            crowned: whether it replaces the incumbent, provided that it may win; None if its
+                scores decide.
         """
         del proposals, gained
         records = dict(known)
@@ -202,20 +203,20 @@ class Validator:
 
     @property
     def estimates_best(self) -> bool:
-        """Whether the best candidate was not evaluated on the whole validation set yet."""
+        """Whether the best candidate has not been evaluated on the whole validation set yet."""
         return False
 
     def deepen(self, step: int) -> Asking[bool]:
-        """Have the best candidate evaluated on more; return whether that was done at once."""
+        """Evaluate the best candidate on more examples; return whether there were any."""
         del step
         return answered(False)
 
     def complete_best(self, step: int) -> Asking[None]:
-        """Have the best candidate evaluated on all that it lacks, if that can be paid for."""
+        """Evaluate the best candidate on all remaining examples, if the budget allows."""
         del step
         return answered(None)
 
     def finish(self, step: int) -> Asking[None]:
-        """Settle which candidate is the best, at the end of the search."""
+        """Decide which candidate is the best, at the end of the search."""
         del step
         return answered(None)
