@@ -1,4 +1,4 @@
-"""Comparing a child with its parent on a minibatch, as often as the acceptance policy asks."""
+"""The acceptance test: children compared with their parents, proposals accepted or rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDesc
 
 
 class Decision(StrEnum):
-    """What a policy makes of a comparison."""
+    """The decision of a policy on a comparison."""
 
     ACCEPT = "accept"
     REFUSE = "refuse"
@@ -42,11 +42,11 @@ class AcceptancePolicy(Protocol):
 
     @property
     def max_repeats(self) -> int:
-        """How often both may be tried again while a comparison is undecided."""
+        """How often both may be evaluated again while a comparison is undecided."""
         ...
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
-        """Decide on the answers that both have a score for; there is at least one pair.
+        """Decide by the answers that both have a score for; there is at least one pair.
 
         Args:
             before: scores of the parent's answers.
@@ -57,7 +57,7 @@ class AcceptancePolicy(Protocol):
 
 @attrs.frozen
 class Strict:
-    """A child is better when its mean on the minibatch is higher; as published."""
+    """Accepts a child if its mean on the minibatch is higher, as published."""
 
     max_repeats = 0
 
@@ -67,10 +67,10 @@ class Strict:
 
 @attrs.frozen
 class MinGain:
-    """A child is better when its mean on the minibatch is higher by at least ``gain``.
+    """Accepts a child if its mean on the minibatch is higher by at least ``gain``.
 
     Attributes:
-        gain: at least 0; with 0 a tie is enough.
+        gain: at least 0; with 0 a tie is accepted.
     """
 
     gain: float = attrs.field(validator=number(least=0))
@@ -85,20 +85,20 @@ class MinGain:
 
 @attrs.frozen(kw_only=True)
 class Paired:
-    """A child is better when a paired test over answers says so; for scores with noise.
+    """Accepts a child if a paired test over its answers is significant; for noisy scores.
 
-    Parent and child are tried again on the same examples while the test cannot tell.
+    Parent and child are evaluated again on the same examples while the test is undecided.
 
     Attributes:
-        level: the test's, above 0 and below 1.
-        max_repeats: how often both are tried again, at least 0.
+        level: significance level of the test, above 0 and below 1.
+        max_repeats: how often both are evaluated again, at least 0.
     """
 
     level: float = attrs.field(default=0.05, validator=number(above=0, below=1))
     max_repeats: int = attrs.field(default=3, validator=integer(0))
 
     def check_power(self, answers: int, mend: str) -> None:
-        """Do nothing if a comparison of so many answers can be accepted.
+        """Check that a comparison of this many answers can reach the level.
 
         Raises:
             ConfigError: it cannot, or the library for the test is not installed; ``mend`` says
@@ -120,14 +120,14 @@ class Paired:
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """How a comparison ended.
+    """The outcome of a comparison.
 
     Attributes:
         before: the parent's mean on the examples that both have a score for; None without any.
-        after: the child's.
-        gain: how far the child's is above the parent's; 0 without any.
-        refusal: why the child is not better, with the reason; None when it is.
-        batches: the rollouts that were compared, the parent's and the child's in turn.
+        after: the child's mean on the same examples.
+        gain: the child's mean minus the parent's; 0 without any.
+        refusal: why the child is not accepted, as a reason and in words; None if it is.
+        batches: the rollouts that were compared, alternately the parent's and the child's.
     """
 
     before: Score = None
@@ -142,10 +142,10 @@ class Comparer:
     """Compares children with their parents.
 
     Attributes:
-        policy: says when a child is better.
-        scorer: gives rollouts their scores.
+        policy: decides whether a child is better.
+        scorer: scores rollouts.
         max_rollout_cost: US dollars that one rollout of a child may cost; None for no limit.
-        where: what messages call the examples.
+        where: how messages name the examples.
     """
 
     policy: AcceptancePolicy
@@ -160,7 +160,7 @@ class Comparer:
         minibatch: Sequence[GepaExample],
         parent_records: Records,
     ) -> Asking[Compared]:
-        """Evaluate the second of ``pair`` against the first, whose rollouts are known already."""
+        """Compare the second of ``pair``, a child, with the first, whose rollouts are given."""
         parent, child = pair
         batches = [parent_records]
         compared: Compared | None = None
@@ -184,7 +184,7 @@ class Comparer:
         *,
         is_last: bool = True,
     ) -> Compared | None:
-        """Return the outcome; None while it is undecided and both may be tried again."""
+        """Return the outcome; None if it is undecided and both may be evaluated again."""
         limit = self.max_rollout_cost
         if limit is not None and (expensive := _more_expensive(batches[-1], limit)):
             return Compared(refusal=(RejectionReason.TOO_DEAR, expensive), batches=batches)
@@ -214,7 +214,7 @@ class Comparer:
 
 
 def _more_expensive(records: Records, limit: Decimal) -> str:
-    """Return which rollout costs more than the limit; empty when none does."""
+    """Return a message about the first rollout that costs more than the limit; empty for none."""
     for record in records:
         cost = AMOUNTS["cost"](record)
         if cost is not None and cost > limit:
@@ -227,14 +227,14 @@ def _more_expensive(records: Records, limit: Decimal) -> str:
 
 @attrs.frozen
 class Change:
-    """A module with the text that was proposed for it, and the child that it makes.
+    """A proposed text of a module, and the resulting child.
 
     Attributes:
-        module: what is changed.
+        module: the module.
         before: the module as the parent has it.
         text: the proposed text.
-        candidate: the child, with the changes of the same proposal before this one.
-        reason: why, in one line, where the model that proposed it said so.
+        candidate: the child, including earlier changes of the same proposal.
+        reason: the model's reason in one line, if it gave one.
     """
 
     module: Module
@@ -246,12 +246,12 @@ class Change:
 
 @attrs.define
 class Rejections:
-    """Keeps what is rejected, and emits it.
+    """Collects and emits rejections.
 
     Attributes:
         step: number of the step.
         parent: position of the parent.
-        emit: takes events.
+        emit: receives events.
         all: every rejection, in order.
     """
 
@@ -270,15 +270,15 @@ class Rejections:
         compared: Compared | None = None,
         final: bool = True,
     ) -> None:
-        """Keep a rejection.
+        """Add a rejection.
 
         Args:
-            module: the name of what was to be changed, or several.
-            before: its present text; empty for several.
-            error: why it is rejected.
-            text: what was proposed.
-            compared: how the child did against its parent, where there was one.
-            final: false when more of the same proposal follows.
+            module: the name of the module, or several names.
+            before: its current text; empty for several.
+            error: why the proposal is rejected.
+            text: the proposed text.
+            compared: how the child compared with its parent, if it was evaluated.
+            final: false if more of the same proposal follows.
         """
         rejection = MutationRejected(
             step=self.step,
@@ -298,7 +298,7 @@ class Rejections:
     def add_all(
         self, changes: Sequence[Change], reason: RejectionReason, detail: str, *, compared: Compared
     ) -> list[MutationRejected]:
-        """Keep the rejection of a child, with every change that it was made by."""
+        """Add the rejection of a child: one for each of its changes."""
         for change in changes:
             others = names_of(one.module for one in changes if one is not change)
             said = f"{detail}; changed together with {others}" if others else detail
@@ -313,6 +313,6 @@ class Rejections:
         return self.all[-len(changes) :]
 
     def name_parent(self, position: int) -> None:
-        """Name the parent by the position that it has got after the step had begun."""
+        """Set the position of the parent, which was not known when the step began."""
         self.parent = position
         self.all[:] = [replace(one, parent=position) for one in self.all]

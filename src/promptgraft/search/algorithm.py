@@ -1,4 +1,4 @@
-"""What an algorithm is, and what the engine gives it."""
+"""The base class of algorithms, and what the engine provides to them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Kit:
         target: what is improved.
         validation: the validation set (D_pareto of the specification).
         training: the training set (D_feedback).
-        scorer: gives rollouts their scores.
-        population: takes in candidates.
-        budget: what may be spent.
-        questions: the questions to the reflection model, by key, as users have them now.
-        emit: takes events.
+        scorer: scores rollouts.
+        population: receives candidates.
+        budget: the rollouts that may be used.
+        questions: the questions to the reflection model, by key, with the user's overrides.
+        emit: receives events.
     """
 
     target: Target
@@ -47,9 +47,9 @@ class Kit:
 
 
 class BaseSearch:
-    """An algorithm at work on one target; evaluates every candidate on the whole validation set.
+    """A running search; evaluates every candidate on the whole validation set.
 
-    Subclasses write :meth:`run`.
+    Subclasses implement :meth:`run`.
 
     Args:
         kit: what the search works with.
@@ -57,8 +57,8 @@ class BaseSearch:
     Attributes:
         kit: as above.
         population: the candidates so far; the first is the baseline.
-        steps: steps made, the one included that the search ended in.
-        accepted: what each accepted proposal has changed.
+        steps: steps made, including the one in which the search ended.
+        accepted: the modules that each accepted proposal changed.
         rejections: every rejected proposal.
     """
 
@@ -71,20 +71,20 @@ class BaseSearch:
 
     @property
     def best(self) -> int:
-        """Position of the candidate that wins: the highest mean; 0 is the baseline."""
+        """Position of the best candidate, which has the highest mean; 0 is the baseline."""
         return self.population.pool.best
 
     def evaluate_baseline(
         self, places: Sequence[int] | None = None, *, required: Iterable[str] = ()
     ) -> Asking[Records]:
-        """Evaluate the baseline on the validation set, and take it in as candidate 0.
+        """Evaluate the baseline on the validation set, and add it as candidate 0.
 
         Args:
             places: positions of the examples; None for all.
-            required: objectives that it must have.
+            required: objectives that its feedback must have.
 
         Raises:
-            FeedbackError: it lacks an objective that is required or has a weight.
+            FeedbackError: an objective that is required or has a weight is missing.
         """
         kit, baseline = self.kit, self.kit.target.baseline()
         chosen = range(len(kit.validation)) if places is None else places
@@ -96,17 +96,17 @@ class BaseSearch:
             kit.scorer.require(required, made)
             scored = made
         finally:
-            # A run that stops this early still has a best candidate.
+            # Even a run that stops this early needs a best candidate.
             self.population.join(baseline, dict(zip(chosen, scored, strict=False)), step=0)
         return made
 
     def validate(self, candidate: Candidate, *, step: int = 0, proposal: int = 0) -> Asking[int]:
-        """Evaluate a candidate on the validation set, take it in, and return its position.
+        """Evaluate a candidate on the validation set, add it to the pool, return its position.
 
         Args:
             candidate: the candidate.
             step: number of the step that made it, from 1; 0 for the baseline.
-            proposal: number of the proposal in its step, from 1; 0 where the step has only one.
+            proposal: number of the proposal in its step, from 1; 0 if the step has only one.
         """
         if not step:
             yield from self.evaluate_baseline()
@@ -120,7 +120,7 @@ class BaseSearch:
         return self.population.join(candidate, dict(enumerate(made)), step=step)
 
     def end_step(self, step: int) -> Asking[None]:
-        """End a step; to be asked after each.
+        """End a step. Call it after each.
 
         Raises:
             RunStoppedError: there is a reason to stop.
@@ -131,13 +131,13 @@ class BaseSearch:
             raise outlook.stop
 
     def run(self) -> Asking[None]:
-        """Search until a reason to stop is raised, or there is nothing more to do."""
+        """Search until a reason to stop is raised, or there is nothing left to do."""
         yield from self.validate(self.kit.target.baseline())
 
     def finish(self) -> Asking[None]:
-        """Settle which candidate is the best, with the rollouts kept for that; it is known here."""
+        """Decide which candidate is the best, with rollouts reserved for that; none by default."""
         return answered(None)
 
     def result(self, core: RunResult) -> RunResult:
-        """Return the result of the run: ``core``, or what the search adds to it."""
+        """Return the result of the run: ``core``, or an extended result."""
         return core

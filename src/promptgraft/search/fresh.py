@@ -1,4 +1,4 @@
-"""What a run may say of its winner: baseline and winner on examples that no choice depended on."""
+"""What a run may claim about its winner: held-out scores, verdict, and pass rates."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutRecord
 
 LEVEL = 0.95
-"""The confidence of a verdict: at most half of the rest is called improved without a gain."""
+"""Confidence of a verdict; at most half of the rest is called improved without a real gain."""
 
 ERROR = (1 - LEVEL) / 2
-"""The error of each side of its interval."""
+"""Error probability at each end of the confidence interval."""
 
 
-_HARDLY = 0.1
+_HARDLY = 0.1  # changes in length below this share are not mentioned
 
 
 class RunVerdict(StrEnum):
-    """What a run may say of its winner."""
+    """What a run may claim about its winner."""
 
     IMPROVED = "improved"
-    """It is better on held-out examples, and that is more than luck."""
+    """Better on held-out examples, by more than chance."""
     NOT_SHOWN = "better on validation only"
-    """It is better on the validation set; on held-out examples that may be luck."""
+    """Better on the validation set; on held-out examples the difference may be chance."""
     WORSE = "worse on held-out examples"
-    """It is better on the validation set, and worse on held-out examples or a critical one."""
+    """Better on the validation set, but worse on held-out examples or on a critical one."""
     NOT_CHECKED = "better on validation, not checked"
-    """It is better on the validation set; nothing was measured on held-out examples."""
+    """Better on the validation set; not evaluated on held-out examples."""
     NOT_IMPROVED = "not improved"
     """Nothing beat the baseline."""
 
@@ -47,21 +47,21 @@ class HeldOut:
     """Baseline and winner on the held-out examples.
 
     Attributes:
-        ids: the examples that were evaluated; all of them when nothing was.
-        baseline_scores: the baseline's mean score of each example, None for unscored. Empty when
-            nothing was measured.
+        ids: the examples that were evaluated; all of them if there was no evaluation.
+        baseline_scores: the baseline's mean score on each example, None for unscored. Empty if
+            there was no evaluation.
         winner_scores: the winner's.
-        spent: share of the error of the interval that the last look at the scores spends.
-        rollouts: how many it took.
-        is_fixed: whether examples were answered again, and always as at first.
-        lost: the critical examples on which the winner is worse, those included that the gain
-            does not count.
-        chars: mean length of the answers of the baseline and of the winner, in characters; None
-            when nothing was measured.
-        why_not: why nothing was measured; empty when it was.
+        spent: share of the interval's error that the last look at the scores spends.
+        rollouts: number of rollouts.
+        is_fixed: whether answers were repeated and always equal to the first.
+        lost: the critical examples on which the winner is worse, including those that are left
+            out of the gain.
+        chars: mean length of the answers of baseline and winner, in characters; None if there
+            was no evaluation.
+        why_not: why there was no evaluation; empty if there was one.
 
     Raises:
-        DataFormatError: it was measured, and an example lacks a place for its two scores.
+        DataFormatError: there was an evaluation, and the numbers of ids and scores differ.
     """
 
     ids: tuple[str, ...]
@@ -81,17 +81,17 @@ class HeldOut:
 
     @property
     def baseline_mean(self) -> float | None:
-        """The baseline's mean over the examples that both have a score for."""
+        """The baseline's mean over the examples that both have scores for."""
         return paired_means(self.baseline_scores, self.winner_scores)[0]
 
     @property
     def winner_mean(self) -> float | None:
-        """The winner's mean over the same."""
+        """The winner's mean over the same examples."""
         return paired_means(self.baseline_scores, self.winner_scores)[1]
 
     @property
     def answer_length(self) -> str:
-        """How the length of the answers has changed, in words; empty where it hardly has."""
+        """The change in the length of the answers, in words; empty if it is small."""
         if self.chars is None or not all(self.chars):
             return ""
         before, after = self.chars
@@ -102,7 +102,7 @@ class HeldOut:
 
     @property
     def gain(self) -> Gain | None:
-        """What the winner gained, with its interval; None when nothing was measured."""
+        """The winner's gain with its interval; None if there was no evaluation."""
         if self.why_not:
             return None
         before, after = (
@@ -113,12 +113,12 @@ class HeldOut:
 
 
 def again_size(examples: Sequence[GepaExample]) -> int:
-    """Return the rollouts that are kept to ask critical held-out examples again."""
+    """Return how many rollouts are reserved for repeating critical held-out examples."""
     return 2 * (ANSWERS - 1) * sum(one.critical for one in examples)
 
 
 def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
-    """Return what may be said of candidate ``best``; 0 is the baseline."""
+    """Return the verdict on candidate ``best``; 0 is the baseline."""
     if not best:
         return RunVerdict.NOT_IMPROVED
     if held_out is not None and held_out.lost:
@@ -135,11 +135,11 @@ def verdict_of(best: int, held_out: HeldOut | None) -> RunVerdict:
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """What metrics say of answers to several examples.
+    """What metrics say about answers to several examples.
 
     Attributes:
-        pass_rate: the share of the answers with a score that every required metric passes; None
-            where there is none, or no metric.
+        pass_rate: share of the scored answers that pass every required metric; None if there are
+            none, or no metrics.
         means: the mean score of each metric; an answer that could not be judged counts as 0.
     """
 
@@ -152,10 +152,10 @@ NO_FIGURES = Figures()
 
 @attrs.frozen(kw_only=True)
 class Passing:
-    """The metrics of a run, as far as they say which answers pass.
+    """Which answers of a run pass, according to its metrics.
 
     Attributes:
-        thresholds: the least score that passes, by metric; empty where no metrics judge.
+        thresholds: the lowest score that passes, by metric; empty if there are no metrics.
         required: the metrics that an answer has to pass.
     """
 
@@ -164,27 +164,27 @@ class Passing:
 
     @classmethod
     def of(cls, feedback: FeedbackFn | None) -> Passing:
-        """Return what a feedback function asks for; nothing of one that has no metrics."""
+        """Return the requirements of a feedback function; none if it has no metrics."""
         metrics = metrics_of(feedback)
         asked = {one.name for one in metrics if is_required(one) or ends_case(one)}
         thresholds = {one.name: one.threshold for one in metrics}
         return cls(thresholds=thresholds, required=frozenset(asked or thresholds))
 
     def passes(self, record: RolloutRecord) -> bool | None:
-        """Tell whether an answer passes; None when it is unscored."""
+        """Return whether an answer passes; None if it is unscored."""
         if record.feedback is None:
             return None
         said = {verdict.metric: verdict.passed for verdict in record.verdicts}
         return all(said.get(name) for name in self.required)
 
     def figures(self, records: Iterable[RolloutRecord]) -> Figures:
-        """Return what the metrics say of answers."""
+        """Return the figures of answers."""
         return Tally(self).add(records)
 
 
 @attrs.define
 class Tally:
-    """What metrics say of the answers of one candidate so far."""
+    """Running figures of one candidate."""
 
     _asked: Passing
     _passed: int = 0
@@ -193,7 +193,7 @@ class Tally:
     _counts: dict[str, int] = attrs.field(factory=lambda: defaultdict(int))
 
     def add(self, records: Iterable[RolloutRecord]) -> Figures:
-        """Take account of answers to further examples; return the figures of all so far."""
+        """Add answers to further examples, and return the figures of all so far."""
         for record in records if self._asked.thresholds else ():
             if record.feedback is None:
                 continue
@@ -218,9 +218,9 @@ class PassingSides:
     """The figures of baseline and winner.
 
     Attributes:
-        thresholds: the least score that passes, by metric; empty where no metrics judge.
-        validation: of both on the validation set, as far as they were tried on it.
-        held_out: of both on held-out examples; None when nothing was measured there.
+        thresholds: the lowest score that passes, by metric; empty if there are no metrics.
+        validation: of both on the validation set, as far as they were evaluated on it.
+        held_out: of both on held-out examples; None if there was no evaluation.
     """
 
     thresholds: Mapping[str, float] = FrozenMap()
@@ -229,7 +229,7 @@ class PassingSides:
 
     @property
     def rows(self) -> Iterator[tuple[str, str, float | None, float | None]]:
-        """What is measured, the score that passes, and what both have; held-out examples first."""
+        """Label, passing score and both values of each figure; held-out examples first."""
         sets = {"held out": self.held_out, "validation": self.validation}
         for name, sides in sets.items():
             if sides is None or not self.thresholds:

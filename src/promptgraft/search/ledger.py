@@ -1,4 +1,4 @@
-"""What a run has used so far: calls, tokens, money and time, by role and model."""
+"""The ledger of a run: calls, tokens, money and time used so far, by role and model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class LedgerEntry:
     """What a run has used of one model for one role.
 
     Attributes:
-        role: what for.
-        model: the model, in its provider's word.
-        calls: how often it was called.
+        role: the purpose of the calls.
+        model: the model, as its provider names it.
+        calls: number of calls.
         retries: requests beyond the first of each call.
         usage: tokens.
         cost: US dollars of the calls whose price is known.
         unpriced_calls: calls whose price is not known.
-        seconds: wall time of all calls together, waits included.
+        seconds: total duration of all calls, including waits.
     """
 
     role: Role
@@ -43,16 +43,16 @@ class LedgerEntry:
 
 @attrs.define(eq=False)
 class Ledger:
-    """Counts every answer of a run, recorded before or made now.
+    """Counts every answer of a run, whether it is recorded or new.
 
     Attributes:
         rollout_budget: rollouts that the run may use; never exceeded.
         max_reflections: reflections that the run may use; None for no limit.
-        budget: money and tokens that the run may use. Calls of this process are paid from it
-            when they are made; the ledger pays those of earlier ones.
-        whole: counts everything that this one counts, too; it knows what is used at the moment.
+        budget: money and tokens that the run may use. Calls of this process are charged when
+            they are made; the ledger charges those of earlier processes.
+        whole: the ledger of the whole run, which counts everything that this one counts.
         rollouts: rollouts so far.
-        unscored: those of them that the provider failed.
+        unscored: those of them without a score, because the provider failed.
         reflections: reflections so far.
         sums: the calls so far, by role and model.
     """
@@ -69,40 +69,40 @@ class Ledger:
     )
 
     def part(self) -> Ledger:
-        """Return a ledger of a part of the run, which this one is the whole of."""
+        """Return a ledger for a part of the run; this one counts what it counts."""
         return attrs.evolve(self, whole=self)
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """What was used, by role and model."""
+        """What was used, by role and model, in the order of roles."""
         ordered = sorted(self.sums.items(), key=lambda item: (tuple(Role).index(item[0][0]), item))
         return tuple(found.entry(role, model) for (role, model), found in ordered)
 
     @property
     def charge(self) -> Charge:
-        """Money and tokens of all roles together; unknown costs count as none."""
+        """Money and tokens of all roles; unknown costs count as 0."""
         found = self.sums.values()
         cost = sum((one.cost for one in found), ZERO)
         return Charge(cost=cost, tokens=sum(one.sent + one.received for one in found))
 
     @property
     def known_cost(self) -> Decimal | None:
-        """US dollars of all roles together; None when the price of a call is not known."""
+        """US dollars of all roles; None if the price of a call is not known."""
         if any(found.unpriced for found in self.sums.values()):
             return None
         return self.charge.cost
 
     def spent_on(self, role: Role) -> tuple[int, Decimal]:
-        """Return calls and US dollars of a role; unknown costs count as none."""
+        """Return calls and US dollars of a role; unknown costs count as 0."""
         found = [one for (named, _), one in self.sums.items() if named is role]
         return sum(one.calls for one in found), sum((one.cost for one in found), ZERO)
 
     def check(self) -> None:
-        """Do nothing while there is money.
+        """Raise if money or tokens are used up.
 
         Raises:
-            BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or calls are made
-                whose cost is not known although there is a limit for it.
+            BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or there is a
+                ``max_cost`` and the price of a call is not known.
         """
         whole = self.whole or self
         self.budget.check(whole.charge)
@@ -128,9 +128,9 @@ class Ledger:
         Args:
             spent: the calls.
             rollouts: rollouts among the answers.
-            unscored: those of them that the provider failed.
+            unscored: those of them without a score.
             reflections: reflections among the answers.
-            recorded: whether an earlier process made the calls: they are paid for here.
+            recorded: whether an earlier process made the calls, so that they are charged now.
         """
         self.rollouts += rollouts
         self.unscored += unscored
@@ -154,7 +154,7 @@ class Ledger:
             self.budget.pay(Charge(cost=cost, tokens=sum(one.tokens for one in spent)))
 
     def take(self, part: Ledger) -> None:
-        """Add what another part of the same whole has counted."""
+        """Add the counts of another part of the same whole, which has counted them already."""
         self.rollouts += part.rollouts
         self.unscored += part.unscored
         self.reflections += part.reflections
@@ -166,7 +166,7 @@ class Ledger:
 
 @attrs.define(eq=False, weakref_slot=False)
 class Sum:
-    """Calls of one model for one role, added up in place."""
+    """Running totals of one model in one role; mutable, because a replay adds up millions."""
 
     calls: int = 0
     requests: int = 0
@@ -193,18 +193,18 @@ class Sum:
 
 
 def money(amount: Decimal | None) -> str | None:
-    """Return US dollars as documents have them: a decimal number as text."""
+    """Return US dollars in the form of documents: a decimal number as text."""
     return None if amount is None else f"{amount:f}"
 
 
 @attrs.define(eq=False)
 class RolloutBudget:
-    """What the budget pays for, besides everything that is reserved.
+    """The rollout budget of a search, without what is reserved.
 
     Attributes:
-        ledger: what the parts of the run have used that are taken account of.
-        reserve: rollouts that are kept for the end of the run.
-        under_way: rollouts that are kept for branches under way.
+        ledger: what the search and its joined branches have used.
+        reserve: rollouts reserved for the end of the run.
+        under_way: rollouts reserved for running branches.
     """
 
     _ledger: Ledger
@@ -222,15 +222,15 @@ class RolloutBudget:
         return self._reserve
 
     def affords(self, rollouts: int) -> bool:
-        """Tell whether there is room for that many more, besides everything that is kept."""
+        """Return whether the budget covers that many more rollouts and all reserves."""
         kept = self._reserve + self.under_way
         return self._ledger.rollouts + rollouts + kept <= self._ledger.rollout_budget
 
     def require(self, rollouts: int, what: str) -> None:
-        """Do nothing while there is room for that many more, besides everything that is kept.
+        """Raise if the budget does not cover that many more rollouts and all reserves.
 
         Raises:
-            RunStoppedError: there is none, so that ``what`` cannot be done.
+            RunStoppedError: it does not; ``what`` says what they were wanted for.
         """
         if not self.affords(rollouts):
             raise RunStoppedError(
@@ -238,5 +238,5 @@ class RolloutBudget:
             )
 
     def release(self, rollouts: int) -> None:
-        """Make rollouts available that were kept for the end of the run."""
+        """Make rollouts available that were reserved for the end of the run."""
         self._reserve -= rollouts

@@ -1,4 +1,4 @@
-"""Why runs end, and what may end one between two of its steps."""
+"""Why runs end, and the stoppers that can end a run between two steps."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class StopReason(StrEnum):
     """Why a run ended."""
 
     BUDGET = "budget"
-    """The rollouts left do not pay for one more step."""
+    """The remaining rollouts do not cover another step."""
     PERFECT = "perfect"
     """The best candidate is perfect on every validation example."""
     NO_PROGRESS = "no progress"
-    """Too many steps in a row had nothing to try."""
+    """Too many steps in a row had nothing to evaluate."""
     REFLECTION_FAILED = "reflection failed"
-    """Too many reflections in a row gave nothing usable."""
+    """Too many reflections in a row had no usable reply."""
     PROVIDER_FAILED = "provider failed"
-    """The provider refused, or too many of the latest rollouts stayed unscored."""
+    """The provider failed permanently, or too many of the latest rollouts stayed unscored."""
     DEADLINE = "deadline"
-    """Time was up."""
+    """The time is up."""
     COST = "cost"
     """The money is used up, or the price of a model is not known."""
     TOKENS = "tokens"
@@ -51,28 +51,28 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
     """The run was asked to stop."""
     STOP_FILE = "stop file"
-    """The stop file was found."""
+    """A stop file was found."""
     PROPOSALS = "proposals"
     """The proposals are used up."""
     NO_IMPROVEMENT = "no improvement"
-    """Too many steps in a row brought no better candidate."""
+    """Too many steps in a row found no better candidate."""
     TARGET_SCORE = "target score"
-    """A candidate that beats the baseline has the score that was wanted."""
+    """A candidate that beats the baseline has reached the target."""
     OBJECTIVES = "objectives"
-    """The best candidate has what is required of each objective."""
+    """The best candidate meets the threshold of every objective."""
     CANDIDATES = "candidates"
-    """The pool is as large as it may be."""
+    """The pool is full."""
     PAUSED = "paused"
-    """The run was asked to pause; resuming continues it."""
+    """The run was asked to pause, and can be resumed."""
     FAILED = "failed"
-    """The run was ended by an error, which carries what was found."""
+    """An error ended the run; it carries the result so far."""
     DONE = "done"
     """The algorithm has nothing more to do."""
     STOPPER = "stopper"
-    """A function of the caller's said so."""
+    """A stopper of the caller ended the run."""
 
 
-# All rollouts were used, what was wanted was found, or there was no more to find.
+# The rollouts are used up, the goal is reached, or there is nothing left to find.
 _WENT_TO_ITS_END = {
     StopReason.BUDGET,
     StopReason.PERFECT,
@@ -88,7 +88,7 @@ _WENT_TO_ITS_END = {
 
 
 def is_early(reason: str) -> bool:
-    """Tell whether a run that ended for this reason was stopped before it had come to its end."""
+    """Return whether a run that ended for this reason was stopped early."""
     return reason not in _WENT_TO_ITS_END
 
 
@@ -100,7 +100,7 @@ _REACHED = {
 
 
 def reason_of(error: LimitReachedError) -> StopReason:
-    """Return why a run ends that was ended by ``error``."""
+    """Return the stop reason of a run that ``error`` ended."""
     if isinstance(error, StopFileFoundError):
         return StopReason.STOP_FILE
     if isinstance(error, RunCancelledError):
@@ -113,7 +113,7 @@ def reason_of(error: LimitReachedError) -> StopReason:
 
 
 class RunStoppedError(PromptgraftError):
-    """Carries a stop reason from inside a step to the loop; users never see it."""
+    """Carries a stop reason from a step to the main loop; users never see it."""
 
     def __init__(self, reason: StopReason, detail: str) -> None:
         super().__init__(detail)
@@ -122,9 +122,9 @@ class RunStoppedError(PromptgraftError):
 
 
 def is_orderly(error: BaseException) -> bool:
-    """Tell whether a run that ``error`` ends lets the steps end that are under way.
+    """Return whether a run that ``error`` ends lets the running steps finish.
 
-    That is when the answers and the settings have decided it, and not time, money or a fault.
+    It does if answers and settings decided the end, rather than time, money or a fault.
     """
     if isinstance(error, RunStoppedError):
         return error.reason is not StopReason.PROVIDER_FAILED
@@ -133,25 +133,25 @@ def is_orderly(error: BaseException) -> bool:
 
 @attrs.frozen(kw_only=True)
 class RunState:
-    """Where a run stands between two steps. All but ``seconds`` is the same in every replay.
+    """The state of a run between two steps. Everything but ``seconds`` is equal in every replay.
 
-    Where proposals overlap, it is what is committed; what is under way is not counted.
+    If steps overlap, it is the committed state; steps that are still running do not count.
 
     Attributes:
         steps: steps made.
-        proposals: proposals tried; merges are none.
+        proposals: proposals evaluated, not counting merges.
         rollouts: rollouts used, unscored ones included.
         reflections: reflections used, repairs included.
-        candidates: size of the pool, the baseline included.
-        steps_since_improvement: steps since the one that brought the best candidate, or since
-            the beginning.
+        candidates: size of the pool, including the baseline.
+        steps_since_improvement: steps since the one that found the best candidate, or since the
+            beginning.
         best: position of the best candidate in the pool; 0 is the baseline.
-        baseline_mean: mean of the baseline on the validation set; None when nothing was scored.
+        baseline_mean: mean of the baseline on the validation set; None if nothing was scored.
         best_mean: mean of the best candidate.
         best_objectives: its mean in each objective.
-        best_is_estimated: whether it was not evaluated on the whole validation set yet, so that
-            its means may change: in a race it may have been evaluated on a few examples.
-        cost: US dollars used so far; None when the price of a call is not known.
+        best_is_estimated: whether it has not been evaluated on the whole validation set yet, so
+            that its means may change; a race evaluates some candidates on a few examples only.
+        cost: US dollars used so far; None if the price of a call is not known.
         tokens: tokens used so far, sent and received.
         seconds: time since this process began the run. Not replayed: a resumed run begins at 0.
     """
@@ -173,15 +173,15 @@ class RunState:
 
 
 Stopper = Callable[[RunState], str | None]
-"""Returns why the run is to stop, in words, or None; asked between steps.
+"""Returns a reason to stop in words, or None; called between steps.
 
-It should look at nothing but the state: a resumed run asks again, from the first step on.
+It should depend on nothing but the state: a resumed run calls it again, from the first step on.
 """
 
 
 @attrs.frozen
 class MaxProposals:
-    """Stops when so many proposals were tried.
+    """Stops when this many proposals have been evaluated.
 
     Attributes:
         proposals: at least 1.
@@ -191,7 +191,7 @@ class MaxProposals:
     reason: ClassVar[StopReason] = StopReason.PROPOSALS
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that the proposals are used up, or None."""
+        """Return a reason if the proposals are used up, or None."""
         if state.proposals < self.proposals:
             return None
         return f"{state.proposals} of {self.proposals} proposals were tried"
@@ -199,7 +199,7 @@ class MaxProposals:
 
 @attrs.frozen
 class NoImprovement:
-    """Stops when so many steps in a row, idle ones included, brought no better candidate.
+    """Stops after this many steps in a row, including idle ones, without a better candidate.
 
     Attributes:
         steps: at least 1.
@@ -209,7 +209,7 @@ class NoImprovement:
     reason: ClassVar[StopReason] = StopReason.NO_IMPROVEMENT
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that nothing has improved for long enough, or None."""
+        """Return a reason if nothing has improved for long enough, or None."""
         if state.steps_since_improvement < self.steps:
             return None
         return f"{state.steps_since_improvement} steps in a row brought no better candidate"
@@ -217,7 +217,9 @@ class NoImprovement:
 
 @attrs.frozen
 class TargetScore:
-    """Stops when a candidate that beats the baseline has this mean on the whole validation set.
+    """Stops when a candidate that beats the baseline reaches this mean on the validation set.
+
+    Estimated means do not count.
 
     Attributes:
         score: a finite number.
@@ -227,11 +229,11 @@ class TargetScore:
     reason: ClassVar[StopReason] = StopReason.TARGET_SCORE
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that the target is reached, or None."""
+        """Return a reason if the target is reached, or None."""
         return None if state.best_is_estimated else self.reached(state)
 
     def reached(self, state: RunState) -> str | None:
-        """Return that the target is reached, as far as is known."""
+        """Return a reason if the target is reached, even by an estimate, or None."""
         if state.best == 0 or state.best_mean is None or state.best_mean < self.score:
             return None
         return f"the best candidate has {state.best_mean:.3f}; the target is {self.score:g}"
@@ -247,25 +249,25 @@ def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
 
 @attrs.frozen
 class RequiredObjectives:
-    """Stops when the best candidate has enough in every named objective.
+    """Stops when the best candidate meets the threshold of every named objective.
 
-    Its means on the whole validation set count.
-    The baseline counts too: where it has enough there is nothing to do. An objective that no
-    feedback has is found when the baseline is evaluated.
+    Only means on the whole validation set count. The baseline counts too: if it meets all
+    thresholds, there is nothing to do. An objective that no feedback has is reported when the
+    baseline is evaluated.
 
     Attributes:
-        thresholds: the least mean on the validation set, by objective; at least one.
+        thresholds: the lowest mean on the validation set, by objective; at least one.
     """
 
     thresholds: Mapping[str, float] = attrs.field(converter=_as_thresholds)
     reason: ClassVar[StopReason] = StopReason.OBJECTIVES
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that every objective is reached, or None."""
+        """Return a reason if every threshold is met, or None."""
         return None if state.best_is_estimated else self.reached(state)
 
     def reached(self, state: RunState) -> str | None:
-        """Return that every objective is reached, as far as is known."""
+        """Return a reason if every threshold is met, even by estimates, or None."""
         found = state.best_objectives
         if any(
             name not in found or found[name] < self.thresholds[name] for name in self.thresholds
@@ -279,17 +281,17 @@ class RequiredObjectives:
 
 @attrs.frozen
 class MaxCandidates:
-    """Stops when the pool has so many candidates.
+    """Stops when the pool has this many candidates.
 
     Attributes:
-        candidates: the baseline included; at least 2.
+        candidates: including the baseline; at least 2.
     """
 
     candidates: int = attrs.field(validator=integer(2))
     reason: ClassVar[StopReason] = StopReason.CANDIDATES
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that the pool is full, or None."""
+        """Return a reason if the pool is full, or None."""
         if state.candidates < self.candidates:
             return None
         return f"{state.candidates} of {self.candidates} candidates are in the pool"
@@ -304,11 +306,10 @@ def _as_path(path: str | os.PathLike[str]) -> Path:
 
 @attrs.frozen
 class StopFile:
-    """Stops when a file is there, whatever it holds; give each run a file of its own.
+    """Stops when a file exists, whatever its content; give each run a file of its own.
 
-    A file that is there when the run begins is left over from an earlier one: it is removed,
-    and that is said. The file is looked for between steps, between rollouts, and while calls
-    are waited for.
+    A file that exists when the run begins is left over from an earlier run: it is removed with a
+    warning. The file is checked between steps, between rollouts, and while waiting for calls.
 
     Attributes:
         path: the file.
@@ -318,7 +319,7 @@ class StopFile:
     reason: ClassVar[StopReason] = StopReason.STOP_FILE
 
     def __call__(self, state: RunState) -> str | None:
-        """Return that the file is there, or None."""
+        """Return a reason if the file exists, or None."""
         del state
         return found_at(self.path)
 
@@ -327,5 +328,5 @@ BuiltIn = MaxProposals | NoImprovement | TargetScore | RequiredObjectives | MaxC
 
 
 def reason_for(stopper: Stopper) -> StopReason:
-    """Return why a run ends that ``stopper`` has ended."""
+    """Return the stop reason of a run that ``stopper`` ended."""
     return stopper.reason if isinstance(stopper, BuiltIn) else StopReason.STOPPER

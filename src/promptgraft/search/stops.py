@@ -1,4 +1,4 @@
-"""Reasons to stop: stoppers in their order, the patience of a search, too many faults."""
+"""Checks for reasons to stop: stoppers, idle steps, too many faults."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from promptgraft.targets.base import RejectionReason
 
 @attrs.define(eq=False, kw_only=True)
 class Stops:
-    """Looks for a reason to stop between steps.
+    """Checks for a reason to stop between steps.
 
     Attributes:
-        stoppers: the user's, in the order in which they are asked.
+        stoppers: the user's stoppers, in the order in which they are called.
         ledger: what the search has used.
         deadline: when the run ends.
-        pause: is set when the run is to pause.
-        clock: tells how long the run has taken; it begins now.
+        pause: set to pause the run.
+        clock: measures how long the run has taken, from now on.
         perfect_score: a score that leaves nothing to learn.
     """
 
@@ -53,12 +53,13 @@ class Stops:
         return self._clock.monotonic()
 
     def look(self, standing: Standing) -> Outlook:
-        """Return whether another step may begin; to be called after every step.
+        """Return whether another step may begin. Call it after every step.
 
         Raises:
             StopperError: a stopper failed; names it.
             LimitReachedError: time or money is used up.
         """
+        # The order of the checks decides which of several reasons is reported.
         pool = standing.pool
         if pool.best != self._best:
             self._best, self._improved_at = pool.best, standing.steps
@@ -120,10 +121,10 @@ _NOTHING_NEW = {RejectionReason.UNCHANGED, RejectionReason.DUPLICATE}
 
 @attrs.define(eq=False, kw_only=True)
 class Patience:
-    """Counts steps that tried nothing, until a child is tried.
+    """Counts consecutive steps without an evaluated child.
 
     Attributes:
-        max_idle_steps: steps in a row with nothing to try, at least 1.
+        max_idle_steps: steps in a row with nothing to evaluate, at least 1.
         max_failed_reflections: steps in a row without a usable reply, at least 1.
     """
 
@@ -133,14 +134,14 @@ class Patience:
     _failed: int = attrs.field(default=0, init=False)
 
     def renew(self) -> None:
-        """Begin to count anew: a child is tried."""
+        """Reset the counts, because a child is evaluated."""
         self._idle = self._failed = 0
 
     def idle(self, why: str) -> None:
-        """Count a step with nothing to try.
+        """Count a step with nothing to evaluate.
 
         Raises:
-            RunStoppedError: it was one too many.
+            RunStoppedError: there were too many.
         """
         self._idle += 1
         if self._idle >= self._max_idle_steps:
@@ -152,7 +153,7 @@ class Patience:
         """Count a step whose last reply was refused.
 
         Raises:
-            RunStoppedError: it was one too many.
+            RunStoppedError: there were too many.
         """
         if reason in _NOTHING_NEW:
             self.idle(f"the last proposal was no new text: {detail}")
@@ -166,18 +167,18 @@ class Patience:
 
 
 UNSCORED_ALLOWANCE = 4
-"""Rollouts that may stay unscored on top of the share, in any stretch of a run."""
+"""Rollouts that may stay unscored in any stretch of a run, in addition to the share."""
 
 
 @attrs.define
 class FaultyStretch:
-    """The latest rollouts of a run, from where its unscored ones began to exceed their share.
+    """The latest rollouts of a run, since the unscored ones began to exceed their share.
 
-    A run continues while, in every stretch of it, at most ``share`` of the rollouts and
-    ``UNSCORED_ALLOWANCE`` more are unscored. So one fault says nothing in a small batch, and a
-    provider that dies after a thousand good rollouts is noticed as soon as one that never lived.
-    It is enough to watch one stretch: no other one that ends here is worse. A share of 0 has no
-    allowance: the first fault is too many.
+    A run continues while, in every stretch of consecutive rollouts, at most ``share`` of them plus
+    ``UNSCORED_ALLOWANCE`` are unscored. So a single fault in a small batch is harmless, and a
+    provider that fails after a thousand good rollouts is noticed as soon as one that never worked.
+    Watching one stretch is enough, because no other stretch that ends here is worse. With a share
+    of 0 there is no allowance: the first fault ends the run.
 
     Attributes:
         share: share of the rollouts that may stay unscored, 0 to 1.
@@ -190,7 +191,7 @@ class FaultyStretch:
     rollouts: int = 0
 
     def add(self, batches: Iterable[Sequence[bool]]) -> None:
-        """Add rollouts in the order in which the run asked for them; True is unscored."""
+        """Add rollouts in the order in which the run asked for them; True means unscored."""
         for faults in batches:
             for fault in faults if self.unscored or True in faults else ():
                 self.rollouts += 1
@@ -200,6 +201,6 @@ class FaultyStretch:
 
     @property
     def is_too_faulty(self) -> bool:
-        """Whether more rollouts of the stretch are unscored than share and allowance permit."""
+        """Whether the unscored rollouts exceed share and allowance."""
         allowance = UNSCORED_ALLOWANCE if self.share else 0
         return self.unscored > self.share * self.rollouts + allowance

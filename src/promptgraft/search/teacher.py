@@ -1,4 +1,7 @@
-"""What gives cases a ground truth that have none: a prompt or a graph, and what answers it."""
+"""Teachers: a prompt or a graph that provides the missing ground truth of cases.
+
+A teacher is asked before the first rollout, and its answers are recorded like all others.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,12 @@ class Teacher:
 
     Attributes:
         prompt: a prompt, bound to each case; or a graph, whose flow is called with its input.
-        adapter: answers it; may be left out for a graph whose nodes bring their adapters.
-        params: makes the parameters of the prompt of a case; without it a text goes to the one
-            placeholder that is open, and an object to the placeholders of its names.
+        adapter: answers the prompt; may be omitted for a graph whose nodes have adapters.
+        params: returns the prompt's parameters for a case; without it a text is bound to the only
+            open placeholder, and an object to the placeholders of its names.
 
     Raises:
-        ConfigError: an argument is not what it must be.
+        ConfigError: an argument is invalid.
     """
 
     prompt: Prompt[Any] = attrs.field(converter=_as_prompt)
@@ -83,7 +86,7 @@ class Teacher:
 
     @property
     def asked(self) -> ProviderAdapter:
-        """What answers: the adapter, or the graph on it."""
+        """The adapter that answers, or the graph on top of it."""
         if isinstance(self.prompt, GraphPrompt):
             return GraphAdapter(self.prompt.graph, self.adapter)
         assert self.adapter is not None  # noqa: S101 - checked when it was made
@@ -91,12 +94,12 @@ class Teacher:
 
     @property
     def models(self) -> tuple[ProviderAdapter, ...]:
-        """The adapters that it is answered by."""
+        """The adapters that it uses."""
         own = self.prompt.graph.adapters.values() if isinstance(self.prompt, GraphPrompt) else ()
         return tuple(one for one in (self.adapter, *own) if one is not None)
 
     def answered_by(self, adapter: ProviderAdapter) -> Teacher:
-        """Return the same with ``adapter`` in the place of each one that answers it."""
+        """Return the teacher with ``adapter`` in place of all its adapters."""
         prompt = self.prompt
         if isinstance(prompt, GraphPrompt):
             prompt = attrs.evolve(prompt, graph=prompt.graph.answered_by(adapter))
@@ -104,7 +107,7 @@ class Teacher:
 
     @property
     def name(self) -> str:
-        """The prompt or graph, and what answers it, as cases name their teacher."""
+        """The prompt or graph and its adapter, as cases name their teacher."""
         asked = adapter_identity(self.asked)
         is_graph = isinstance(self.prompt, GraphPrompt)
         return asked if is_graph else f"{address_of(self.prompt)} on {asked}"
@@ -126,15 +129,15 @@ _MAX_TOLD_CHARS = 2_000
 
 
 class Teaching:
-    """What a teacher is asked in a run.
+    """The questions of a run to its teacher.
 
     Args:
-        teacher: answers.
+        teacher: the teacher.
         config: the settings of the run, with its cases.
         digests: SHA-256 of each example, by id.
 
     Attributes:
-        lessons: what is asked for each case that has no ``expected``, by its id.
+        lessons: the question about each case that has no ``expected``, by its id.
 
     Raises:
         ConfigError: cases do not fit the teacher's prompt; names them.
@@ -172,20 +175,20 @@ class Teaching:
         working: Working | None,
         emit: Emit,
     ) -> RunConfig:
-        """Return the settings with the cases as they are once the teacher has answered.
+        """Have the teacher answer, and return the settings with completed cases.
 
         Args:
             config: the settings.
-            books: the journal, which knows what was answered before, and the ledger.
+            books: the journal, which has earlier answers, and the ledger.
             watch: budget and notices of the run.
-            executor: where there is one, cases are answered side by side.
-            deadline: when nothing new is asked.
-            working: is called as answers arrive.
-            emit: is told of each case.
+            executor: if there is one, cases are answered in parallel.
+            deadline: nothing is asked after it.
+            working: reports progress as answers arrive.
+            emit: receives an event for each case.
 
         Raises:
             ConfigError: an answer cannot be used; names the case.
-            ProviderError: the teacher's provider failed; what is answered is recorded.
+            ProviderError: the teacher's provider failed; answers so far are recorded.
             LimitReachedError: time or money is used up.
         """
         batch = _Batch(
@@ -241,7 +244,7 @@ class _Lesson:
 
 @attrs.define(eq=False, kw_only=True)
 class _Batch(Batch):
-    """What a teacher is asked, recalled as far as it is recorded."""
+    """The questions to a teacher; those with a recorded answer are not asked again."""
 
     stops_at_failure = True
 
@@ -313,7 +316,7 @@ class _Batch(Batch):
 
 
 def _placed(error: PromptgraftError, case: Case) -> PromptgraftError:
-    """Return an error of a teacher with the case, and how it is mended."""
+    """Return a teacher's error with the name of the case, and how to mend it."""
     where = f"{case.origin}: " if case.origin else ""
     said = f"{where}teacher: case `{case.id}`: {error}"
     mend = "give the case `expected`, leave it out, or resume the run to ask again"
