@@ -151,7 +151,7 @@ def spell(name: str, syntax: BodySyntax) -> str:
 
 
 def is_placeholder(name: object) -> bool:
-    """Tell whether ``name`` can be a placeholder of a plain text: a model has to repeat it."""
+    """Return whether ``name`` can be a placeholder of a plain text: a model has to repeat it."""
     return isinstance(name, str) and name.isprintable() and bool(name.strip())
 
 

@@ -184,7 +184,7 @@ class Entry(ABC):
         return next((found for found in self.sources(prompt) if found.key == self.key), None)
 
     def is_said_by(self, prompt: PromptLike) -> bool:
-        """Tell whether the source says the same, as it does once an override is written back."""
+        """Return whether the source says the same, as it does once an override is written back."""
         source = self.counterpart(prompt)
         # A file may have more or fewer blank lines around a text than the text itself.
         return source is not None and self.show_of(source).strip() == self.show().strip()
@@ -253,7 +253,7 @@ class Entry(ABC):
         )
 
     def is_about(self, label: str) -> bool:
-        """Tell whether it replaces the text of that label."""
+        """Return whether it replaces the text of that label."""
         return label in self.texts()
 
     def _shown(self, texts: Mapping[str, str]) -> str:

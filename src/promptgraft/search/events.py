@@ -1,7 +1,7 @@
-"""Everything that a run tells, declared once: on the bus, in ``events.jsonl``, with ``--json``.
+"""The events of a run, declared once for the bus, ``events.jsonl`` and ``--json``.
 
-An event is the line that it is written as: the names of its fields are the keys, but where ``name``
-says another. Candidates are named by their positions; the baseline is 0.
+An event is written as one line; its keys are the names of the fields, unless a field has a
+``name``. Candidates are identified by position; the baseline is 0.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
 Emit = Callable[[object], None]
-"""Takes an event of a run."""
+"""Receives an event of a run."""
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
-    """A run begins, or begins again on its journal.
+    """A run begins, or is resumed on its journal.
 
     Attributes:
         run_id: identity of the run; equal for equal configuration, data and prompt.
-        prompt: what is improved: the prompt, ``namespace/key``, or the name of a target.
-        seed: what decides every random choice.
-        modules: names of what may be mutated.
-        texts: the baseline's text of each module; those that write new examples have none.
+        prompt: what is improved: a prompt, ``namespace/key``, or the name of a target.
+        seed: seed of every random choice.
+        modules: names of the parts that may change.
+        texts: the baseline's text of each module; modules that write new examples have none.
         pareto_ids: ids of the validation set, in the order of every list of scores.
-        settings: what decides the path of the run, by the paths of settings, as plain data:
-            functions and models by name, data by digest. Limits are not in it.
+        settings: everything that decides the path of the run, by setting, as plain data:
+            functions and models by name, data by digest. Limits are not included.
     """
 
     run_id: str
@@ -62,12 +62,12 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
 
 
 class CaseTaught(Event, frozen=True, kw_only=True, tag="taught"):
-    """A case that had no ``expected`` is judged by what a teacher answered.
+    """A case that had no ``expected`` is judged by a teacher's answer.
 
     Attributes:
         case: id of the case.
-        teacher: the prompt or graph, and what answered it.
-        expected: the answer as text, its beginning if it is long.
+        teacher: the prompt or graph, and its adapter.
+        expected: the answer as text, clipped if it is long.
     """
 
     case: str
@@ -76,12 +76,12 @@ class CaseTaught(Event, frozen=True, kw_only=True, tag="taught"):
 
 
 class RolloutCompleted(Event, frozen=True, kw_only=True, tag="rollout"):
-    """A rollout was used. No line: the journal has it.
+    """A rollout is complete. It is not written as a line, because the journal has it.
 
     Attributes:
-        position: where in the run, as text: a place, and the place of the example behind it.
-        record: what came of it.
-        total_rollouts: how many were used so far, this one included.
+        position: where in the run, as text: a place, followed by the place of the example.
+        record: the rollout.
+        total_rollouts: rollouts used so far, including this one.
     """
 
     position: str
@@ -95,13 +95,13 @@ class _Scored(Event, frozen=True, kw_only=True):
     Attributes:
         step: number of the step.
         candidate: its position.
-        mean: its mean over the scored examples; None when nothing was scored.
+        mean: its mean over the scored examples; None if nothing was scored.
         best: position of the best candidate so far.
-        scores: all its scores on the validation set; None for unscored or not tried. Empty when
-            the run was stopped while it was evaluated.
+        scores: all its scores on the validation set; None for unscored or not evaluated. Empty if
+            the run was stopped during its evaluation.
         objectives: its mean in each objective.
         estimated: whether the mean is an estimate, because some examples have no score.
-        figures: what metrics say of its answers.
+        figures: its pass rate and the means of metrics.
     """
 
     step: int
@@ -114,7 +114,7 @@ class _Scored(Event, frozen=True, kw_only=True):
     figures: Figures = NO_FIGURES
 
     def __post_init__(self) -> None:
-        # In 8 bytes each: a large run has millions of them.
+        # Packed into 8 bytes each, because a large run has millions of scores.
         scores = self.scores if isinstance(self.scores, Scores) else Scores(self.scores)
         msgspec.structs.force_setattr(self, "scores", scores)
         estimated = self.mean is not None and UNSCORED in scores.row
@@ -122,26 +122,26 @@ class _Scored(Event, frozen=True, kw_only=True):
 
 
 class CandidateScored(_Scored, frozen=True, kw_only=True, tag="scored"):
-    """A member of the pool was tried on more of the validation set."""
+    """A member of the pool was evaluated on more of the validation set."""
 
 
 class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
-    """The baseline (step 0), an accepted child or a merge is in the pool.
+    """The baseline (step 0), an accepted child or a merge has joined the pool.
 
-    Told before the acceptance.
+    Published before the event of its acceptance.
 
     Attributes:
         parents: positions of its parents; two for a merge, the better one first.
-        module: names of what was mutated; None for the baseline and for merges.
-        shortened: share of its parent's tokens that it does without, about; 0 unless it was made
-            to be shorter.
-        rollouts: how many the run has used so far.
-        reflections: how many the run has used so far.
-        tokens: how many the run has used so far.
-        cost: US dollars that the run has used so far; None when a price is not known.
-        texts: its text of each module, as ``RunStarted.texts``.
-        entries: what it changes, by address, as
-            :func:`~promptgraft.targets.types.plain_changes` has it.
+        module: names of the changed modules; None for the baseline and for merges.
+        shortened: approximate share of its parent's tokens that it saves; 0 unless it was made to
+            be shorter.
+        rollouts: rollouts that the run has used so far.
+        reflections: reflections that the run has used so far.
+        tokens: tokens that the run has used so far.
+        cost: US dollars that the run has used so far; None if a price is not known.
+        texts: its text of each module, as in ``RunStarted.texts``.
+        entries: its changes by address, in the form of
+            :func:`~promptgraft.targets.types.plain_changes`.
     """
 
     parents: tuple[int, ...]
@@ -156,22 +156,22 @@ class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
 
     @property
     def changed(self) -> str:
-        """What was changed: names of modules, ``merge`` or ``baseline``."""
+        """Names of the changed modules, ``merge`` or ``baseline``."""
         if self.shortened:
             return f"{self.module}, shortened"
         return self.module or ("merge" if self.parents else "baseline")
 
 
 class MutationProposed(Event, frozen=True, kw_only=True, tag="proposed"):
-    """A usable proposal is about to be tried.
+    """A usable proposal is about to be evaluated.
 
     Attributes:
         step: number of the step, from 1.
         parent: position of the parent.
-        module: name of what is changed.
+        module: name of the module.
         before: its text in the parent.
         after: the proposed text.
-        reason: why, in one line, where the model that proposed it said so.
+        reason: the model's reason in one line, if it gave one.
     """
 
     step: int
@@ -183,16 +183,16 @@ class MutationProposed(Event, frozen=True, kw_only=True, tag="proposed"):
 
 
 class MutationAccepted(Event, frozen=True, kw_only=True, tag="accepted"):
-    """A proposal is in the pool, alone or with others of its step.
+    """A proposal has joined the pool, alone or combined with others of its step.
 
     Attributes:
         step: number of the step.
-        candidate: position of the candidate that it is in.
+        candidate: position of the candidate that contains it.
         parent: position of its parent.
-        module: what was changed; several names where a proposal has changed several.
+        module: name of the changed module, or names if there are several.
         parent_score: mean of the parent on the minibatch.
         child_score: mean of the child on the minibatch.
-        pareto_mean: mean of the candidate on the validation set; None when nothing was scored.
+        pareto_mean: mean of the candidate on the validation set; None if nothing was scored.
         best_pareto_mean: mean of the best candidate so far.
     """
 
@@ -212,16 +212,16 @@ class MutationRejected(Event, frozen=True, kw_only=True, tag="rejected"):
     Attributes:
         step: number of the step.
         parent: position of the parent.
-        module: what was to be changed.
+        module: the module that was to change.
         reason: the kind of reason.
-        detail: one line for people.
+        detail: the reason in one line, for people.
         before: the parent's text of the module.
-        text: what was proposed; empty when there was nothing to read.
-        parent_score: mean of the parent on the minibatch; None when the child was not tried.
+        text: the proposed text; empty if there was no readable one.
+        parent_score: mean of the parent on the minibatch; None if the child was not evaluated.
         child_score: mean of the child on the minibatch.
-        final: whether the step ends here; otherwise the reflector is asked to mend it, or the
-            step continues with other modules of the same child.
-        attempt: of a line, which rejection of its step it is, from 1.
+        final: whether the step ends here; otherwise the model is asked to repair its reply, or
+            the step continues with other modules of the same child.
+        attempt: number of the rejection in its step, from 1; set when an event file is read.
     """
 
     step: int
@@ -290,13 +290,13 @@ class MergeAccepted(Event, frozen=True, kw_only=True, tag="merge_accepted"):
 
 
 class MergeRejected(Event, frozen=True, kw_only=True, tag="merge_rejected"):
-    """A merge was tried and not kept.
+    """A merge was evaluated and not kept.
 
     Attributes:
         step: number of the step.
         parents: positions of the two, the better one first.
         reason: the kind of reason.
-        detail: one line for people.
+        detail: the reason in one line, for people.
     """
 
     step: int
@@ -306,36 +306,36 @@ class MergeRejected(Event, frozen=True, kw_only=True, tag="merge_rejected"):
 
 
 class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
-    """A run ended; when the store refused the winner, too.
+    """A run has ended, even if the store refused the winner.
 
     Attributes:
         run_id: identity of the run.
         stop_reason: why it ended.
         stop_detail: the same in words.
-        verdict: what may be said of the best candidate.
+        verdict: what may be claimed about the best candidate.
         best: position of the candidate that the run ends with.
         baseline_mean: mean of the baseline on the validation set.
         best_mean: mean of the best candidate.
         baseline_estimated: whether the baseline's mean is an estimate.
-        best_estimated: the same of the best candidate's.
-        means: of every candidate, as the end has them: what was an estimate may be another now.
+        best_estimated: whether the best candidate's mean is an estimate.
+        means: final mean of every candidate; estimates may have changed.
         frontier: positions of the candidates that lead somewhere and are not dominated.
-        shortened: share of its tokens that the winner was found to do without, about.
-        gains: what each kind of change along the winner's line did to the mean.
-        held_out: what both did on the held-out examples; None without.
-        passing: how many answers of both pass, and the means of metrics.
+        shortened: approximate share of the winner's tokens that could be left out.
+        gains: gain in mean of each kind of change, over the winner's ancestry.
+        held_out: baseline and winner on the held-out examples; None without any.
+        passing: pass rates of both, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
-        tag: the tag that the overrides of the run are kept under.
+        tag: the tag under which the overrides of the run are kept.
         accepted: accepted mutations.
         merges: accepted merges.
         rejected: rejected proposals by reason, the most frequent first.
         candidates: candidates in the pool.
         steps: steps begun.
         rollouts: rollouts used, unscored ones included.
-        unscored: rollouts that the provider failed.
+        unscored: rollouts without a score, because the provider failed.
         reflections: reflections used.
         ledger: calls, tokens, money and time by role and model.
-        cost: US dollars; None when a price is not known.
+        cost: US dollars; None if a price is not known.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""What a process tells of a run that a replay does not tell again, and what all events share.
+"""Events that a replay does not repeat, and the base class of all events.
 
 See :mod:`promptgraft.search.events`.
 """
@@ -20,11 +20,11 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """What every event has once it is a line.
+    """Base class of events; the attributes are set when the event is written as a line.
 
     Attributes:
-        number: counts, from 1, the lines that every replay of the journal tells again.
-        time: when it was told.
+        number: number of the line, from 1, among those that every replay of the journal repeats.
+        time: when the event was published.
     """
 
     number: int | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="n")
@@ -32,20 +32,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Unknown(Event, frozen=True, kw_only=True):
-    """A line of a kind that this version does not know."""
+    """A line of a kind that is unknown to this version."""
 
 
 class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
-    """What this process lets the run use; a resumed run may have other limits.
+    """The plan of this process; a resumed run may have other limits.
 
     Attributes:
         budget: rollouts that may be used.
         line: the plan in one line.
-        warnings: what makes the plan a bad one, a line each.
-        max_cost: US dollars at which the run is stopped; None here and below for no such limit.
+        warnings: problems of the plan, a line each.
+        max_cost: US dollars at which the run is stopped; None, here and below, for no limit.
         max_tokens: tokens at which it is stopped.
         max_seconds: wall time after which it is stopped.
-        expected_cost: US dollars that the run is expected to use in all; None when not known.
+        expected_cost: US dollars that the run is expected to use in all; None if unknown.
     """
 
     budget: int
@@ -58,27 +58,27 @@ class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
 
 
 class StopFileRemoved(Event, frozen=True, kw_only=True, tag="stop_file_removed"):
-    """A stop file was there when the run began, left behind by an earlier one.
+    """A stop file of an earlier run was removed at the start.
 
     Attributes:
-        path: where it was.
+        path: the file.
     """
 
     path: str
 
 
 class _AtWork(Event, frozen=True, kw_only=True):
-    """Where a run is, and what it has used by then.
+    """The position of a run, and what it has used so far.
 
     Attributes:
         position: the :class:`~promptgraft.search.place.Place` in the run, as text.
-        done: answers of this that are there.
-        total: answers that are wanted.
-        rollouts: how many the run has used.
-        reflections: how many the run has used.
-        tokens: how many the run has used.
-        cost: US dollars that the run has used; None when a price is not known.
-        expected_cost: US dollars that it is expected to use in all, by what it has used so far.
+        done: answers that have arrived at this position.
+        total: answers that are wanted there.
+        rollouts: rollouts used so far.
+        reflections: reflections used so far.
+        tokens: tokens used so far.
+        cost: US dollars used so far; None if a price is not known.
+        expected_cost: expected cost of the whole run in US dollars, given what it has used so far.
     """
 
     position: str
@@ -92,17 +92,17 @@ class _AtWork(Event, frozen=True, kw_only=True):
 
 
 class Working(_AtWork, frozen=True, kw_only=True, tag="working"):
-    """A notice: what the run does now, and what it has used so far.
+    """A notice: what the run is doing, and what it has used so far.
 
-    Only the bus is told, and how often depends on the machine. What a journal answers is not told.
-    No line: :class:`RunProgress` is, about once a second.
+    Published on the bus only, at a rate that depends on the machine, and not for answers from a
+    journal. It is not written as a line; :class:`RunProgress` is, about once a second.
     """
 
 
 class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
-    """Where a run stands: the end of a file of events is enough to know it.
+    """The state of a run, so that the end of an event file is enough to know it.
 
-    ``position`` is empty before the run begins, and ``total`` 0 when it is not known.
+    ``position`` is empty before the run begins, and ``total`` is 0 if it is not known.
 
     Attributes:
         step: number of the latest step.
@@ -111,11 +111,11 @@ class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
         accepted: accepted mutations and merges.
         rejected: rejected proposals and merges.
         best: position of the best candidate.
-        baseline_mean: mean of the baseline; None when it is not known.
+        baseline_mean: mean of the baseline; None if it is not known.
         best_mean: mean of the best candidate.
         baseline_estimated: whether the baseline's mean is an estimate.
-        best_estimated: the same of the best candidate's.
-        in_flight: rollouts and reflections that are being answered at the moment.
+        best_estimated: whether the best candidate's mean is an estimate.
+        in_flight: rollouts and reflections in progress.
     """
 
     step: int
@@ -133,13 +133,13 @@ class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
 
 @attrs.frozen(kw_only=True)
 class QuestionAsked:
-    """A notice: the reflection model is asked a question, or a journal answers for it.
+    """A notice: a question to the reflection model, which the journal may already answer.
 
-    Only the bus is told, before the call; a run directory has a file for each.
+    Published on the bus only, before the call; a run directory has a file for each.
 
     Attributes:
         position: where in the run, as text.
-        question: the question, bound.
+        question: the question, with its parameters bound.
     """
 
     position: str
@@ -147,16 +147,16 @@ class QuestionAsked:
 
     @property
     def text(self) -> str:
-        """The question as the model is sent it."""
+        """The question as it is sent to the model."""
         return self.question.render().text
 
 
 class CallWaits(Event, frozen=True, kw_only=True, tag="waiting"):
-    """A call waits for long enough to look like a hang.
+    """A call waits so long that it could be mistaken for a hang.
 
     Attributes:
         model: the model that is called.
-        seconds: how long; None when that is not known.
+        seconds: how long it waits; None if that is not known.
         reason: why, in a few words.
     """
 

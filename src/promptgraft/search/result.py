@@ -223,7 +223,7 @@ class RunResult(Shown):
         return pick(self.objectives, wanted)
 
     def is_estimated(self, position: int) -> bool:
-        """Tell whether the mean of a candidate is an estimate: some examples have no score."""
+        """Return whether the mean of a candidate is an estimate: some examples have no score."""
         return self.means[position] is not None and None in self.scores_matrix[position]
 
     @property

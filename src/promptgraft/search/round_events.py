@@ -1,4 +1,4 @@
-"""What a search by rounds tells: failures, who is blamed for them, patches, decisions."""
+"""The events of a search by rounds: failures, blame, patches, decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is to be mended, in words.
+    """Something to be fixed, in words.
 
     Attributes:
         severity: how bad it is.
@@ -36,14 +36,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric that failed on the answer to a training case, or an answer that there is not.
+    """A metric that failed on the answer to a training case, or a missing answer.
 
     Attributes:
         case: the case.
         metric: the metric; empty for the score as a whole, and for a crash.
         severity: how bad it is.
-        reason: what the metric said, with the hints of the case.
-        node: the node of a graph whose output was judged; empty for the answer.
+        reason: the metric's reason, with the hints of the case.
+        node: the node of a graph whose output was judged; empty for the final answer.
     """
 
     case: str
@@ -54,7 +54,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said of a part, or hands on to an earlier step.
+    """A problem that a model attributes to a part, or passes back to an earlier step.
 
     Attributes:
         to: name of the part, or id of the step.
@@ -68,7 +68,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OfRound(Event, frozen=True, kw_only=True):
-    """Something that happened in a round.
+    """Base class of the events of a round.
 
     Attributes:
         step: number of the round, from 1.
@@ -84,7 +84,7 @@ class RoundTrained(_OfRound, frozen=True, kw_only=True, tag="trained"):
         current: position of the candidate.
         cases: ids of the cases.
         scores: its scores, by case; None for unscored.
-        losses: what failed.
+        losses: the failures.
     """
 
     current: int
@@ -94,14 +94,14 @@ class RoundTrained(_OfRound, frozen=True, kw_only=True, tag="trained"):
 
 
 class StepBlamed(_OfRound, frozen=True, kw_only=True, tag="blamed"):
-    """A model has said what one step of a rollout has to do with a failure.
+    """A model has attributed a failure to parts of a step, or to earlier steps.
 
     Attributes:
         case: the case.
-        at: id of the step; empty where all steps were asked about at once.
+        at: id of the step; empty if one question was asked about all steps.
         node: the node of the step.
-        blamed: the parts that it blames.
-        handed_on: the earlier steps that it hands problems on to.
+        blamed: the blamed parts.
+        handed_on: the earlier steps to which problems are passed back.
     """
 
     case: str
@@ -112,7 +112,7 @@ class StepBlamed(_OfRound, frozen=True, kw_only=True, tag="blamed"):
 
 
 class QuestionUnanswered(_OfRound, frozen=True, kw_only=True, tag="unanswered"):
-    """A question has no usable reply, after a repair where there was one.
+    """A question has no usable reply, even after a repair if there was one.
 
     Attributes:
         position: where in the run it was asked.
@@ -124,12 +124,12 @@ class QuestionUnanswered(_OfRound, frozen=True, kw_only=True, tag="unanswered"):
 
 
 class GradientsMerged(_OfRound, frozen=True, kw_only=True, tag="merged"):
-    """What was said of one part is merged.
+    """The gradients of a part are merged into a list of problems.
 
     Attributes:
         module: the part.
         cases: ids of the cases whose failures blame it.
-        problems: what is to be mended.
+        problems: what is to be fixed.
     """
 
     module: str
@@ -138,14 +138,14 @@ class GradientsMerged(_OfRound, frozen=True, kw_only=True, tag="merged"):
 
 
 class PatchWritten(_OfRound, frozen=True, kw_only=True, tag="patched"):
-    """A part has a new text, which is about to be tried.
+    """A part has a new text, which is about to be evaluated.
 
     Attributes:
         module: the part.
         before: its text in the current candidate.
         text: the new text.
         why: the model's reason.
-        cases: ids of the cases whose failures it came from.
+        cases: ids of the cases whose failures led to it.
     """
 
     module: str
@@ -156,7 +156,7 @@ class PatchWritten(_OfRound, frozen=True, kw_only=True, tag="patched"):
 
 
 class Decided(StrEnum):
-    """What became of a round."""
+    """The outcome of a round."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -168,13 +168,13 @@ class RoundEnded(_OfRound, frozen=True, kw_only=True, tag="round_ended"):
 
     Attributes:
         current: position of the candidate that it began with.
-        decided: what became of it.
+        decided: the outcome.
         detail: why, in one line.
-        tried: mean of the current and of the new candidate on the cases that the patches came
-            from; None where they were not tried there.
-        validated: their means on the validation set; None where the new one was not validated.
-        candidate: position of the new candidate; None when it was not accepted.
-        stop: why no further round begins, in words; empty when one does.
+        tried: means of the current and the new candidate on the cases that the patches came from;
+            None if they were not evaluated there.
+        validated: their means on the validation set; None if the new one was not validated.
+        candidate: position of the new candidate; None if it was not accepted.
+        stop: why no further round begins, in words; empty if one does.
     """
 
     current: int
@@ -187,7 +187,7 @@ class RoundEnded(_OfRound, frozen=True, kw_only=True, tag="round_ended"):
 
     @property
     def gain(self) -> float | None:
-        """How far the new candidate is above the current one on the validation set."""
+        """Gain of the new candidate over the current one on the validation set."""
         before, after = self.validated or (None, None)
         return None if before is None or after is None else after - before
 
@@ -195,4 +195,4 @@ class RoundEnded(_OfRound, frozen=True, kw_only=True, tag="round_ended"):
 RoundEvent = (
     RoundTrained | StepBlamed | QuestionUnanswered | GradientsMerged | PatchWritten | RoundEnded
 )
-"""Every kind of event that only rounds have."""
+"""Every kind of event that occurs only in rounds."""

@@ -1,4 +1,4 @@
-"""Scores and objectives of rollouts; a rollout that the provider failed has none."""
+"""Scores and objectives of rollouts; rollouts that the provider failed have none."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from promptgraft.strict.checks import number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
-"""What one rollout has in each objective, the more the better; None when it is unscored."""
+"""A rollout's value of each objective, higher is better; None if it is unscored."""
 
 Score = float | None
-"""A score on one example; None when the rollout stayed unscored."""
+"""A score on one example; None if the rollout is unscored."""
 
 Row: TypeAlias = "array[float]"
-"""Scores as numbers, 8 bytes each; unscored is ``UNSCORED``."""
+"""Scores as doubles; unscored is ``UNSCORED``."""
 
 UNSCORED = -math.inf
-"""Less than every score."""
+"""Lower than every score."""
 
 ROUNDING = 1e-9
+"""By how much rounding may lift a weighted mean above the perfect score."""
 
 BELOW_SCORES = -sys.float_info.max
-"""The height of a cell without any score; not equal to ``UNSCORED``."""
+"""The best score of a cell without scores; above ``UNSCORED``, so that nothing leads there."""
 
 
 class Scores(Sequence[Score]):
-    """The scores of a candidate, as large runs keep them: 8 bytes each. Equal to such a tuple.
+    """The scores of a candidate in 8 bytes each, for large runs; equal to a tuple of scores.
 
     Attributes:
-        row: the same as numbers; not to be changed.
+        row: the scores as doubles; do not modify it.
     """
 
     __slots__ = ("row",)
@@ -79,20 +80,20 @@ class Scores(Sequence[Score]):
 
 
 def packed(scores: Sequence[Score]) -> Row:
-    """Return scores as a row; what is one is returned as it is."""
+    """Return scores as a row, without copying one."""
     if isinstance(scores, array):
         return scores
     return scores.row if isinstance(scores, Scores) else Scores(scores).row
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of the scores that there are; None when there are none."""
+    """Return the mean of the scores that are not None; None if there are none."""
     scored = [score for score in scores if score is not None]
     return sum(scored) / len(scored) if scored else None
 
 
 def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Score, Score]:
-    """Return both means over the places for which both have a score; None when there are none."""
+    """Return both means over the places where both have scores; None if there are none."""
     pairs = [
         (score, other)
         for score, other in zip(scores, others, strict=True)
@@ -102,20 +103,20 @@ def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Scor
 
 
 def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
-    """Return how far ``after`` is above ``before`` in the places for which both have a score."""
+    """Return the differences ``after`` - ``before`` where both have scores."""
     pairs = zip(before, after, strict=True)
     return [other - one for one, other in pairs if one is not None and other is not None]
 
 
 def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.5) -> bool:
-    """Tell whether gains are below ``-margin`` by more than so many standard errors."""
+    """Return whether the mean gain is below ``-margin`` by more than ``errors`` standard errors."""
     count = len(gains)
     spread = statistics.stdev(gains) if count > 1 else 0.0
     return sum(gains) / count < -margin - errors * spread / math.sqrt(count)
 
 
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
-    """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
+    """Return whether ``scores`` have the higher mean on the examples that both have scores for."""
     own, other = paired_means(scores, others)
     return own is not None and other is not None and own > other
 
@@ -123,7 +124,7 @@ def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
 def critical_loss(
     before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
 ) -> str | None:
-    """Return the id of a critical example on which ``after`` is worse; None when there is none."""
+    """Return the id of the first critical example on which ``after`` is worse; None if none is."""
     for example, one, other in zip(examples, before, after, strict=True):
         if example.critical and one is not None and other is not None and other < one:
             return example.id
@@ -131,11 +132,11 @@ def critical_loss(
 
 
 SCORE = "score"
-"""The objective that is the score of the feedback function itself."""
+"""The objective for the score of the feedback function itself."""
 
 
 def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> int:
-    """Return the position with the highest weighted sum of objectives; the elder wins a tie."""
+    """Return the position with the highest weighted sum of objectives; the older wins a tie."""
 
     def worth(position: int) -> float:
         found = objectives[position]
@@ -145,10 +146,10 @@ def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]
 
 
 def weights_of(given: Mapping[str, float] | str, what: str = "weights") -> dict[str, float]:
-    """Return weights by objective; ``"score=0.8,tokens=0.2"`` is read too.
+    """Return weights by objective, given as a mapping or as ``"score=0.8,tokens=0.2"``.
 
     Raises:
-        ConfigError: a weight is no number above 0; ``what`` names them.
+        ConfigError: a weight is not a number above 0; ``what`` names the weights.
     """
     weights = _read_weights(given, what) if isinstance(given, str) else given
     if fault := named_numbers_fault(weights):
@@ -177,7 +178,7 @@ def _read_weights(text: str, what: str) -> dict[str, float]:
 
 
 def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]:
-    """Return what adds up an amount over the task's calls of a rollout."""
+    """Return a function that sums an amount over the task's calls of a rollout."""
     return lambda record: sum(worth(spent) for spent in record.spent if spent.role is Role.TASK)
 
 
@@ -196,23 +197,23 @@ AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
     "cost": _dollars,
     "seconds": lambda record: _microseconds(record) / 1e6,
 }
-"""Objectives of which less is better; the ledger knows them of every rollout."""
+"""Objectives that are better if lower; every rollout has them."""
 
 
 class Scorer:
-    """Gives rollouts their scores.
+    """Scores rollouts.
 
-    Without weights the score is the feedback function's. With weights it is the weighted mean
-    of objectives. An amount ``a`` counts as ``b / (a + b)``, where ``b`` is the baseline's mean:
-    one half for what the baseline uses, more for less.
+    Without weights the score is that of the feedback function; with weights it is the weighted
+    mean of objectives. An amount ``a`` counts as ``b / (a + b)``, where ``b`` is the baseline's
+    mean: one half for what the baseline uses, and more for less.
 
-    An answer that could not be used has 0 in every objective: those that the baseline's
-    feedback has, those with a weight and those that are required.
+    An unusable answer has 0 in every objective: those of the baseline's feedback, those with a
+    weight and those that are required.
 
     Args:
         weights: by objective; ``score`` is the feedback's own, ``tokens``,
             ``prompt_tokens``, ``completion_tokens``, ``cost`` and ``seconds`` are what the task's
-            calls took, others are those of the feedback.
+            calls used, all others come from the feedback.
         also: amounts that are objectives without a weight.
         perfect_score: the highest weighted mean that an answer can have.
     """
@@ -231,7 +232,7 @@ class Scorer:
         self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
 
     def learn(self, records: Sequence[RolloutRecord]) -> None:
-        """Take the objectives of the baseline as all there are, and its amounts as the usual ones.
+        """Learn from the baseline which objectives there are, and what amounts are usual.
 
         Raises:
             FeedbackError: an amount with a weight is not known.
@@ -245,10 +246,10 @@ class Scorer:
             self._usual[name] = mean or 0.0
 
     def require(self, names: Iterable[str], records: Sequence[RolloutRecord]) -> None:
-        """Find out from the baseline's rollouts that an objective does not exist.
+        """Check that the baseline's rollouts have all required objectives.
 
         Raises:
-            FeedbackError: no rollout has it, though some were judged.
+            FeedbackError: no judged rollout has one of them.
         """
         judged = [found for one in records if not one.fault and (found := self.objectives(one))]
         known = {name for found in judged for name in found}
@@ -261,19 +262,19 @@ class Scorer:
         self._nothing |= dict.fromkeys(names, 0.0)
 
     def score(self, record: RolloutRecord) -> Score:
-        """Return the score of a rollout; None when it is unscored.
+        """Return the score of a rollout; None if it is unscored.
 
         Raises:
-            FeedbackError: an objective with a weight is missing, or their mean is too high.
+            FeedbackError: an objective with a weight is missing, or the mean is too high.
         """
         if record.feedback is None or not self._weights:
             return None if record.feedback is None else record.feedback.score
         return self._weighted(record, self.objectives(record) or {}, self._weights)
 
     def check(self, record: RolloutRecord) -> None:
-        """Find out from a rollout alone, before the baseline is known, that it has no usable score.
+        """Check that a rollout has a usable score, possibly before the baseline is known.
 
-        Amounts, which are known by the baseline, count as 0.
+        Amounts, which are relative to the baseline, count as 0.
 
         Raises:
             FeedbackError: an objective with a weight is missing, or the score is too high.
@@ -305,13 +306,13 @@ class Scorer:
     def parted(
         self, records: Iterable[RolloutRecord], *, at: float
     ) -> tuple[list[RolloutRecord], list[RolloutRecord]]:
-        """Return those with a score below ``at``, and the others that have one."""
+        """Split scored rollouts into those below ``at`` and the others."""
         scored = [(score, one) for one in records if (score := self.score(one)) is not None]
         below = [one for score, one in scored if score < at]
         return below, [one for score, one in scored if score >= at]
 
     def objectives(self, record: RolloutRecord) -> Objectives:
-        """Return what a rollout has in each objective, the more the better."""
+        """Return a rollout's value of each objective, higher is better."""
         if record.feedback is None or record.fault:
             return None if record.feedback is None else self._nothing
         found = {SCORE: record.feedback.score, **record.feedback.objectives}

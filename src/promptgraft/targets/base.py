@@ -153,7 +153,7 @@ class Target(Protocol):
         return self.describe(module, candidate).text
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
-        """Tell whether ``module`` may be tried: a list of examples can be full."""
+        """Return whether ``module`` may be tried: a list of examples can be full."""
         del module, candidate
         return True
 

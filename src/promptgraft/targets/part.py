@@ -232,7 +232,7 @@ class PromptModule(Module):
         del view, entry
 
     def has_room(self, view: View) -> bool:
-        """Tell whether the part may be tried: a section of examples can be full."""
+        """Return whether the part may be tried: a section of examples can be full."""
         del view
         return True
 

@@ -110,7 +110,7 @@ def _closes(fence: re.Match[str], opening: str) -> bool:
 
 
 def _nests(fence: re.Match[str], outermost: str) -> bool:
-    """Tell whether a fence could close the outermost block; shorter ones are plain text."""
+    """Return whether a fence could close the outermost block; shorter ones are plain text."""
     run = fence["run"]
     return run[0] == outermost[0] and len(run) >= len(outermost)
 
