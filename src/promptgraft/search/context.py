@@ -1,4 +1,4 @@
-"""What an optimizer is given, and what all of them share."""
+"""The context of a run, and the base class of optimizers."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _KINDS = (
 
 
 class PersistenceScope(StrEnum):
-    """Where a winner goes.
+    """Where a winner is stored.
 
-    ``GLOBAL``: into the context's override store. ``SESSION``: only into the session given
-    to ``optimize``, as a ``PromptOverride`` event; refused without a session.
+    ``GLOBAL``: in the context's override store. ``SESSION``: only in the session given to
+    ``optimize``, as a ``PromptOverride`` event; refused without a session.
     """
 
     GLOBAL = "global"
@@ -60,23 +60,23 @@ class OptimizationContext:
     """The surroundings of a run.
 
     Attributes:
-        adapter: answers the prompts that are optimized; None when the subject of the run brings
-            an adapter, as ``Texts`` does, or is a target, which answers itself.
-        overrides_store: what is in force now, and where the winner goes. Without one, what a
-            prompt's own store holds is in force, and the winner is only in the result.
+        adapter: answers the prompts that are optimized; None if the subject of the run has an
+            adapter, as ``Texts`` does, or is a target, which answers itself.
+        overrides_store: holds the overrides in force, and receives the winner. Without one, the
+            overrides of a prompt's own store are in force, and the winner is only in the result.
         overrides_tag: the tag for both.
-        reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
-            several threads when there is an executor.
-        event_bus: gets every event of the run.
+        reflection_adapter: proposes new texts; None for ``adapter``. Called from several threads
+            if there is an executor.
+        event_bus: receives every event of the run.
         deadline: when the run stops.
-        cancellation: stops the run when it is set, from any thread; what is in flight is ended.
-        pause: pauses the run when it is set, from any thread: what is in flight is finished,
-            and the run ends as *paused* after its step. With its journal it can be resumed.
-        executor: runs rollouts side by side; None runs them in turn. The result does not
-            depend on it.
+        cancellation: stops the run when set, from any thread; calls in flight are ended.
+        pause: pauses the run when set, from any thread: calls in flight are finished, and the run
+            ends as *paused* after its step. It can be resumed with its journal.
+        executor: makes rollouts in parallel; None makes one at a time. The result does not depend
+            on it.
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
-        reuse_scores: lets a run be resumed after its functions were changed, such as the feedback
-            function: the answers in the journal keep the scores that they have.
+        reuse_scores: allows a run to be resumed after its functions were changed, such as the
+            feedback function: answers in the journal keep their scores.
         teacher: answers the cases that have no ``expected``, once, before the first rollout.
     """
 
@@ -107,13 +107,12 @@ class OptimizationContext:
             )
 
     def around(self, subject: Improvable) -> OptimizationContext:
-        """Return these surroundings for ``subject``: one that brings its adapter is answered by it.
+        """Return the context for ``subject``, with the subject's own adapter if it has one.
 
-        An adapter of the surroundings then only proposes new texts, as it does for a target.
+        The context's adapter then only proposes new texts, as it does for a target.
 
         Raises:
-            ConfigError: there is nothing that proposes new texts, or ``subject`` is nothing that
-                can be improved.
+            ConfigError: no adapter can propose new texts, or ``subject`` cannot be improved.
         """
         given: object = subject
         if isinstance(given, PromptTemplate):
@@ -142,7 +141,7 @@ class OptimizationContext:
 
     @property
     def task_adapter(self) -> ProviderAdapter:
-        """What answers the prompt that is optimized.
+        """The adapter that answers the prompt.
 
         Raises:
             ConfigError: there is none.
@@ -156,29 +155,29 @@ class OptimizationContext:
 
     @property
     def proposing_adapter(self) -> ProviderAdapter:
-        """What proposes new texts.
+        """The adapter that proposes new texts.
 
         Raises:
-            ConfigError: as :attr:`task_adapter`.
+            ConfigError: there is none.
         """
         return self.reflection_adapter or self.task_adapter
 
     @property
     def clock(self) -> Clock:
-        """What the run takes the time from: the deadline's clock, or this machine's."""
+        """The clock of the run: that of the deadline, or the machine's."""
         return (self.deadline or Deadline()).clock
 
     @property
     def present_cancellation(self) -> Cancellation | None:
-        """What cancels the run: ``cancellation``, or that of the deadline."""
+        """The cancellation of the run: ``cancellation``, or that of the deadline."""
         return self.cancellation or (self.deadline or Deadline()).cancellation
 
     def run_deadline(
         self, timeout: float | None, *, stop_files: Sequence[Path] = ()
     ) -> Deadline | None:
-        """Return when a run ends that begins now and may take ``timeout`` seconds.
+        """Return the deadline of a run that begins now and may take ``timeout`` seconds.
 
-        Any of ``stop_files`` ends it too, as soon as it is there.
+        Any of ``stop_files`` ends the run as soon as it exists.
         """
         base = self.deadline or Deadline()
         expires_at = base.expires_at
@@ -201,19 +200,19 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
 
     @abstractmethod
     def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> ResultT:
-        """Improve ``prompt`` and return what was found; events go to ``session`` too."""
+        """Improve ``prompt`` and return the result; events go to ``session`` too."""
 
     async def aoptimize(
         self, prompt: Improvable, *, session: SessionProtocol | None = None
     ) -> ResultT:
         """Improve ``prompt`` as :meth:`optimize` does, without blocking the running loop.
 
-        The running loop is the one in which ``async`` adapters, feedback functions and metrics
-        of the run are called, so clients that were made in it work. Everything else of the run,
-        handlers of the event bus included, is called in other threads.
+        The ``async`` adapters, feedback functions and metrics of the run are called in the running
+        loop, so clients created in it work. Everything else, including handlers of the event bus,
+        is called in other threads.
 
-        When the task is cancelled, the run is cancelled: what is in flight is ended, what was
-        answered is recorded, and then ``CancelledError`` is raised.
+        When the task is cancelled, so is the run: calls in flight are ended, answers so far are
+        recorded, and then ``CancelledError`` is raised.
         """
         stop = Cancellation(self._context.present_cancellation)
         optimizer = copy(self)

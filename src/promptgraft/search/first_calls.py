@@ -1,4 +1,4 @@
-"""What is found out before a run begins: names, examples that ask the same, agents that fail."""
+"""Checks before a run: names, prices, overlapping data sets, and agents that fail."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _KEY = "rehearsal"
 
 
 def cases_of(config: RunConfig) -> list[Case]:
-    """Return the cases that a run learns from and is steered by; none where examples are others."""
+    """Return the cases of the training and validation set; none if examples have no cases."""
     return [one.label for one in config.training_examples if isinstance(one.label, Case)]
 
 
 def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
-    """Refuse with a ``ConfigError`` what metrics can never say, as far as metrics judge."""
+    """Raise ``ConfigError`` if metrics do not fit the cases, or a setting names an unknown one."""
     metrics = metrics_of(config.feedback_fn)
     if not metrics:
         return
@@ -68,14 +68,14 @@ def check_metrics(config: RunConfig, adapter: ProviderAdapter | None) -> None:
 def models_asked(
     context: OptimizationContext, own: Mapping[str, ProviderAdapter]
 ) -> list[ProviderAdapter]:
-    """Return what answers, proposes and teaches; ``own`` are adapters that a subject brings."""
+    """Return the adapters that answer, propose and teach; ``own`` are those of the subject."""
     teachers = context.teacher.models if context.teacher else ()
     found = (context.adapter, context.proposing_adapter, *own.values(), *teachers)
     return [one for one in found if one is not None]
 
 
 def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
-    """Refuse a ``max_cost`` that cannot be kept.
+    """Refuse a ``max_cost`` that cannot be enforced.
 
     Raises:
         ConfigError: the price of a model is not known.
@@ -93,7 +93,7 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
 
 
 def warn_of_nameless(asked: Iterable[ProviderAdapter]) -> None:
-    """Warn of adapters that a journal cannot tell apart."""
+    """Warn of adapters that a journal cannot distinguish."""
     for name in {type(one).__name__ for one in asked if is_nameless(one)}:
         _logger.warning(
             "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
@@ -112,7 +112,7 @@ def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
 
 
 def planned_call(adapter: ProviderAdapter | None) -> str:
-    """Return what is called before a run, in words; empty for nothing."""
+    """Return a description of the calls before a run; empty if there are none."""
     if not isinstance(adapter, AgentAdapter):
         return ""
     return (
@@ -131,7 +131,7 @@ def rehearsed(
     watch: Watch,
     deadline: Deadline | None,
 ) -> None:
-    """Have an agent asked before the run, unless that is recorded; see :func:`rehearse`."""
+    """Call an agent once before the run, unless that is recorded; see :func:`rehearse`."""
     if not isinstance(adapter, AgentAdapter) or not isinstance(target, PromptTarget):
         return
     question = digest([target.identity.digest])
@@ -146,9 +146,9 @@ def rehearsed(
 
 
 def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
-    """Refuse examples of different sets that ask the same, up to case and white space.
+    """Refuse examples of different sets with the same input, up to case and white space.
 
-    Examples are compared by their case, or by their parameters where these are plain data.
+    Examples are compared by their case, or by their parameters if these are plain data.
 
     Raises:
         ConfigError: naming two examples and their sets.
@@ -168,7 +168,7 @@ def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
 
 
 def _asked(example: GepaExample) -> HexDigest | None:
-    """Return a digest of what an example asks; None where that is not known."""
+    """Return a digest of an example's input; None if it is not known."""
     if isinstance(example.label, Case):
         return question_digest(example.label)
     if not example.params:

@@ -1,4 +1,4 @@
-"""How a run is started: an optimizer, or a job that has everything a run needs."""
+"""Starting a run: with an optimizer, or as a job that has everything a run needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from promptgraft.targets.texts import TextsAdapter
 
 
 class Optimizer(BasePromptOptimizer[RunResult]):
-    """Improves a prompt with the algorithm that its settings are for.
+    """Improves a prompt with the algorithm of its settings.
 
     Args:
         context: the surroundings of the run.
@@ -42,22 +42,21 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         self._config = config
 
     def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:
-        """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
+        """Improve ``prompt``, store the winner if it beats the baseline, and return the result.
 
-        ``prompt`` is the source with whatever is bound for every example; or a subject such as
-        ``Texts``, which is answered by its own adapter; or several ``Prompts`` and the function
-        that answers with them; or a target of one's own. The overrides that the context's store
-        holds for prompts are part of the baseline. With a journal, answers that it holds are not
-        asked for again.
+        ``prompt`` is a prompt with the parameters that all examples share; or a subject such as
+        ``Texts``, which brings its own adapter; or several ``Prompts`` with the function that
+        uses them; or a target of your own. Overrides of prompts in the context's store are part
+        of the baseline. Answers that the journal holds are not asked for again.
 
         Raises:
-            UnknownPartError: a target does not exist or may not be overridden.
+            UnknownPartError: a named part does not exist or may not be overridden.
             ConfigError, BindingError, DataFormatError: settings or examples do not fit the
-                prompt; found before the first rollout.
+                prompt; raised before the first rollout.
             FeedbackError: the feedback function failed; names the example.
             JournalError: the journal is locked, damaged, or belongs to another run.
             WinnerNotStoredError: the run is complete, but the store refused the winner; the
-                result is in the error.
+                error has the result.
         """
         if session is not None and not callable(getattr(session, "dispatch", None)):
             raise ConfigError(f"session: expected a session, found {shown(session)}")
@@ -72,9 +71,10 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             return run.complete()
 
     def plan(self, prompt: Improvable, *, seen: SeenAnswers | None = None) -> RunPlan:
-        """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
+        """Return what ``optimize`` is expected to use for ``prompt``, and what it can use.
 
-        ``seen`` are the answers of an earlier run, if there is one.
+        No model is called and no journal is opened. ``seen`` are the answers of an earlier run,
+        if there is one.
 
         Raises:
             UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
@@ -84,7 +84,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
 
 _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
-"""Adapters that take part in a dry run: what they ask is the user's own."""
+"""Adapters that a dry run keeps, because they call the user's own code."""
 
 
 @attrs.frozen(init=False)
@@ -95,12 +95,12 @@ class OptimizationJob:
     or a function without arguments that returns it.
 
     Attributes:
-        subject: what is improved; of a subject such as ``Texts``, its prompt.
-        context: who answers, where the winner goes, what is in force now.
+        subject: what is improved; for a subject such as ``Texts``, its prompt.
+        context: the models, the store of the winner, the overrides in force.
         config: the settings.
 
     Raises:
-        ConfigError: a field is something else.
+        ConfigError: a field has another type.
     """
 
     subject: Prompt[object] | PromptSet | Target
@@ -120,7 +120,7 @@ class OptimizationJob:
 
     @property
     def name(self) -> str:
-        """What is improved, as runs name it: ``namespace/key`` of a prompt."""
+        """The name of the subject in runs: ``namespace/key`` for a prompt."""
         return name_of(self.subject)
 
     @property
@@ -140,11 +140,10 @@ class OptimizationJob:
         return self.subject
 
     def dry(self) -> OptimizationJob:
-        """Return the same on the embedded offline model: it costs nothing and stores nothing.
+        """Return the job on the embedded offline model: it costs nothing and stores nothing.
 
-        Overrides that the store holds take part as they do in the job. Tools, the function of
-        ``Texts``, agents and the feedback function are called as they are, and a judge that this
-        asks is a real one.
+        Stored overrides are applied as in the job. Tools, the function of ``Texts``, agents and
+        the feedback function are really called, including any judge that the latter asks.
         """
         from promptgraft.adapters.offline import OfflineAdapter
 
@@ -170,11 +169,11 @@ class OptimizationJob:
         )
 
     def within(self, context: OptimizationContext) -> OptimizationJob:
-        """Return the same job in other surroundings."""
+        """Return the job with another context."""
         return attrs.evolve(self, context=context)
 
     def plan(self, *, seen: SeenAnswers | None = None) -> RunPlan:
-        """Say what the run can use; see :meth:`Optimizer.plan`."""
+        """Return what the run can use; see :meth:`Optimizer.plan`."""
         return Optimizer(self.context, self.config).plan(self.subject, seen=seen)
 
     def run(self) -> RunResult:

@@ -69,7 +69,7 @@ _logger = logging.getLogger("promptgraft")
 class Run:
     """One run of an algorithm on one subject.
 
-    Everything that can be found wrong without the journal is found in the constructor.
+    The constructor raises everything that can be found wrong without a call.
 
     Args:
         context: the surroundings of the run.
@@ -100,7 +100,7 @@ class Run:
         self._watch = Watch(
             budget=self._budget if self._budget.is_limited else None, notices=context.event_bus
         )
-        # Whatever can be found wrong without the journal is found before it is touched.
+        # Checks that need no journal come first, so that a failed start leaves it untouched.
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
@@ -262,7 +262,7 @@ class Run:
         return search
 
     def _teach(self, emit: Emit, working: Working | None) -> None:
-        """Have the teacher answer the cases that have no ``expected``."""
+        """Complete the cases that have no ``expected`` with answers of the teacher."""
         if self._teaching is None:
             return
         self._config = self._teaching.taught(
@@ -298,7 +298,7 @@ class Run:
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
     ) -> None:
-        Place.parse(position)  # whatever shows the run relies on its form
+        Place.parse(position)  # progress displays rely on its form
         bus.publish(
             WorkingNotice(
                 position=position,
@@ -325,17 +325,17 @@ class Run:
         )
 
     def _present_questions(self, target: Target) -> Questions:
-        """Return the questions as users have them now: a run does not change its questions."""
+        """Return the questions with the user's present overrides, which hold for the whole run."""
         store = self._context.overrides_store
         own = [one.question for one in target.modules if one.question is not None]
         asked = {**self._config.questions, **{one.key: one for one in own}}
         return {key: as_kept(template, store) for key, template in asked.items()}
 
     def _as_begun(self, target: Target) -> Target:
-        """Return the target over what was in force when the run began.
+        """Return the target with the overrides that were in force when the run began.
 
-        It is an answer too: the winner of this very run changes the store, and a run that is
-        resumed must see what it saw at first.
+        They are recorded like an answer: the winner of this very run changes the store, and a
+        resumed run must see what it saw at first.
         """
         kept, question = target.in_force, digest(target.identity.name)
         if kept is None:
@@ -358,7 +358,7 @@ class Run:
         if not (result.improved or config.keep_anyway):
             if self._context.overrides_store and not is_early(result.stop_reason):
                 _logger.warning(
-                    "the winner is not stored: it is %s; `keep_anyway=True` stores it all the same",
+                    "the winner is not stored: it is %s; `keep_anyway=True` stores it regardless",
                     result.verdict,
                 )
             return result
@@ -387,6 +387,6 @@ class Run:
                 "`store.upsert(prompt.descriptor, error.result.best_override)`",
                 result,
             ) from error
-        except Exception as error:  # whatever a store raises: nothing may be lost
+        except Exception as error:  # a store may raise anything, and the result must not be lost
             why = str(error) if isinstance(error, PromptgraftError) else raised(error)
             raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error

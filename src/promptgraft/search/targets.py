@@ -1,4 +1,4 @@
-"""Targets of prompts, as settings and surroundings name them, and the fingerprint of a run."""
+"""Building the target of a run from its subject, settings and context; its fingerprint."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ from promptgraft.text import listed, raised
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
-    """Return settings that name what may change: every section with a text, if they name nothing.
+    """Return settings that name the parts that may change: by default every section with a text.
 
-    What is no single prompt says itself what may change.
+    A subject that is not a single prompt names them itself.
 
     Raises:
-        ConfigError: no section may change, or settings are for a single prompt.
+        ConfigError: no section may change, or the settings require a single prompt.
     """
     if isinstance(subject, (PromptSet, Target)):
         if config.names_targets:
@@ -89,10 +89,10 @@ def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
 def target_for(
     subject: Improvable, config: RunConfig, context: OptimizationContext, watch: Watch
 ) -> Target:
-    """Return what a run improves: a target, or that of prompts in surroundings and settings.
+    """Return the target of a run.
 
     Raises:
-        UnknownPartError, ConfigError: settings name what the prompt does not have, or nothing;
+        UnknownPartError, ConfigError: settings name parts that the prompt does not have, or none;
             prompt and context name different overrides.
         StoreError: the store cannot be read.
     """
@@ -100,9 +100,9 @@ def target_for(
         return OwnTarget(subject)
     given = prompts_of(subject)
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
-    # Without their own stores, which have been read and may not travel to a process.
+    # Without their own stores, which have been read, and which may not be picklable.
     prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
-    # What answers, or the first of several that do.
+    # The adapter that gives the target its identity: the first one if the subject has several.
     own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
     adapter = own[0] if own and context.adapter is None else context.task_adapter
     flow, modules = None, tuple[Module, ...]()
@@ -143,7 +143,7 @@ def target_for(
 
 
 def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
-    """Refuse metrics that judge the output of a node which there is not.
+    """Refuse metrics that judge the output of an unknown node.
 
     Raises:
         ConfigError: naming metric and node.
@@ -159,7 +159,7 @@ def check_nodes(subject: Improvable, metrics: Iterable[Metric]) -> None:
 
 
 def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
-    """Return what the store of the context, or else the prompt's own, holds for a prompt now."""
+    """Return the overrides in force: of the context's store, or else of the prompt's own."""
     store, tag = context.overrides_store, context.overrides_tag
     own = prompt.overrides_store
     if own is not None and store is None:
@@ -227,10 +227,10 @@ def _functions(
 
 
 def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
-    """Return what may be mutated, in the order in which it takes its turn.
+    """Return the modules that may change, in the order in which they take turns.
 
     Raises:
-        ConfigError: nothing may be.
+        ConfigError: there are none.
     """
     named = dict.fromkeys(path[:-1] for path in config.target_task_examples)
     free = (found.path for found in descriptor.containers if found.overridable)
@@ -253,7 +253,7 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
 
 
 def template_digest(template: PromptTemplate[object]) -> HexDigest:
-    """Digest everything of a template that a model is shown and that can be digested."""
+    """Return a digest of everything in a template that models see and that has a plain form."""
     descriptor = template.descriptor
     kind = template.output_type
     return digest(
@@ -275,9 +275,9 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
 
 
 def plain_or_repr(value: object) -> Json:
-    """Return a value as plain data; what has no such form is told apart by its ``repr``.
+    """Return a value as plain data, or else a string that identifies it.
 
-    A function is told apart by its source.
+    That is the ``repr``, or the source of a function.
     """
     try:
         return unstructure(value)
@@ -302,9 +302,9 @@ def fingerprint_of(
     examples: Mapping[str, HexDigest],
     questions: Questions,
 ) -> dict[str, Json]:
-    """Return everything that decides the path of a run, by names that a user understands.
+    """Return everything that decides the path of a run, by names that users understand.
 
-    Limits decide only where a run ends, so they are left out.
+    Limits are left out, because they only decide where a run ends.
     """
     found: dict[str, Json] = {
         "algorithm": config.algorithm,
@@ -345,7 +345,7 @@ def example_digest(example: GepaExample) -> HexDigest:
 
 
 def _unplaced(value: object) -> object:
-    """Return a case without where it stands in a file, which is not what it asks."""
+    """Return a case without its position in a file, which does not affect its content."""
     return attrs.evolve(value, origin="") if isinstance(value, Case) else value
 
 
