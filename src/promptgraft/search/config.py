@@ -1,4 +1,4 @@
-"""The settings that a run of any algorithm has."""
+"""The settings of a run, whatever the algorithm."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _POLICY: Check[object] = check(
 )
 
 
-# Held out by default: a share of the examples and of the budget, if enough to show anything.
+# Held out by default: a share of the examples and of the budget, if that is enough to show a gain.
 _SHARE, _LEAST, _PER_BUDGET = 0.3, 8, 0.1
 
 
@@ -67,54 +67,54 @@ _SHARE, _LEAST, _PER_BUDGET = 0.3, 8, 0.1
 class RunConfig(Settings, ABC):
     """The settings of every algorithm; an algorithm is a subclass with settings of its own.
 
-    Subclasses are attrs classes (``@attrs.frozen(kw_only=True)``) that name themselves and return
-    a search. Registered under the entry point group ``promptgraft.algorithms``, they are found by
-    name in project files.
+    Subclasses are attrs classes (``@attrs.frozen(kw_only=True)``) that set their name and return a
+    search. Project files can name those registered under the entry point group
+    ``promptgraft.algorithms``.
 
     Attributes:
-        rollout_budget: rollouts that the run may use in all; never exceeded. Or ``light``,
+        rollout_budget: rollouts that the run may use in total; never exceeded. Or ``light``,
             ``medium`` or ``heavy``, which pay for 6, 15 or 40 accepted proposals.
-        pareto_set_size: examples of the validation set, which candidates are compared on;
-            taken from the front of ``training_examples``. The others are the training set,
-            which mutations learn from.
-        target_section_paths: sections whose text may change, in their turn; every section that
-            may change where no part of any kind is named.
+        pareto_set_size: examples of the validation set, on which candidates are compared; taken
+            from the front of ``training_examples``. The others are the training set, from which
+            proposals are derived.
+        target_section_paths: sections whose text may change, in the order of their turns; by
+            default every overridable section, if no part of any kind is named.
         target_tool_examples: examples of tools that may change.
         target_task_examples: task examples that may change, by path.
         targets: further parts that may change.
         training_examples: the data.
-        data: what else is said of the data.
-        feedback_fn: scores an answer and says why; None where a target does it itself.
-        example_formatter: shows input and answer to the reflector.
-        trace_formatter: shows what happened during a rollout to the reflector.
-        seed: decides every random choice.
+        data: further settings of the data.
+        feedback_fn: scores an answer and says why; None if a target does it itself.
+        example_formatter: shows input and answer to the reflection model.
+        trace_formatter: shows what happened during a rollout to the reflection model.
+        seed: seed of every random choice.
         enable_example_generation: write new task examples, into the sections of
-            ``target_task_examples``, or into all where none are named.
-        max_task_examples_per_section: task examples that a section may hold, those of the
-            source included.
-        max_example_chars: longest input or answer that the reflector is shown.
-        max_trace_chars: longest trace or evaluation log that the reflector is shown.
+            ``target_task_examples``, or into all if none are named.
+        max_task_examples_per_section: task examples that a section may hold, including those of
+            the source.
+        max_example_chars: longest input or answer that the reflection model is shown.
+        max_trace_chars: longest trace or evaluation log that the reflection model is shown.
         limits: what ends the run before its budget is used up.
         objectives: what makes one candidate better than another.
-        acceptance: when a child is better than its parent: ``Strict()``, ``MinGain(gain)``, or
-            ``Paired()`` for scores with noise.
-        guards: what a candidate is refused for, whatever its score.
-        persist: keep the winner in the store when held-out examples show that it is better.
-        keep_anyway: keep a winner that is better on the validation set only, too.
-        persist_scope: where it is kept.
+        acceptance: when a child is accepted: ``Strict()``, ``MinGain(gain)``, or ``Paired()`` for
+            noisy scores.
+        guards: reasons to refuse a candidate, whatever its score.
+        persist: store the winner if held-out examples show that it is better.
+        keep_anyway: also store a winner that is better on the validation set only.
+        persist_scope: where the winner is stored.
 
     Raises:
         ConfigError: naming the setting by its path, what was expected and what was found.
     """
 
     algorithm: ClassVar[str]
-    """The name of the algorithm, with its version after a slash where answers are keyed anew."""
+    """The name of the algorithm, with a version after a slash when its keys have changed."""
 
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {}
-    """The questions that it asks the reflection model, by key; users may override their texts."""
+    """Its questions to the reflection model, by key; users may override their texts."""
 
     question_shares: ClassVar[Mapping[Role, float]] = {Role.REFLECTION: 1.0}
-    """What questions are for, each with its share of them; together 1."""
+    """The roles of its questions, with the share of each; they add up to 1."""
 
     rollout_budget: int | Size = attrs.field(validator=BUDGET)
     pareto_set_size: int = attrs.field(validator=COUNT)
@@ -154,7 +154,7 @@ class RunConfig(Settings, ABC):
 
     @abstractmethod
     def search(self, kit: Kit) -> BaseSearch:
-        """Return the search that these settings ask for."""
+        """Return a search with these settings."""
 
     @property
     def decisive(self) -> Mapping[str, Json]:
@@ -164,7 +164,7 @@ class RunConfig(Settings, ABC):
         return {name: unstructure(getattr(self, name), path=name) for name in sorted(own)}
 
     def check(self) -> None:
-        """Check the algorithm's own settings against each other.
+        """Check that the algorithm's own settings fit each other.
 
         Raises:
             ConfigError: naming the setting, what was expected and what was found.
@@ -172,7 +172,7 @@ class RunConfig(Settings, ABC):
         return
 
     def with_own_examples(self) -> Self:
-        """Return the settings with copies of the examples, which no use of the originals changes.
+        """Return the settings with copies of the examples, so that later changes have no effect.
 
         Raises:
             ConfigError: an example cannot be copied.
@@ -185,43 +185,49 @@ class RunConfig(Settings, ABC):
         )
 
     def budget_of(self, proposals: int) -> int:
-        """Return the rollouts of a run that can accept so many proposals."""
+        """Return the rollouts of a run that can accept this many proposals."""
         return (1 + proposals) * self.pareto_set_size + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
-        """Return how many proposals so many rollouts pay for."""
+        """Return how many proposals this many rollouts pay for."""
         left = rollouts - self.baseline_size - self.reserved_size
         count = max(0, left // self.pareto_set_size)
         return Affordable(if_accepted=count, if_refused=count, steps=count)
 
     def rollouts_for(self, proposals: int) -> int:
-        """Return the fewest rollouts that pay for so many accepted proposals."""
+        """Return the fewest rollouts that pay for this many accepted proposals."""
         return self.baseline_size + proposals * self.pareto_set_size + self.reserved_size
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        """Return the questions that rollouts of so many steps, on so many parts, can lead to."""
+        """Return how many questions a run can ask at most.
+
+        Args:
+            rollouts: its budget.
+            modules: parts that may change.
+            steps: steps of a rollout, at most.
+        """
         del modules, steps
         return self.pays_for(rollouts).steps
 
     def expected_questions(self, proposals: int, modules: int) -> int:
-        """Return the questions that are expected for proposals on so many modules."""
+        """Return how many questions are expected for proposals on this many modules."""
         del modules
         return proposals
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
-        """Return the characters of the question about each module of the baseline, about.
+        """Return the approximate length of the question about each module, in characters.
 
         Args:
             target: what is improved.
-            questions: the questions, as users have them now.
-            sizes: what they show of a rollout.
+            questions: the questions, with the user's overrides.
+            sizes: lengths of what they show of a rollout.
         """
         del questions, sizes
         baseline = target.baseline()
         return [sum(len(target.text(module, baseline)) for module in target.modules)]
 
     def pool(self) -> Pool:
-        """Return where candidates are kept."""
+        """Return an empty pool."""
         return Pool(self.objectives.frontier_type)
 
     @property
@@ -242,32 +248,32 @@ class RunConfig(Settings, ABC):
 
     @property
     def smaller_steps(self) -> str:
-        """Further settings that make a step smaller, as the message about a small budget says."""
+        """Further settings that make a step smaller, for the message about a small budget."""
         return ""
 
     @property
     def finals_size(self) -> int:
-        """Rollouts that are kept for the end of the search itself."""
+        """Rollouts reserved for the end of the search itself."""
         return 0
 
     @property
     def questions_at_once(self) -> int:
-        """Questions that may be asked side by side."""
+        """Questions that may be asked in parallel."""
         return 1
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the algorithm's own settings bad ones, a line each."""
+        """Problems of the algorithm's own settings, a line each."""
         return ()
 
     @property
     def least_budget(self) -> int:
-        """Rollouts that pay for the baseline, one step and what ends a search."""
+        """Rollouts that pay for the baseline, one step and the end of a search."""
         return self.baseline_size + self.step_size + self.reserved_size
 
     @property
     def names_targets(self) -> bool:
-        """Whether any part is named that may change."""
+        """Whether the settings name any part that may change."""
         named = (
             self.target_section_paths,
             self.targets.tools,
@@ -280,7 +286,7 @@ class RunConfig(Settings, ABC):
 
     @property
     def objectives_asked_for(self) -> tuple[str, ...]:
-        """Objectives that the baseline must show to exist."""
+        """Objectives that the baseline's feedback must have."""
         return tuple(
             name
             for setting, names in self.objectives_by_setting.items()
@@ -331,12 +337,12 @@ class RunConfig(Settings, ABC):
 
     @property
     def following_size(self) -> int:
-        """Rollouts that are kept for held-out examples."""
+        """Rollouts reserved for held-out examples."""
         return 2 * len(self.held_out) + again_size(self.held_out)
 
     @property
     def reserved_size(self) -> int:
-        """Rollouts that are kept for finals and for held-out examples."""
+        """Rollouts reserved for the end of the search and for held-out examples."""
         return self.finals_size + self.following_size
 
     @property

@@ -1,4 +1,4 @@
-"""The groups of settings that every run has: an object each in Python, a key each in a project.
+"""The groups of settings that every run has: objects in Python, keys in a project file.
 
 Messages name a setting by its path, such as ``limits.max_cost``.
 """
@@ -41,10 +41,10 @@ from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.types import GepaExample, named_numbers_fault
 
 Size = Literal["light", "medium", "heavy"]
-"""The size of a run, for those who do not want to count rollouts."""
+"""The size of a run, as an alternative to a number of rollouts."""
 
 PROPOSALS: Mapping[Size, int] = {"light": 6, "medium": 15, "heavy": 40}
-"""Proposals that the budget of a size can accept, if it accepts every one that is evaluated."""
+"""How many proposals the budget of a size pays for if every one is accepted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,9 +52,9 @@ class Affordable:
     """What a number of rollouts pays for.
 
     Attributes:
-        if_accepted: proposals evaluated when every one is accepted, and merged where that is on.
-        if_refused: proposals evaluated when none is.
-        steps: steps begun when no reply can be used, so that nothing is evaluated.
+        if_accepted: proposals evaluated if every one is accepted, and merged where merges are on.
+        if_refused: proposals evaluated if none is accepted.
+        steps: steps begun if no reply is usable, so that nothing is evaluated.
     """
 
     if_accepted: int
@@ -63,12 +63,12 @@ class Affordable:
 
     @property
     def expected(self) -> int:
-        """Proposals evaluated when every other one is accepted, and costs what such a one does."""
+        """Proposals evaluated if every second one is accepted."""
         accepted, refused = self.if_accepted, self.if_refused
         return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
 
     def limited(self, proposals: int) -> Affordable:
-        """Return the same with so many proposals at most."""
+        """Return the numbers capped at ``proposals``."""
         return attrs.evolve(
             self,
             if_accepted=min(self.if_accepted, proposals),
@@ -81,16 +81,16 @@ _MONEY = money(texts=True).or_none
 
 @attrs.frozen
 class Settings:
-    """Base of settings and of their groups, which are attrs classes.
+    """Base class of settings and of their groups, which are attrs classes.
 
-    Lists and mappings that are given are copied, so that settings never change.
+    Lists and mappings are copied, so that settings never change.
 
     Raises:
-        ConfigError: there is no setting of a name that is given; names the nearest one.
+        ConfigError: an argument is not the name of a setting; suggests the nearest name.
     """
 
     settings_path: ClassVar[str] = ""
-    """What stands before the name of a setting in messages, such as ``limits.``."""
+    """The prefix of the names of settings in messages, such as ``limits.``."""
 
     def __new__(cls, *_: object, **given: object) -> Self:
         for name in given:
@@ -119,7 +119,7 @@ def groups_of(kind: type[Settings]) -> dict[str, type[Settings]]:
 
 
 def _near(name: str, kind: type[Settings]) -> str:
-    """Return the setting that may be meant by ``name``, with its group, or else all of them."""
+    """Return a suggestion for ``name``: the nearest setting with its group, or else all."""
     own = list(attrs.fields_dict(kind))
     paths = {
         field: f"{group}.{field}"
@@ -147,7 +147,7 @@ class Several:
     distinct: bool = True
 
     def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
-        """Hold the value of a field.
+        """Check the value of a field.
 
         Raises:
             ConfigError: naming the field, and the position of an item.
@@ -187,13 +187,13 @@ _STOPPERS = Several(
 
 
 def _thresholds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Hold finite numbers by name."""
+    """Check finite numbers by name."""
     if fault := named_numbers_fault(value):
         raise ConfigError(f"{path_of(owner, field)}: {fault}")
 
 
 def _weights(owner: object, field: attrs.Attribute[Any], value: Mapping[str, float]) -> None:
-    """Hold weights by name, each above 0."""
+    """Check weights by name, each above 0."""
     weights_of(value, path_of(owner, field))
 
 
@@ -215,20 +215,21 @@ class Limits(Settings):
     """What ends a run before its budget is used up; a run may be resumed with other limits.
 
     Attributes:
-        max_cost: US dollars that the run may use, task, judge and reflection together; exceeded
-            at most by the calls in flight. Needs models whose prices are known.
-        max_tokens: tokens that the run may use, sent and received; the same.
-        max_reflections: reflections that the run may use, repairs included.
+        max_cost: US dollars that the run may use for task, judges and reflection together; only
+            calls in flight can exceed it. Needs models whose prices are known.
+        max_tokens: tokens that the run may use, sent and received; only calls in flight can
+            exceed it.
+        max_reflections: reflections that the run may use, including repairs.
         timeout: seconds that the run may take.
         max_idle_steps: steps with nothing to learn or nothing new to evaluate, without an
-            evaluated child between them, before the run stops.
-        max_failed_reflections: steps whose replies could not be used, without an evaluated child
-            between them, before the run stops.
-        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
-            stops when, in some stretch of it, more than this share and 4 more are unscored:
-            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops. A candidate with
-            more than this share of the validation set unscored does not win.
-        stoppers: what else ends the run, asked between steps in this order: ``MaxProposals``,
+            evaluated child in between, after which the run stops.
+        max_failed_reflections: steps without a usable reply, without an evaluated child in
+            between, after which the run stops.
+        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run stops
+            when, in any stretch of it, more than this share plus 4 are unscored: with 0.3, 6 in a
+            row stop it. 0 stops at the first, 1 never stops. A candidate with more than this
+            share of the validation set unscored does not win.
+        stoppers: further reasons to stop, checked between steps in this order: ``MaxProposals``,
             ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
             ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
             words or None.
@@ -249,7 +250,7 @@ class Limits(Settings):
 
     @property
     def stop_files(self) -> tuple[Path, ...]:
-        """The files that end the run when they are there."""
+        """The files that end the run when they exist."""
         return tuple(stopper.path for stopper in self.stoppers if isinstance(stopper, StopFile))
 
 
@@ -260,21 +261,21 @@ class Objectives(Settings):
     Attributes:
         weights: makes the score the weighted mean of objectives: ``{"score": 0.8, "tokens":
             0.2}``. ``score`` is the feedback's own; ``tokens``, ``prompt_tokens``,
-            ``completion_tokens``, ``cost`` and ``seconds`` are measured against the baseline, less
-            is better; others are the feedback's objectives.
-        pick: makes the winner the candidate with the highest weighted sum of objectives; empty
-            for the one with the highest score. Only decides which candidate wins, not what is
-            searched.
-        required: the least mean on the validation set that a winner must have in an objective.
-        frontier_type: in what candidates are compared when a parent is chosen: ``instance``
-            (the examples), ``objective`` (the objectives, by their means), ``hybrid`` (both) or
-            ``cartesian`` (each objective on each example).
+            ``completion_tokens``, ``cost`` and ``seconds`` are relative to the baseline, lower is
+            better; others are the feedback's objectives.
+        pick: selects as winner the candidate with the highest weighted sum of objectives; if
+            empty, the one with the highest score. Decides only which candidate wins, not the
+            search.
+        required: the lowest mean on the validation set that a winner may have in an objective.
+        frontier_type: the cells in which candidates are compared when a parent is chosen:
+            ``instance`` (the examples), ``objective`` (the means of the objectives), ``hybrid``
+            (both) or ``cartesian`` (each objective on each example).
         perfect_score: the highest score that an answer can have, which leaves nothing to learn;
-            with ``weights``, the highest weighted mean. A higher one is refused.
-        num_runs: how often each answer is asked for: a rollout is that many calls, and has the mean
-            of their scores. For answers or judges with much noise.
-        on_error: what a rollout becomes whose provider failed: ``unscored`` (kept out of every
-            mean) or ``zero``. When a judge fails it is unscored.
+            with ``weights``, the highest weighted mean. A higher score is refused.
+        num_runs: answers per rollout: a rollout makes that many calls, and its score is the mean
+            of theirs. For noisy answers or judges.
+        on_error: how a rollout counts if its provider failed: ``unscored`` (left out of every
+            mean) or ``zero``. If a judge fails it is always unscored.
     """
 
     settings_path: ClassVar[str] = "objectives."
@@ -290,19 +291,19 @@ class Objectives(Settings):
     on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
 
     def new_scorer(self) -> Scorer:
-        """Return a scorer by these, which knows no baseline yet."""
+        """Return a scorer for these objectives, which has not learned from a baseline yet."""
         return Scorer(self.weights, also=self.pick, perfect_score=self.perfect_score)
 
 
 @attrs.frozen(kw_only=True)
 class Guards(Settings):
-    """What a candidate is refused for, whatever its score.
+    """Reasons to refuse a candidate, whatever its score.
 
     Attributes:
-        max_part_chars: longest text that a part may get. A part whose text is longer than half of
-            that now may get twice as long as it is.
-        max_prompt_chars: longest rendered prompt that a candidate may lead to.
-        max_copied_words: an instruction that carries this many words in a row of a training
+        max_part_chars: longest text of a part. If the current text is longer than half of that, it
+            may grow to twice its length.
+        max_prompt_chars: longest rendered prompt of a candidate.
+        max_copied_words: an instruction that contains this many consecutive words of a training
             answer is refused; 0 for no guard. By default 8, and no guard in the published GEPA.
         max_rollout_cost: US dollars that one rollout of a candidate may cost.
     """
@@ -311,7 +312,7 @@ class Guards(Settings):
 
     max_part_chars: int = attrs.field(
         default=6_000,
-        validator=integer(1, MAX_BODY_CHARS),  # which is what stores keep
+        validator=integer(1, MAX_BODY_CHARS),  # the limit of stores
     )
     max_prompt_chars: int | None = attrs.field(default=None, validator=COUNT.or_none)
     max_copied_words: int | None = attrs.field(default=None, validator=integer(0).or_none)
@@ -335,7 +336,7 @@ class ToolExampleTarget:
 
 @attrs.frozen(kw_only=True)
 class Targets(Settings):
-    """Further parts that may change, beside ``target_section_paths`` and the like.
+    """Further parts that may change, in addition to ``target_section_paths`` and the like.
 
     Attributes:
         tools: tools whose descriptions may change, by name.
@@ -353,14 +354,14 @@ class Targets(Settings):
 
 @attrs.frozen(kw_only=True)
 class Data(Settings):
-    """What else is said of the data.
+    """Further settings of the data.
 
     Attributes:
-        held_out: examples that no part of the search sees. When it goes to its end with a
-            winner, baseline and winner are evaluated on them, and that decides whether the run
-            says *improved*; it is part of the budget. None takes about three in ten of
-            ``training_examples`` from their end, where there are enough of them and the budget
-            pays for it; an empty list holds out none.
+        held_out: examples that no part of the search sees. If the search completes with a winner,
+            baseline and winner are evaluated on them, within the budget, and that decides whether
+            the run reports *improved*. None takes about three in ten of ``training_examples``
+            from their end, if there are enough of them and the budget pays for it; an empty list
+            holds out none.
         shuffle: whether ``training_examples`` are shuffled by ``seed`` before they are split.
     """
 
