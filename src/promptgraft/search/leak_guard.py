@@ -1,6 +1,6 @@
-"""A guard against instructions that carry the answers to training examples.
+"""A guard against instructions that contain answers to training examples.
 
-Such an instruction scores well on the examples that it has seen, and teaches nothing.
+Such an instruction scores well on these examples, and does not generalize.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEAF = "\n"
 
 @attrs.frozen(kw_only=True)
 class Copied:
-    """A passage of an answer that a proposal carries.
+    """A passage of an answer that a proposal contains.
 
     Attributes:
         example_id: the training example.
@@ -44,7 +44,7 @@ class Copied:
 
     @property
     def detail(self) -> str:
-        """One line that tells the reflector what to mend."""
+        """One line that tells the reflection model what to fix."""
         length = f"{len(self.passage)} characters" if self.words is None else f"{self.words} words"
         passage = self.passage
         if len(passage) > _SHOWN_CHARS:
@@ -56,18 +56,18 @@ class Copied:
 
 
 class AnswerGuard:
-    """Knows the answers to the training examples, and finds them in proposals.
+    """Finds answers to training examples in proposals.
 
-    What it keeps grows with the length of the answers: their words as text, and 8 to 16 bits
-    for each character.
+    Its size is proportional to the length of the answers: their words as text, and 8 to 16 bits
+    per character.
 
     Args:
-        examples: the training examples; their labels are the answers. Texts in the labels
-            count, in attrs classes, dataclasses, lists and mappings too; a label without a
-            plain form holds nothing that can be compared.
-        words: how many words in a row are a copy, at least 1; None turns the guard off.
-            Two characters of a script without spaces count as a word. A code or an address
-            of 24 characters is a copy whatever its words.
+        examples: the training examples; their labels are the answers. Texts in the labels count,
+            including those in attrs classes, dataclasses, lists and mappings; a label without a
+            plain form is ignored.
+        words: how many consecutive words are a copy, at least 1; None turns the guard off. Two
+            characters of a script without spaces count as a word. A code or an address of 24
+            characters is a copy, whatever the number of its words.
     """
 
     def __init__(self, examples: Iterable[GepaExample], words: int | None) -> None:
@@ -81,7 +81,7 @@ class AnswerGuard:
         self._answers = {id_: self._learn(texts) for id_, texts in answers if texts}
 
     def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
-        """Refuse an instruction that carries an answer; examples may show theirs.
+        """Refuse an instruction that contains an answer; examples may contain theirs.
 
         Raises:
             InvalidProposalError: naming the example and the passage.
@@ -95,10 +95,10 @@ class AnswerGuard:
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
 
     def find(self, proposal: str, known: Iterable[str]) -> Copied | None:
-        """Return the first passage of an answer in ``proposal``; None when there is none.
+        """Return the first passage of an answer in ``proposal``; None if there is none.
 
-        A passage that stands in one of the ``known`` texts is no copy, and neither is one
-        that stands in several answers and in more than a fifth of them: that is their form.
+        A passage that occurs in one of the ``known`` texts is not a copy, and neither is one that
+        occurs in several answers and in more than a fifth of all: it belongs to their format.
         """
         if not self._answers:
             return None
@@ -121,7 +121,7 @@ class AnswerGuard:
         return None
 
     def _learn(self, texts: Iterable[str]) -> str:
-        """Take in the passages of an answer, and return its words."""
+        """Add the passages of an answer, and return its words."""
         lines = []
         for text in texts:
             found = Words(text)
@@ -133,14 +133,14 @@ class AnswerGuard:
         return (words for _, words in found.passages(self._weight))
 
     def _owner(self, passage: str) -> str | None:
-        """Return the example whose answer has a passage first, unless too many have it."""
+        """Return the first example whose answer has a passage, unless too many have it."""
         common = max(1, len(self._answers) // _COMMON_SHARE)
         owners = (id_ for id_, text in self._answers.items() if passage in text)
         first = list(itertools.islice(owners, common + 1))
         return first[0] if 0 < len(first) <= common else None
 
     def _copied(self, found: Words, start: int, words: tuple[str, ...], owner: str) -> Copied:
-        """Return a copied passage with all the words behind it that were copied too."""
+        """Return a copied passage, extended by all following words that were copied too."""
         answer = self._answers[owner]
         theirs = answer[answer.index(_spaced(words)) :].split(_LEAF, 1)[0].split()
         ours = found.words[start:]
@@ -152,7 +152,7 @@ class AnswerGuard:
 
 
 def known_texts(description: ModuleDescription) -> tuple[str, ...]:
-    """Return what the prompt says already: the present text of a part, and the other parts."""
+    """Return the texts that the prompt already has: that of the part, and the other parts."""
     return (
         description.text,
         description.title,
@@ -165,7 +165,7 @@ def known_texts(description: ModuleDescription) -> tuple[str, ...]:
 
 
 def _texts_in(text: str) -> str:
-    """Return the texts that JSON holds, one a line, and what is no JSON as it is."""
+    """Return the texts in a JSON document, one per line; other text is returned as it is."""
     try:
         return "\n".join(texts_of(read_value(text)))
     except InvalidProposalError:
@@ -173,7 +173,7 @@ def _texts_in(text: str) -> str:
 
 
 def texts_of(label: object) -> Iterator[str]:
-    """Yield the texts of the answer in a label; of a case only what is expected."""
+    """Yield the texts of the answer in a label; for a case only what is expected."""
     if isinstance(label, Case):
         tools = label.tools or ()
         label = [label.expected, [turn.expected for turn in label.turns], [t.result for t in tools]]
@@ -193,7 +193,7 @@ def texts_of(label: object) -> Iterator[str]:
 
 
 class _Bits:
-    """A set of passages that is never wrong about what it holds, and seldom about the rest."""
+    """A Bloom filter of passages: no false negatives, and few false positives."""
 
     def __init__(self, size: int) -> None:
         bits = 1 << max(10, (size * _BITS).bit_length())
@@ -220,20 +220,19 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 CODE_CHARS = 24
-"""How long a code or an address is, at least."""
-# Quotes, brackets and emphasis wrap a code or an address and are no part of it.
+"""Minimum length of a code or an address."""
+# Quotes, brackets and emphasis around a code or an address are not part of it.
 _WRAPPING = "\\s\"'`*<>()\\[\\]{}|,;“”„‘’«»「」『』（），、。"
 _RUN = re.compile(f"[^{_WRAPPING}]{{{CODE_CHARS},}}")
 
 WORD = 2
-"""What a word weighs; a character of a script without spaces weighs 1, half a word."""
+"""Weight of a word; a character of a script without spaces weighs 1, half a word."""
 
 
 class Words:
     """The words of a text, without case, accents and marks.
 
-    Characters of scripts without spaces are words of their own. Everything here takes time
-    that grows with the length of the text.
+    In scripts without spaces each character is a word. All operations take linear time.
     """
 
     def __init__(self, text: str) -> None:
@@ -241,16 +240,16 @@ class Words:
         self.words = folded_words(text)
 
     def passages(self, weight: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield what a copy is told by: where it starts, and its words.
+        """Yield the passages by which copies are detected: start and words.
 
-        These are the shortest passage of ``weight`` from each word on, and the codes and
-        addresses. A long word is no code: that takes a digit, or a mark between its letters.
+        These are the shortest passage of ``weight`` starting at each word, and codes and addresses.
+        A long word alone is not a code: that takes a digit, or a mark between its letters.
         """
         yield from self._windows(weight)
         yield from self._codes()
 
     def passage(self, start: int, end: int) -> str:
-        """Return the text of some words, on one line."""
+        """Return the text of a range of words, on one line."""
         return " ".join(self.text[self._spans[start][0] : self._spans[end - 1][1]].split())
 
     def _windows(self, weight: int) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -285,7 +284,7 @@ class Words:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
-        """Where in the text the words stand."""
+        """The positions of the words in the text."""
         return folded_spans(self.text)
 
 

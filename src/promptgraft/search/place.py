@@ -1,7 +1,7 @@
-"""Where something stands in a run, as a value with one text form.
+"""Places in a run, as values with a unique text form.
 
-The text is the key of answers in a journal: ``step/3/2/child`` with the place of an example behind
-it is the key of a rollout.
+The text is the key of answers in a journal: ``step/3/2/child``, followed by the place of an
+example, is the key of a rollout.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Phase(StrEnum):
     BASELINE = "baseline"
     """The baseline is evaluated."""
     STEP = "step"
-    """A step, or one of its proposals, as a whole; nothing is asked there."""
+    """A step, or one of its proposals, as a whole; has no answers of its own."""
     PARENT = "parent"
     """The parent is evaluated on a minibatch."""
     REFLECT = "reflect"
     """A model is asked for a proposal, or for a repair of one."""
     MOVE = "move"
-    """A line that did not help is tried in other parts."""
+    """A line that did not help is evaluated in other parts."""
     CHILD = "child"
     """The child is evaluated on the same minibatch."""
     PARETO = "pareto"
-    """What a step has come to is evaluated on the validation set."""
+    """The child of a step is evaluated on the validation set."""
     MERGE = "merge"
     """A merge is evaluated on the validation set."""
     IDLE = "idle"
@@ -48,19 +48,19 @@ class Phase(StrEnum):
     HELD_OUT = "held-out"
     """The baseline or the winner is evaluated on held-out examples."""
     INITIAL = "initial"
-    """The candidate that a search begins with is evaluated, where it is not the baseline."""
+    """The initial candidate is evaluated, if it is not the baseline."""
     ROUND = "round"
-    """A round as a whole; nothing is asked there."""
+    """A round as a whole; has no answers of its own."""
     TRAIN = "train"
     """A round evaluates the current candidate on training examples."""
     BACKWARD = "backward"
-    """A model is asked what a step has to do with a failure."""
+    """A model is asked which parts or steps led to a failure."""
     AGGREGATE = "aggregate"
-    """A model merges what was said of a part."""
+    """A model merges the gradients of a part."""
     OPTIMIZE = "optimize"
     """A model writes a new text of a part."""
     TRY = "try"
-    """A round evaluates its candidate on the failures that it came from."""
+    """A round evaluates its candidate on the failures that led to it."""
     VALIDATE = "validate"
     """A round evaluates its candidate on the validation set."""
 
@@ -83,7 +83,7 @@ ROUNDS = frozenset(
 
 
 MINIBATCHES = frozenset((Phase.PARENT, Phase.MOVE, Phase.CHILD, Phase.TRAIN, Phase.TRY))
-"""The phases in which candidates are tried on a few examples, and whose answers come next."""
+"""The phases that evaluate candidates on a few examples, and whose answers are needed soon."""
 
 
 LEGS = {
@@ -92,10 +92,10 @@ LEGS = {
     Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first"),
     Phase.VALIDATE: ("parent", "child"),
 }
-"""The parts of the phases that have several."""
+"""The legs of phases that have several."""
 
 _STEP = "step/{step}[/{proposal}]"
-# The text of each phase; what stands in brackets is left out where its number is 0.
+# The text of each phase; the part in brackets is left out if its number is 0.
 _FORMS = {
     **{phase: phase.value for phase in (Phase.TEACHER, Phase.BASELINE, Phase.INITIAL)},
     Phase.FINAL: "final/{candidate}/{count}",
@@ -117,7 +117,7 @@ _PIECE = re.compile(r"\[([^\]{]*)\{(\w+)\}\]|\{(\w+)\}")
 
 
 def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
-    """Return what the text of a phase looks like: only the one form, so no `007`."""
+    """Return the pattern of the text of a phase; only the unique form matches, so not `007`."""
 
     def group(found: re.Match[str]) -> str:
         before, option, name = found.groups()
@@ -131,14 +131,14 @@ def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
 
 
 _PATTERNS: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
-"""What texts look like, by their first word."""
+"""The patterns of texts, by their first word."""
 for _phase, _form in _FORMS.items():
     _found = _phase, _pattern(_phase, _form)
     _PATTERNS.setdefault(_form.partition("/")[0], []).append(_found)
 
 
 def named(text: str) -> str:
-    """Return a name of the user's as one piece of a place, short enough for the name of a file."""
+    """Return a user's name as one component of a place, short enough for a file name."""
     piece = quote(text, safe=" #")
     return piece if len(piece) <= _LONGEST else f"{piece[:_CUT]}~{digest_text(text)[:12]}"
 
@@ -149,16 +149,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         phase: what the run does there.
         step: number of the step, from 1; 0 outside of the steps.
-        proposal: number of the proposal in its step, from 1; 0 where the step has only one, and
-            for what the step does as a whole.
-        candidate: position of the candidate in ``final`` and ``held-out``; in ``shorten`` of the
-            one that races, or that a line was left out of.
-        leg: which part of the phase, one of :data:`LEGS`; of the questions of a round what they
-            are about, such as ``case-7/2`` for the second step of a case.
-        count: of parent and child the repeat, from 1, 0 for the first time; of a reflection and
-            of a moved line its number; of ``held-out`` the round, from 0; of ``idle`` and
-            ``final`` the number of examples; of ``shorten`` the number of the line, or what tells
-            races apart.
+        proposal: number of the proposal in its step, from 1; 0 if the step has only one, and for
+            the step as a whole.
+        candidate: position of the candidate in ``final`` and ``held-out``; in ``shorten`` that of
+            the racing candidate, or of the one from which a line was left out.
+        leg: part of the phase, one of :data:`LEGS`; for questions of a round their subject, such
+            as ``case-7/2`` for the second step of a case.
+        count: for parent and child the number of the repeat, 0 for the first evaluation; for a
+            reflection and a moved line its number; for ``held-out`` the round, from 0; for
+            ``idle`` and ``final`` the number of examples; for ``shorten`` the number of the line,
+            or a number that distinguishes races.
     """
 
     phase: Phase
@@ -179,10 +179,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Return the place that ``text`` is the form of.
+        """Return the place with this text form.
 
         Raises:
-            DataFormatError: it is the form of none.
+            DataFormatError: there is none.
         """
         place = _parsed(text)
         if place is None:
@@ -193,7 +193,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_rollout(cls, key: str) -> Place | None:
-        """Return where a rollout was asked for; None when ``key`` is that of something else."""
+        """Return the place of a rollout; None if ``key`` is not the key of a rollout."""
         text, _, _ = key.rpartition("/")
         place = _parsed(text)
         others = (Phase.TEACHER, Phase.STEP, Phase.ROUND, *QUESTIONS)
@@ -209,7 +209,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _parsed(text: str) -> Place | None:
-    """Return the place that ``text`` is the form of; None for none."""
+    """Return the place with this text form; None if there is none."""
     for phase, pattern in _PATTERNS.get(text.partition("/")[0], ()):
         if found := pattern.fullmatch(text):
             pieces = {name: piece for name, piece in found.groupdict().items() if piece}

@@ -1,4 +1,4 @@
-"""What a run is expected to use, and what its settings let it use."""
+"""The plan of a run: what it is expected to use, and what its settings let it use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from promptgraft.text import dollars, short_count
 
 @attrs.frozen(kw_only=True)
 class Use:
-    """Calls, and what they take.
+    """Calls, with their tokens and cost.
 
     Attributes:
-        calls: how many; None, here and below, when that is not known.
-        input_tokens: of one call.
-        output_tokens: of one call.
+        calls: number of calls; None, here and below, if it is not known.
+        input_tokens: tokens sent per call.
+        output_tokens: tokens received per call.
         cost: US dollars for all calls.
     """
 
@@ -36,13 +36,13 @@ class Use:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all calls; None when something is not known."""
+        """Tokens of all calls; None if something is not known."""
         if self.calls is None or self.input_tokens is None or self.output_tokens is None:
             return None
         return self.calls * (self.input_tokens + self.output_tokens)
 
     def as_json(self) -> dict[str, Json]:
-        """Return the same for machines; money is a decimal number as text."""
+        """Return it as JSON; money is a decimal number as text."""
         return {
             "calls": self.calls,
             "input_tokens": self.input_tokens,
@@ -54,12 +54,12 @@ class Use:
 
 @attrs.frozen(kw_only=True)
 class SeenNode:
-    """What an answer of an earlier run asked of a node of a graph, on average.
+    """Average use of a node of a graph per answer, in an earlier run.
 
     Attributes:
-        asked: calls of models in an answer.
-        input_tokens: of a call; 0, here and below, when that is not known.
-        output_tokens: of a call.
+        asked: calls per answer.
+        input_tokens: tokens sent per call; 0, here and below, if that is not known.
+        output_tokens: tokens received per call.
     """
 
     asked: float
@@ -69,13 +69,13 @@ class SeenNode:
 
 @attrs.frozen(kw_only=True)
 class SeenAnswers:
-    """How long answers were, on average, in an earlier run.
+    """Average length of answers in an earlier run.
 
     Attributes:
-        model: the model, in its provider's word; empty where no tokens are known.
-        tokens: output tokens of a call.
-        where: the run, as the plan says it.
-        nodes: what answers asked of the nodes of a graph, by name; empty for others.
+        model: the model, as its provider names it; empty if no tokens are known.
+        tokens: output tokens per call.
+        where: the run, as the plan names it.
+        nodes: use of the nodes of a graph, by name; empty for other subjects.
     """
 
     model: str
@@ -89,9 +89,9 @@ class RolePlan(Use):
     """What one role can use at most, without rounds of tools and retries.
 
     Attributes:
-        role: what the calls are for.
-        model: the identity of what answers.
-        expected: what it is expected to use, rounds of tools included.
+        role: the purpose of the calls.
+        model: the identity of the adapter that answers.
+        expected: what the role is expected to use, including rounds of tools.
     """
 
     role: Role
@@ -105,22 +105,22 @@ class RolePlan(Use):
 
 @attrs.frozen(kw_only=True)
 class RunPlan(Shown):
-    """What a run is expected to use, and what its settings let it use. No call is made for it.
+    """What a run is expected to use, and what its settings let it use. Made without any call.
 
     Attributes:
-        rollouts: at most.
-        reflections: at most, repairs of replies included.
-        proposals: how many the rollouts, and ``max_reflections``, pay for.
-        roles: what the teacher, tasks, judges and questions use; what else a feedback function
-            calls is not known.
-        expected_rollouts: how many are expected; fewer only where proposals are limited.
-        answer_tokens: expected tokens of an answer, without thinking; None when that is not known.
-        answer_from: where that is taken from, in words; empty when it is not known.
-        max_cost: US dollars at which the run is stopped; None for no such limit.
-        max_tokens: tokens at which it is stopped; None for no such limit.
-        warnings: what makes the plan a bad one, a line each.
-        max_seconds: wall time after which it is stopped; None for no such limit.
-        first_call: what is called before the baseline, in words; empty for nothing.
+        rollouts: rollouts, at most.
+        reflections: reflections, at most, including repairs of replies.
+        proposals: how many proposals the rollouts, and ``max_reflections``, pay for.
+        roles: use of the teacher, tasks, judges and questions; other calls of a feedback function
+            are not known.
+        expected_rollouts: expected rollouts; fewer only if proposals are limited.
+        answer_tokens: expected tokens of an answer, without thinking; None if not known.
+        answer_from: the basis of that estimate, in words; empty if not known.
+        max_cost: US dollars at which the run is stopped; None for no limit.
+        max_tokens: tokens at which it is stopped; None for no limit.
+        warnings: problems of the plan, a line each.
+        max_seconds: wall time after which it is stopped; None for no limit.
+        first_call: calls before the baseline, in words; empty for none.
     """
 
     rollouts: int
@@ -138,30 +138,30 @@ class RunPlan(Shown):
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all calls, at most, or ``max_tokens``; None when that is not known."""
+        """Tokens of all calls, at most, or ``max_tokens``; None if not known."""
         return _least(_sum([role.tokens for role in self.roles], 0), self.max_tokens)
 
     @property
     def cost(self) -> Decimal | None:
-        """US dollars of all calls, at most, or ``max_cost``; None when that is not known."""
+        """US dollars of all calls, at most, or ``max_cost``; None if not known."""
         return _least(_sum([role.cost for role in self.roles], Decimal(0)), self.max_cost)
 
     @property
     def expected_tokens(self) -> int | None:
-        """Expected tokens of all calls; None when that is not known."""
+        """Expected tokens of all calls; None if not known."""
         whole = _sum([role.expected.tokens for role in self.roles], 0)
         return None if whole is None else _least(whole, self.max_tokens)
 
     @property
     def expected_cost(self) -> Decimal | None:
-        """Expected US dollars of all calls; None when that is not known."""
+        """Expected US dollars of all calls; None if not known."""
         return self.forecast(Ledger(self.rollouts))
 
     def forecast(self, ledger: Ledger) -> Decimal | None:
-        """Return the US dollars that the run is expected to use in all, by what it has used.
+        """Return the expected cost of the whole run in US dollars, given what it has used so far.
 
-        What is left costs what the like has cost so far, or as planned where there was nothing of
-        the kind. None when a price is not known.
+        Remaining calls cost the average of similar calls so far, or as planned if there were none.
+        None if a price is not known.
         """
         whole, spent = self.expected_rollouts, ledger.known_cost
         if spent is None:
@@ -174,7 +174,7 @@ class RunPlan(Shown):
         return _least(round(spent + rest, 6) if spent + rest else ZERO, self.max_cost)
 
     def _rest(self, role: Role, ledger: Ledger, share: Decimal) -> Decimal | None:
-        """Return what the share of the run that is left is expected to cost."""
+        """Return the expected cost of the remaining share of the run."""
         rows = [row.expected for row in self.roles if row.role is role]
         calls, cost = ledger.spent_on(role)
         if calls and role is Role.TEACHER:
@@ -203,7 +203,7 @@ class RunPlan(Shown):
 
     @property
     def event(self) -> RunPlanned:
-        """What is told of the plan when a run begins."""
+        """The event that a run publishes when it begins."""
         return RunPlanned(
             budget=self.rollouts,
             line=self.line,
@@ -215,7 +215,7 @@ class RunPlan(Shown):
         )
 
     def as_json(self) -> dict[str, Json]:
-        """Return the plan for machines; money is a decimal number as text."""
+        """Return the plan as JSON; money is a decimal number as text."""
         return {
             "rollouts": self.rollouts,
             "reflections": self.reflections,
@@ -267,13 +267,13 @@ N = TypeVar("N", int, Decimal)
 
 
 def _sum(values: Sequence[N | None], start: N) -> N | None:
-    """Return the sum; None when a value is not known."""
+    """Return the sum; None if a value is not known."""
     known = [value for value in values if value is not None]
     return sum(known, start) if len(known) == len(values) else None
 
 
 def _least(value: N | None, limit: N | None) -> N | None:
-    """Return a value within a limit, each of which may be unknown."""
+    """Return the smaller of a value and a limit, either of which may be unknown."""
     known = [one for one in (value, limit) if one is not None]
     return min(known) if known else None
 

@@ -1,4 +1,4 @@
-"""What each role of a run uses, a row for each model: of prompts, of graphs, and of a teacher."""
+"""The rows of a plan: what each role uses, for prompts, graphs and teachers."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import GepaExample
 
 CHARS_PER_TOKEN = 4
-"""Characters of English text that make a token, about."""
+"""Approximate characters per token of English text."""
 
 CALL, RESULT = 100, 300
-"""Characters of a call of a tool, and of what it returns."""
+"""Assumed characters of a tool call, and of its result."""
 
 _NEVER = SeenNode(asked=0, input_tokens=0, output_tokens=0)
 
@@ -55,14 +55,14 @@ def prompt_row(
     *,
     grown: tuple[float, float] = (0, 0),
 ) -> RolePlan:
-    """Return what answers to a prompt use.
+    """Return the row for answers to a prompt.
 
     Args:
-        role: what they are for.
-        adapter: gives them.
-        found: of the prompt as it is.
-        answers: how many, at most and as expected.
-        grown: characters that the prompt is longer by, at most and as expected.
+        role: the purpose of the calls.
+        adapter: the adapter that answers.
+        found: the estimate for the current prompt.
+        answers: number of answers, at most and as expected.
+        grown: growth of the prompt in characters, at most and as expected.
     """
     turns = 1 + found.rounds
     most, expected = answers
@@ -94,18 +94,18 @@ class Nodes:
         growth: float = 0.0,
         seen: SeenAnswers | None = None,
     ) -> Iterator[RolePlan]:
-        """Yield what answers of the graph use, a row for each model.
+        """Yield the rows for answers of the graph, one for each model.
 
-        How often a flow asks a node is taken from an earlier run; else it is each one once. At most
-        it is ``max_steps``; how much it then sends is not known.
+        How often a flow calls a node is taken from an earlier run, or assumed to be once. The
+        maximum is ``max_steps``; how much is then sent is not known.
 
         Args:
-            role: what they are for.
+            role: the purpose of the calls.
             most: answers, at most.
             expected: answers, as expected.
-            inputs: characters of the input of a case, on average.
-            growth: characters that a prompt is expected to be longer by.
-            seen: what an earlier run has asked.
+            inputs: average characters of the input of a case.
+            growth: expected growth of a prompt in characters.
+            seen: use of nodes in an earlier run.
         """
         by_model: dict[str, list[tuple[ProviderAdapter, SeenNode]]] = defaultdict(list)
         for name, (address, adapter) in self.flow.nodes.items():
@@ -130,7 +130,7 @@ class Nodes:
 
 
 def nodes_of(target: Target) -> Nodes | None:
-    """Return the nodes of the graph that a target is; None for any other one."""
+    """Return the nodes of a target that is a graph; None for any other target."""
     if isinstance(target, PromptTarget) and isinstance(flow := target.rollout.flow, GraphFlow):
         return Nodes(flow=flow, prompts=target.rollout.prompts_of(target.baseline()))
     return None
@@ -148,7 +148,7 @@ def _guessed(prompt: Prompt[object], adapter: ProviderAdapter, inputs: float) ->
 
 
 def seen_nodes(traces: Iterable[Iterable[Step]]) -> dict[str, SeenNode]:
-    """Return how often an answer asked each node of a graph, and what a call took, on average."""
+    """Return the average calls per answer, and tokens per call, of each node of a graph."""
     count, asked, calls = 0, Counter[str](), Counter[str]()
     sent, received = Counter[str](), Counter[str]()
     for steps in traces:
@@ -170,7 +170,7 @@ def seen_nodes(traces: Iterable[Iterable[Step]]) -> dict[str, SeenNode]:
 
 
 def teaching_rows(teaching: Teaching) -> Iterator[RolePlan]:
-    """Yield what a teacher uses: an answer for each case that has no ``expected``."""
+    """Yield the rows of a teacher, which answers each case that has no ``expected``."""
     teacher, lessons = teaching.teacher, [*teaching.lessons.values()]
     count = len(lessons)
     if not lessons:
@@ -197,7 +197,7 @@ def row(
     sent: float,
     received: float,
 ) -> RolePlan:
-    """Return what calls use: at most, each with ``chars`` and the longest answer; as expected."""
+    """Return the row for calls: at most, with ``chars`` and the longest answer; as expected."""
     longest = longest_answer(adapter)
     thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
     answer = tokens_of(received) + thinking
@@ -218,9 +218,9 @@ def row(
 def in_batches(
     row: RolePlan, adapter: ProviderAdapter, most: Fraction, expected: Fraction
 ) -> RolePlan:
-    """Return a row at the prices of batches, where ``adapter`` answers in them.
+    """Return a row at batch prices if ``adapter`` answers in provider batches.
 
-    ``most`` and ``expected`` are the shares of the calls that do so for certain, and as expected.
+    ``most`` and ``expected`` are the shares of calls in batches: at least, and as expected.
     """
     if not is_in_batches(adapter):
         return row
@@ -244,10 +244,10 @@ def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | No
 
 
 def tokens_of(chars: float) -> int:
-    """Return the tokens that so many characters make, about."""
+    """Return the approximate tokens of this many characters."""
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
 def longest_answer(adapter: ProviderAdapter) -> int | None:
-    """Return the tokens of the longest answer; None when that is not known."""
+    """Return the tokens of the longest answer; None if not known."""
     return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None

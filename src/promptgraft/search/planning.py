@@ -49,7 +49,7 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.text import counted
 
 FEEDBACK_CHARS = 1_000
-"""Longest feedback that is reckoned with: what a feedback function writes is not known before."""
+"""Assumed length of the longest feedback, which is not known in advance."""
 
 _LEAST_ACCEPTED = 3
 _FEW = 10
@@ -73,7 +73,7 @@ def plan_run(
     seen: SeenAnswers | None = None,
     teaching: Teaching | None = None,
 ) -> RunPlan:
-    """Say what a run is expected to use, and what it can use."""
+    """Return what a run is expected to use, and what it can use."""
     limits, budget = config.limits, config.budget
     affordable = proposals = config.pays_for(budget)
     estimate = _as_seen(target.estimate(config.training_examples), task, seen)
@@ -124,7 +124,7 @@ def plan_run(
 def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
-    """Return an estimate with answers as long as those that were seen of the same model."""
+    """Return an estimate with answers as long as those of the same model in an earlier run."""
     if seen is None or task is None or seen.model not in adapter_identity(task).split():
         return estimate
     thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
@@ -135,10 +135,10 @@ def _as_seen(
 
 @attrs.frozen(kw_only=True)
 class _Outlook:
-    """What is known of a run before its first call.
+    """What is known about a run before its first call.
 
-    ``rollouts`` and ``proposals`` are those that are expected, ``reflections`` those that can be
-    used; ``estimate`` is of a rollout of the baseline.
+    ``rollouts`` and ``proposals`` are expected numbers, ``reflections`` is the maximum;
+    ``estimate`` is for a rollout of the baseline.
     """
 
     target: Target
@@ -152,7 +152,7 @@ class _Outlook:
 
     @cached_property
     def room(self) -> int:
-        """Characters by which the parts that may change can grow."""
+        """Characters by which the modules can grow in total."""
         baseline = self.target.baseline()
         room = 0
         for module, longest in zip(self.target.modules, self._bounds, strict=True):
@@ -164,22 +164,22 @@ class _Outlook:
 
     @cached_property
     def _bounds(self) -> list[int]:
-        """How long each part may get."""
+        """Maximum length of each module."""
         target, baseline = self.target, self.target.baseline()
         return [target.describe(module, baseline).max_chars for module in target.modules]
 
     @property
     def runs(self) -> int:
-        """How many answers a rollout has."""
+        """Answers per rollout."""
         return self.config.objectives.num_runs
 
     @property
     def growth(self) -> float:
-        """Characters that the whole prompt is expected to be longer by, on average over a run."""
+        """Expected growth of the whole prompt in characters, averaged over a run."""
         return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
 
     def task(self, adapter: ProviderAdapter | None) -> Iterator[RolePlan]:
-        """Yield what rollouts use; at most with all that the parts can grow by."""
+        """Yield the rows of rollouts; at most with the maximum growth of all modules."""
         most, expected = self.config.budget * self.runs, self.rollouts * self.runs
         if isinstance(adapter, AgentAdapter):
             yield self._agent(adapter)
@@ -198,7 +198,7 @@ class _Outlook:
 
     @property
     def in_batches(self) -> tuple[Fraction, Fraction]:
-        """The shares of the rollouts that evaluate whole sets: at least, and as expected."""
+        """Shares of the rollouts that evaluate whole sets: at least, and as expected."""
         config = self.config
         fixed = config.baseline_size + config.reserved_size
         entries = self.proposals // 2 * config.pareto_set_size
@@ -206,7 +206,7 @@ class _Outlook:
         return Fraction(fixed, config.budget), Fraction(expected, self.rollouts)
 
     def _agent(self, adapter: AgentAdapter) -> RolePlan:
-        """Return what an agent is asked; what that takes it does not say before."""
+        """Return the row of an agent, whose cost is not known in advance."""
         turns = [adapter.most_turns(case) for case in cases_of(self.config)] or [1]
         return RolePlan(
             role=Role.TASK,
@@ -216,12 +216,12 @@ class _Outlook:
         )
 
     def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
-        """Yield what each judge is asked, as far as that is known beforehand."""
+        """Yield the rows of judges, as far as their questions are known in advance."""
         metrics = metrics_of(self.config.feedback_fn)
         if not metrics:
             return
         cases = sorted(cases_of(self.config), key=lambda case: len(str(case.input)), reverse=True)
-        # The longest case, and others of all lengths.
+        # A sample that includes the longest case, and others of all lengths.
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         takes_cases = isinstance(task, AgentAdapter)  # which plays, and is judged by, turns
         answer = Answer(text="x" * round(self.estimate.answer_chars))
@@ -252,12 +252,12 @@ class _Outlook:
     def questions_to(
         self, adapter: ProviderAdapter, task: ProviderAdapter | None
     ) -> Iterator[RolePlan]:
-        """Yield what questions use, by what they are for."""
+        """Yield the rows of questions, by role."""
         config, target, found = self.config, self.target, self.estimate
         shown = config.max_example_chars
         modules, baseline = target.modules, target.baseline()
         texts = fmean(0 if one.is_new else len(target.text(one, baseline)) for one in modules)
-        # As a reflector sees them; a user's formatter is not called.
+        # As the reflection model sees them; a user's formatter is not called before the run.
         inputs = [shown]
         if config.example_formatter is None:
             examples = config.training_examples
@@ -293,7 +293,7 @@ class _Outlook:
 def _questions(
     metrics: Iterable[Metric], case: Case, answer: Answer
 ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
-    """Yield what judges are asked of an answer, each time with the judge."""
+    """Yield the questions of judges about an answer, with the judge."""
     for metric in metrics:
         if isinstance(metric, AllOf):
             yield from _questions(metric.metrics, case, answer)
@@ -303,7 +303,7 @@ def _questions(
 
 
 def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
-    """Return the characters of the longest answer, of which so many are shown at most."""
+    """Return the characters of the longest answer, at most ``shown``."""
     tokens = None if adapter is None else longest_answer(adapter)
     return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)
 
@@ -345,7 +345,7 @@ def _warnings(config: RunConfig) -> Iterator[str]:
 
 
 def _outdated(questions: Questions) -> Iterator[str]:
-    """Yield a line for each meta-prompt with overrides that were made for another shipped text."""
+    """Yield a line for each meta-prompt whose overrides were made for an older shipped text."""
     for prompt in questions.values():
         store, descriptor = prompt.overrides_store, prompt.descriptor
         found = store.resolve(descriptor) if store is not None else None

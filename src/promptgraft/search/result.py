@@ -1,4 +1,4 @@
-"""What a GEPA run returns."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -57,34 +57,34 @@ class RunResult(Shown):
         tag: the tag of the overrides.
         best_index: position of the best candidate on the validation set; 0 is the baseline,
             which wins a tie.
-        best_pareto_mean: its mean on the validation set; None when nothing was scored.
+        best_pareto_mean: its mean on the validation set; None if nothing was scored.
         baseline_pareto_mean: the mean of the baseline on the validation set.
         persisted: whether the winner was written to the override store.
         candidates: every member of the pool, the baseline first.
-        objectives: for each candidate its mean in each objective, the more the better.
-        frontier: positions of the candidates that parents come from: they lead in a cell, and
-            ``frontier_pruning`` has not dropped them.
-        held_out: what both did on the held-out examples; None when there are none.
-        passing: how many answers of baseline and best candidate pass, and the means of metrics.
+        objectives: for each candidate its mean in each objective, higher is better.
+        frontier: positions of the candidates from which parents are chosen: they lead in a cell,
+            and ``frontier_pruning`` has not dropped them.
+        held_out: baseline and winner on the held-out examples; None if there are none.
+        passing: pass rates of baseline and best candidate, and the means of metrics.
         remarks: what users should know before they trust the scores, a line each.
-        taught: ids of the cases whose ``expected`` is what a teacher answered.
+        taught: ids of the cases whose ``expected`` is a teacher's answer.
         scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
-        means: for each candidate its mean on the validation set, or what it seems to be: see
-            ``is_estimated``; None when nothing was scored.
+        means: for each candidate its mean on the validation set, or an estimate of it: see
+            ``is_estimated``; None if nothing was scored.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
         parents: for each candidate the positions of its parents; two for a merge.
-        gains: what each kind of change along the winner's line did to its mean.
-        accepted_mutations: accepted proposals that changed instructions; several of a step may be
-            in one candidate.
+        gains: gain in mean of each kind of change, over the winner's ancestry.
+        accepted_mutations: accepted proposals that changed instructions; one candidate may contain
+            several of a step.
         accepted_example_mutations: accepted proposals that changed or wrote an example.
-        accepted_merges: how many merges joined the pool.
+        accepted_merges: merges that joined the pool.
         rejections: every rejected proposal with its reason.
-        total_rollouts: rollouts used, unscored ones included.
-        unscored_rollouts: rollouts that the provider failed.
+        total_rollouts: rollouts used, including unscored ones.
+        unscored_rollouts: rollouts without a score, because the provider failed.
         total_reflections: reflections used.
-        ledger: calls, tokens, money and time by role and model, those of earlier processes
-            included. ``total_rollouts`` counts answers; a rollout may take several calls.
+        ledger: calls, tokens, money and time by role and model, including those of earlier
+            processes. ``total_rollouts`` counts answers; a rollout may take several calls.
         steps: steps begun.
         stop_reason: why the run ended.
         stop_detail: the same in words.
@@ -124,7 +124,7 @@ class RunResult(Shown):
 
     @property
     def verdict(self) -> RunVerdict:
-        """What may be said of the best candidate."""
+        """What may be claimed about the best candidate."""
         return verdict_of(self.best_index, self.held_out)
 
     @property
@@ -139,51 +139,51 @@ class RunResult(Shown):
 
     @property
     def best(self) -> Candidate:
-        """The best candidate; the baseline when nothing beat it."""
+        """The best candidate; the baseline if nothing beat it."""
         return self.candidates[self.best_index]
 
     @property
     def best_overrides(self) -> Mapping[str, PromptOverride]:
-        """What a store keeps of the best candidate, by prompt: ``namespace/key``."""
+        """The overrides of the best candidate, by prompt: ``namespace/key``."""
         return self.best.overrides
 
     @property
     def best_override(self) -> PromptOverride:
-        """What a store keeps of the best candidate of one prompt.
+        """The override of the best candidate of a run with one prompt.
 
         Raises:
-            ConfigError: the run was of several prompts, or of none; so do those below.
+            ConfigError: the run had several prompts, or none; so do the properties below.
         """
         return self.best.override
 
     @property
     def best_section_overrides(self) -> Mapping[SectionPath, str]:
-        """Bodies by section path; empty when nothing beat the baseline."""
+        """Bodies by section path; empty if nothing beat the baseline."""
         return self.best.section_bodies
 
     @property
     def best_tool_overrides(self) -> Mapping[str, ToolOverride]:
-        """What the best candidate says of tools, by name."""
+        """Overrides of tools, by name."""
         return self.best_override.tool_overrides
 
     @property
     def best_tool_example_overrides(self) -> Mapping[tuple[str, int], ToolExampleOverride]:
-        """Its examples of tools, by tool and position."""
+        """Overrides of tool examples, by tool and position."""
         return self.best_override.tool_example_overrides
 
     @property
     def best_task_example_overrides(self) -> Mapping[SectionPath, TaskExampleOverride]:
-        """Its task examples of the source, by path."""
+        """Overrides of task examples, by path."""
         return self.best_override.task_example_overrides
 
     @property
     def best_output_overrides(self) -> Mapping[str, OutputFieldOverride]:
-        """What it says of the answer's fields, by field."""
+        """Overrides of output fields, by field."""
         return self.best_override.output_overrides
 
     @property
     def generated_task_examples(self) -> tuple[GeneratedTaskExample, ...]:
-        """The task examples that the run added to it."""
+        """The task examples that the run added."""
         changed = {module for one in self.candidates for module in one.modules}
         return tuple(
             GeneratedTaskExample(
@@ -199,7 +199,7 @@ class RunResult(Shown):
 
     @property
     def shortened(self) -> float:
-        """Share of its tokens that the winner was found to do without, about; 0 for none."""
+        """Approximate share of the winner's tokens that could be left out; 0 for none."""
         return self.best.shortened
 
     def pick(self, weights: Mapping[str, float] | str) -> int:
@@ -207,7 +207,7 @@ class RunResult(Shown):
 
         Args:
             weights: by objective, such as ``{"score": 0.8, "tokens": 0.2}`` or the same as text,
-                ``"score=0.8,tokens=0.2"``. The elder wins a tie.
+                ``"score=0.8,tokens=0.2"``. The older candidate wins a tie.
 
         Raises:
             ConfigError: the run knows no such objective.
@@ -223,7 +223,7 @@ class RunResult(Shown):
         return pick(self.objectives, wanted)
 
     def is_estimated(self, position: int) -> bool:
-        """Return whether the mean of a candidate is an estimate: some examples have no score."""
+        """Return whether a candidate's mean is an estimate, because some examples have no score."""
         return self.means[position] is not None and None in self.scores_matrix[position]
 
     @property
@@ -233,14 +233,14 @@ class RunResult(Shown):
 
     @property
     def total_cost(self) -> Decimal | None:
-        """US dollars; None when the price of a model is not known."""
+        """US dollars; None if the price of a model is not known."""
         if any(entry.unpriced_calls for entry in self.ledger):
             return None
         return sum((entry.cost for entry in self.ledger), Decimal(0))
 
     @property
     def ended(self) -> RunEnded:
-        """The event that a run ends with."""
+        """The event that ends a run."""
         return RunEnded(
             run_id=self.run_id,
             stop_reason=str(self.stop_reason),
@@ -272,7 +272,7 @@ class RunResult(Shown):
         )
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """Return the candidates as a table of ``pandas``, ``polars`` or ``pyarrow``, one a row.
+        """Return the candidates as a ``pandas``, ``polars`` or ``pyarrow`` table, one per row.
 
         A row has the ``candidate``, its ``parents``, what was ``changed``, its ``mean`` on the
         validation set and whether that is ``estimated``, whether it is the ``best`` and in the

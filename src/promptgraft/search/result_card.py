@@ -1,4 +1,4 @@
-"""What a result shows of itself: verdict, figures, the pool, the ledger, the new texts."""
+"""The display of a result: verdict, figures, the pool, the ledger, the new texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def line_of(result: RunResult) -> str:
 
 
 def card_of(result: RunResult) -> Card:
-    """Return what a result shows: verdict, figures, the pool, the ledger, the new texts."""
+    """Return the card of a result: verdict, figures, the pool, the ledger, the new texts."""
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     rejected = (f"{number} {reason}" for reason, number in result.rejected_by_reason.items())
     return Card(

@@ -1,4 +1,4 @@
-"""What is being optimized, as the algorithms see it."""
+"""Targets: what is being optimized, as the algorithms see it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class InvalidProposalError(PromptgraftError):
 
     Attributes:
         reason: the kind of fault.
-        detail: one line that tells the reflector what to mend.
+        detail: one line that tells the reflection model what to fix.
     """
 
     def __init__(self, reason: RejectionReason, detail: str) -> None:
@@ -77,13 +77,13 @@ def check_length(text: str, longest: int) -> None:
 
 
 def longest_text(limit: int, present: str) -> int:
-    """Return how long a new text may be: ``limit``, or twice as long as the present one."""
+    """Return the maximum length of a new text: ``limit``, or twice that of the current one."""
     return max(limit, min(2 * len(present), MAX_BODY_CHARS))
 
 
 @runtime_checkable
 class Subject(Protocol):
-    """What is improved, together with what answers it, such as ``Texts``."""
+    """A prompt together with the adapter that answers it, such as ``Texts``."""
 
     @property
     def prompt(self) -> Prompt[object]:
@@ -92,22 +92,22 @@ class Subject(Protocol):
 
     @property
     def adapter(self) -> ProviderAdapter:
-        """What answers the prompt, where the surroundings of a run do not say it."""
+        """The adapter that answers the prompt."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """What a target is: its name, and what decides how it answers.
+    """The identity of a target: its name, and what decides its answers.
 
     Attributes:
-        name: how events, run directories and reports name it; ``namespace/key`` of a prompt.
-        model: what answers, as plans and reports name it.
-        details: what decides its answers besides the settings of a run, by names that a user
-            understands, in plain data. A journal belongs to equal ones, and a run that is resumed
-            with others is refused with the names of what differs.
-        functions: identities of the functions that decide its answers, by name. A run can be
-            resumed with others on the scores that are recorded, with ``reuse_scores``.
+        name: its name in events, run directories and reports; ``namespace/key`` for a prompt.
+        model: the model that answers, as plans and reports name it.
+        details: what decides its answers besides the settings of a run, as plain data, by names
+            that users understand. A run is not resumed with other details; the message names
+            those that differ.
+        functions: identities of the functions that decide its answers, by name. With
+            ``reuse_scores``, a run can be resumed with other functions on the recorded scores.
     """
 
     name: str
@@ -125,20 +125,20 @@ class Identity:
 class Target(Protocol):
     """Something whose parts can be improved.
 
-    A class derived from it writes what is abstract, and what else it has; :class:`TextTarget`
-    leaves least to write. ``rollout`` is called from several threads at the same time, everything
-    else from one at a time.
+    Subclasses implement the abstract methods, and override others as needed; :class:`TextTarget`
+    needs the fewest. ``rollout`` is called from several threads at the same time, everything else
+    from one at a time.
     """
 
     @property
     @abstractmethod
     def identity(self) -> Identity:
-        """What it is; equal as long as its answers may be."""
+        """The identity; it changes whenever answers may change."""
 
     @property
     @abstractmethod
     def modules(self) -> tuple[Module, ...]:
-        """The parts that may be mutated, in the order in which they take their turn."""
+        """The parts that may change, in the order in which they take turns."""
 
     @abstractmethod
     def baseline(self) -> Candidate:
@@ -146,14 +146,14 @@ class Target(Protocol):
 
     @abstractmethod
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        """Return what a reflector may know of ``module`` as ``candidate`` has it."""
+        """Return what the reflection model may know about ``module`` of ``candidate``."""
 
     def text(self, module: Module, candidate: Candidate) -> str:
-        """Return the text that :meth:`describe` gives, without the rest of what it says."""
+        """Return only the text of :meth:`describe`."""
         return self.describe(module, candidate).text
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
-        """Return whether ``module`` may be tried: a list of examples can be full."""
+        """Return whether ``module`` can be changed now; a list of examples can be full."""
         del module, candidate
         return True
 
@@ -169,7 +169,7 @@ class Target(Protocol):
     ) -> Candidate:
         """Return ``candidate`` with the text of ``module`` replaced by ``proposal``.
 
-        ``examples`` are those that the child is tried on first.
+        ``examples`` are those on which the child is evaluated first.
 
         Raises:
             InvalidProposalError: the text cannot be used.
@@ -186,25 +186,25 @@ class Target(Protocol):
         examples: Sequence[GepaExample],
         keep_both: bool = False,
     ) -> Candidate:
-        """Three-way merge: each part as the side has it that changed it.
+        """Return a three-way merge: each part is taken from the side that changed it.
 
         A part that both sides changed is taken from ``first``, one that neither changed from
-        ``base``; a part that a side went back on is changed too.
+        ``base``. Reverting a part counts as changing it.
 
         Args:
-            base: what both sides came of.
+            base: the common ancestor.
             first: one side.
-            second: the other one.
-            parents: positions of the parents of what comes of it.
-            examples: what it is tried on first.
-            keep_both: whether new examples of both sides that have one key are both kept.
+            second: the other side.
+            parents: positions of the parents of the merge.
+            examples: those on which the merge is evaluated first.
+            keep_both: whether to keep the new examples of both sides if they have the same key.
 
         Raises:
-            InvalidProposalError: the changes cannot stand together.
+            InvalidProposalError: the changes conflict.
         """
 
     def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
-        """Return the parts that the candidate has added: their texts, by path."""
+        """Return the texts of the parts that the candidate has added, by path."""
         del candidate
         return {}
 
@@ -214,7 +214,7 @@ class Target(Protocol):
         return Estimate()
 
     def check(self, examples: Sequence[GepaExample]) -> None:
-        """Find out whether the baseline can be tried on ``examples``, without a call.
+        """Check that the baseline can be evaluated on ``examples``, without a call.
 
         Raises:
             PromptgraftError: naming the example.
@@ -223,17 +223,17 @@ class Target(Protocol):
 
     @property
     def in_force(self) -> Json:
-        """What is in force now, which may change during a run; None for nothing.
+        """What is in force now, which a stored winner changes; None for nothing.
 
-        A run records it at its beginning, because a winner changes it.
+        A run records it at its beginning, so that a resumed run starts from the same state.
         """
         return None
 
     def over(self, in_force: Json) -> Target:
-        """Return the target as it was when ``in_force`` was.
+        """Return the target as it was with ``in_force``.
 
         Raises:
-            DataFormatError: it is something else.
+            DataFormatError: ``in_force`` does not belong to the target.
         """
         del in_force
         return self
@@ -242,10 +242,10 @@ class Target(Protocol):
     def rollout(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
-        """Try ``candidate`` on ``example`` in a session of its own.
+        """Evaluate ``candidate`` on ``example`` in a session of its own.
 
-        Faults of the candidate score zero and faults of the provider stay unscored; both
-        are in the record.
+        Faults of the candidate score 0, and faults of the provider stay unscored; both are in the
+        record.
 
         Raises:
             PermanentProviderError, DeadlineExceededError: the run cannot continue.
@@ -255,42 +255,42 @@ class Target(Protocol):
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
     ) -> bool:
-        """Keep ``candidate`` in one atomic write; False when there is nowhere to keep it.
+        """Store ``candidate`` in one atomic write; return False if there is no store.
 
         Args:
             candidate: the winner.
             provenance: where it comes from.
-            pool: every candidate that the run has accepted. What is kept now may be one of them,
-                if the run has ended before and was resumed; nothing of it stays beside the winner.
+            pool: every candidate that the run has accepted. The store may hold one of them, if the
+                run has ended before and was resumed; nothing of it remains beside the winner.
 
         Raises:
-            StoreError: the store refuses, or keeps what neither the run nor its baseline is.
+            StoreError: the store refuses, or holds neither a candidate of the run nor its baseline.
         """
         del candidate, provenance, pool
         return False
 
 
 def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
-    """Return a candidate's text of each module by name; a new example has no text before it."""
+    """Return a candidate's text of each module by name, except for modules that add examples."""
     found = ((one.name, target.text(one, candidate)) for one in target.modules if not one.is_new)
     return FrozenMap(found)
 
 
 class TextTarget(Target):
-    """A target whose parts are texts in no prompt; each candidate has the text of each, by name.
+    """A target whose parts are texts outside of prompts; a candidate has all texts by name.
 
-    A class derived from it writes ``identity``, ``modules``, ``source`` and ``rollout``, and
-    ``persist`` where a winner can be kept. To refuse texts, it extends ``graft``.
+    Subclasses implement ``identity``, ``modules``, ``source`` and ``rollout``, and ``persist`` if a
+    winner can be stored. To refuse texts, they extend ``graft``.
 
     Attributes:
-        max_part_chars: how long a new text may be, or twice as long as its source.
+        max_part_chars: maximum length of a new text; at least twice that of its source is allowed.
     """
 
     max_part_chars = 6_000
 
     @abstractmethod
     def source(self, module: Module) -> str:
-        """Return the text of a part as it is without any change."""
+        """Return the original text of a part."""
 
     def baseline(self) -> Candidate:
         return Candidate(changes={one.name: self.source(one) for one in self.modules})

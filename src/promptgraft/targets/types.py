@@ -1,4 +1,4 @@
-"""What every optimizer shares: modules, examples, feedback, rollout records, candidates."""
+"""The types that all optimizers share: modules, examples, feedback, rollouts, candidates."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from promptgraft.text import joined
 
 
 class Module(ABC):
-    """A part that may be mutated: hashable, with a name and a kind.
+    """A part that may change: hashable, with a name and a kind.
 
-    A module of one's own is an attrs class (``@attrs.frozen``) or a frozen dataclass.
+    Write your own as an attrs class (``@attrs.frozen``) or a frozen dataclass.
     """
 
     __slots__ = ()
@@ -37,33 +37,33 @@ class Module(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What it is: ``section``, ``tool example``."""
+        """The kind of part, such as ``section`` or ``tool example``."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """How messages and meta-prompts name it; unique in its target."""
+        """Its name in messages and meta-prompts; unique in its target."""
 
     @property
     def owner(self) -> str | None:
-        """What shows it to a model, as ``RolloutRecord.hidden`` names it; None for all of it."""
+        """The part that shows it to a model, as in ``RolloutRecord.hidden``; None if always."""
         return None
 
     @property
     def is_example(self) -> bool:
-        """Whether it is an example; a rate of its own is kept for these."""
+        """Whether it is an example; examples take turns at a rate of their own."""
         return False
 
     @property
     def is_new(self) -> bool:
-        """Whether mutating it adds a part rather than changing one."""
+        """Whether a proposal adds a part rather than changing one."""
         return False
 
     @property
     def question(self) -> PromptTemplate[object] | None:
-        """The meta-prompt of its kind; None for one that the algorithm has.
+        """The meta-prompt of its kind; None if the algorithm has it.
 
-        Its description names it by its key.
+        Descriptions refer to it by its key.
         """
         return None
 
@@ -87,14 +87,14 @@ class GepaExample:
 
     Attributes:
         id: unique in the data set.
-        params: what the prompt is bound to for this example. Each rollout has copies of these and
-            of the label.
-        label: the ground truth, in whatever form the feedback function wants it. The model
-            that is optimized never sees it.
-        critical: whether a candidate must not be worse here than what it replaces.
+        params: the parameters that the prompt is bound to. Each rollout has copies of these and of
+            the label.
+        label: the ground truth, in whatever form the feedback function expects. The task model
+            never sees it.
+        critical: whether a candidate must not be worse on this example than what it replaces.
 
     Raises:
-        ConfigError: ``id`` is no text, or ``params`` neither a tuple nor a list.
+        ConfigError: ``id`` is not a text, or ``params`` is neither a tuple nor a list.
     """
 
     id: str
@@ -107,7 +107,7 @@ class GepaExample:
             raise ConfigError(f"id: expected text, found {shown(self.id)}")
 
     def copy(self) -> GepaExample:
-        """Return the example with parameters and a label that nothing else holds.
+        """Return a copy whose parameters and label are not shared.
 
         Raises:
             ConfigError: they cannot be copied.
@@ -132,7 +132,7 @@ def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
 
 
 def named_numbers_fault(given: object) -> str:
-    """Return what keeps ``given`` from being finite numbers by name; empty for nothing."""
+    """Return why ``given`` is not a mapping of names to finite numbers; empty if it is."""
     if not isinstance(given, Mapping):
         return f"expected numbers by name, found {shown(given)}"
     for name, value in given.items():
@@ -146,18 +146,17 @@ def named_numbers_fault(given: object) -> str:
 
 @attrs.frozen
 class RolloutFeedback:
-    """What a feedback function says of one answer.
+    """The verdict of a feedback function on one answer.
 
     Attributes:
-        score: a finite number, the more the better; 1.0 counts as perfect by default. A ``bool``,
-            a ``Decimal`` and a number of numpy become a float.
-        feedback: why, in words that help a writer to improve the prompt.
+        score: a finite number, higher is better; by default 1.0 is perfect. A ``bool``, a
+            ``Decimal`` or a numpy number is converted to a float.
+        feedback: the reason, in words that help to improve the prompt.
         eval_trace: a log of the evaluation, if there is one.
-        objectives: further scores by name, the more the better, for searches with several
-            objectives.
+        objectives: further scores by name, higher is better, for searches with several objectives.
 
     Raises:
-        FeedbackError: the score is no finite number, or feedback or trace no text.
+        FeedbackError: the score is not a finite number, or feedback or trace is not a text.
     """
 
     score: float
@@ -167,7 +166,7 @@ class RolloutFeedback:
 
     def __attrs_post_init__(self) -> None:
         score = self.score
-        # Quickly past what is right: replaying a long run builds one of these for every answer.
+        # Fast if the score is a float: replaying a long run builds one of these per answer.
         if type(score) is not float or not math.isfinite(score):
             number = plain_number(score)
             if FINITE.fits(number) is None:
@@ -191,32 +190,32 @@ class FeedbackFn(Protocol):
     def __call__(
         self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol
     ) -> RolloutFeedback | Awaitable[RolloutFeedback]:
-        """Return the feedback on ``response``; ``session`` holds what happened on the way."""
+        """Return the feedback on ``response``; ``session`` has the events of the rollout."""
         ...
 
 
 ExampleFormatter = Callable[[GepaExample, PromptResponse[object] | None], tuple[str, str]]
-"""Returns input and answer as the reflector is shown them; None where there was no answer."""
+"""Returns input and answer as text for the reflection model; gets None if there is no answer."""
 
 TraceFormatter = Callable[[SessionProtocol], str]
-"""Returns what happened during a rollout as text; empty when nothing is worth showing."""
+"""Returns what happened during a rollout as text; empty if nothing is worth showing."""
 
 
 @attrs.frozen
 class RolloutRecord:
-    """One example tried with one candidate.
+    """A candidate evaluated on one example.
 
     Attributes:
         example_id: the example.
-        inputs_repr: its input as the reflector sees it.
-        output_repr: the answer as the reflector sees it.
-        tool_trace_repr: the trace as the reflector sees it.
-        feedback: score and reason; None when the provider failed: the rollout is unscored.
-        fault: what failed, in one line; empty when nothing did.
-        spent: what the calls took that were made for it.
+        inputs_repr: its input as the reflection model sees it.
+        output_repr: the answer as the reflection model sees it.
+        tool_trace_repr: the trace as the reflection model sees it.
+        feedback: score and reason; None if the provider failed and the rollout is unscored.
+        fault: what failed, in one line; empty if nothing did.
+        spent: the cost of its calls.
         hidden: sections and tools of the prompt that the model was not shown.
-        verdicts: what each metric said; empty where a feedback function scores.
-        steps: what each node of a graph did, in the order of their places; empty for others.
+        verdicts: the verdict of each metric; empty if a feedback function scores.
+        steps: the steps of a graph's nodes, in order; empty for other targets.
     """
 
     example_id: str = attrs.field(converter=joined)
@@ -232,12 +231,12 @@ class RolloutRecord:
 
     @property
     def score(self) -> float | None:
-        """The score; None for an unscored rollout."""
+        """The score; None if the rollout is unscored."""
         return None if self.feedback is None else self.feedback.score
 
 
 Change = PromptOverride | str
-"""What replaces what: the override of a prompt, or the text of a part that is in no prompt."""
+"""A change: the override of a prompt, or the text of a part outside of prompts."""
 
 
 def plain_changes(changes: Mapping[str, Change]) -> dict[str, Json]:
@@ -249,10 +248,10 @@ def plain_changes(changes: Mapping[str, Change]) -> dict[str, Json]:
 
 
 def read_changes(data: object, tag: str, *, where: str) -> dict[str, Change]:
-    """Return the changes that :func:`plain_changes` has made plain; overrides are for ``tag``.
+    """Return the changes from the result of :func:`plain_changes`; overrides are for ``tag``.
 
     Raises:
-        DataFormatError: with the place of each fault.
+        DataFormatError: naming the place of each fault.
     """
     if not isinstance(data, Mapping):
         raise DataFormatError(f"{where}: expected changes by address, found {shown(data)}")
@@ -278,18 +277,18 @@ def _in_order(changes: Mapping[str, Change]) -> Mapping[str, Change]:
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """Changes that are not stored yet, with their origin.
+    """Changes to a target, with their origin.
 
     Attributes:
-        changes: what a target says, by address and in the order of addresses: of each prompt,
-            under ``namespace/key``, the override of what the source (and the base store) says;
-            of each part that is in no prompt, under its name, its text.
+        changes: the changes, sorted by address: for each prompt, under ``namespace/key``, the
+            override relative to the source (and the base store); for each part outside of prompts,
+            under its name, its text.
         parents: positions of the parents in the pool; empty for the baseline.
-        modules: what was mutated; none for the baseline and for merges.
-        shortened: share of its parent's tokens that it does without, about; 0 unless it was made
-            to be shorter.
-        digest: SHA-256 of what is in force with the changes, by default of the changes; equal
-            for equal ones.
+        modules: the changed modules; none for the baseline and for merges.
+        shortened: approximate share of its parent's tokens that it saves; 0 unless it was made to
+            be shorter.
+        digest: SHA-256 of what is in force with the changes, by default of the changes; equal for
+            equal candidates.
     """
 
     changes: Mapping[str, Change] = attrs.field(converter=_in_order)
@@ -304,7 +303,7 @@ class Candidate:
 
     @property
     def changed(self) -> str:
-        """What was changed: names of modules, ``merge`` or ``baseline``."""
+        """Names of the changed modules, ``merge`` or ``baseline``."""
         if self.modules:
             return f"{names_of(self.modules)}{', shortened' if self.shortened else ''}"
         return "merge" if self.parents else "baseline"
@@ -316,10 +315,10 @@ class Candidate:
 
     @property
     def override(self) -> PromptOverride:
-        """The change of the one prompt.
+        """The change of the only prompt.
 
         Raises:
-            ConfigError: it is of several prompts, or of none.
+            ConfigError: there are several prompts, or none.
         """
         match list(self.overrides.values()):
             case [override]:
@@ -337,7 +336,7 @@ class Candidate:
 
 
 class MetaPrompt(StrEnum):
-    """The meta-prompts of the kinds of parts that prompts have, by their keys."""
+    """The keys of the meta-prompts for the parts of prompts."""
 
     SECTION = "reflect-section"
     TOOL = "reflect-tool"
@@ -349,23 +348,23 @@ class MetaPrompt(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ModuleDescription:
-    """Everything that a reflector may know about a module of a candidate.
+    """Everything that the reflection model may know about a module of a candidate.
 
     Attributes:
         name: the module, such as ``section policies/refunds``.
-        meta_prompt: the key of the question that is asked about it: one of :class:`MetaPrompt`,
-            or that of the module's own :attr:`~promptgraft.targets.types.Module.question`.
+        meta_prompt: the key of the question about it: one of :class:`MetaPrompt`, or that of the
+            module's own :attr:`~promptgraft.targets.types.Module.question`.
         title: its heading.
-        text: its present text, in the language that the reply must use.
+        text: its current text, in the format that the reply must use.
         placeholders: markers that the text must keep.
-        opaque: for markers that stand for more than a value, what they stand for.
-        max_chars: how long a new text may be.
-        output: what the prompt's answers must look like.
-        neighbours: name and present text of the other parts of the prompt.
+        opaque: the meaning of markers that stand for more than a value.
+        max_chars: maximum length of a new text.
+        output: the expected form of the prompt's answers.
+        neighbours: name and current text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.
         as_json: whether text and reply are one JSON object, rather than free text.
-        is_new: whether there is no text yet, because a new part is to be written.
+        is_new: whether there is no text yet, because a part is to be added.
     """
 
     name: str
