@@ -1,4 +1,4 @@
-"""One prompt as something that is changed: overrides are made of proposals, and merged."""
+"""Changing one prompt: proposals become overrides, and overrides are merged."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Recent:
 
 @attrs.frozen(kw_only=True)
 class Grafting:
-    """One prompt with what is in force for it; the changes of candidates lie over that.
+    """One prompt with the overrides in force; changes of candidates apply on top of them.
 
     Attributes:
         prompt: the source.
-        base: what is in force.
-        max_part_chars: how long a new text may be, or twice as long as what is in force.
+        base: the overrides in force.
+        max_part_chars: maximum length of a new text; twice that of the text in force is allowed.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many task examples a section may hold.
     """
@@ -69,13 +69,13 @@ class Grafting:
         return view if same else attrs.evolve(view, max_part_chars=bound)
 
     def view(self, override: PromptOverride) -> View:
-        """Return the prompt with changes; views of the latest ones are kept."""
+        """Return the prompt with changes; recent views are cached."""
         return self._look(override).view
 
     def describe(
         self, module: Module, part: PromptModule, override: PromptOverride
     ) -> ModuleDescription:
-        """Return what a reflector may know of a part, under the name of ``module``."""
+        """Return what the reflection model may know about a part, named like ``module``."""
         recent = self._look(override)
         found = recent.described.get(module)
         if found is None:
@@ -105,7 +105,7 @@ class Grafting:
             raise InvalidProposalError(
                 RejectionReason.UNCHANGED, "the text is the same as the current one"
             )
-        # Back where the run began.
+        # A reverted part leaves no entry, so that equal candidates have equal digests.
         return changed.without(entry) if after == _text(self.view(self.base), part) else changed
 
     def merge(
@@ -137,8 +137,8 @@ class Grafting:
         return merged
 
     def _look(self, override: PromptOverride) -> _Recent:
-        # By identity, which is quick to compare; an override that is kept here keeps its own.
-        # Steps look at parents and children again and again.
+        # Steps look at the same parents and children again and again. The key is the identity,
+        # which is fast to compare; it stays valid because the cache keeps the override alive.
         found = self._recent.get(id(override))
         if found is not None:
             self._recent.move_to_end(id(override))
@@ -165,10 +165,10 @@ def _text(view: View, part: PromptModule) -> str:
 def merged_entries(
     ancestor: PromptOverride, better: PromptOverride, other: PromptOverride
 ) -> tuple[Entry, ...]:
-    """Return the entries of a merge: each part as the side has it that changed it.
+    """Return the entries of a merge: each part is taken from the side that changed it.
 
-    A part that both changed is taken from ``better``, one that neither changed from the
-    ancestor; a part that a side went back on is changed too.
+    A part that both changed is taken from ``better``, one that neither changed from the ancestor.
+    Reverting a part counts as changing it.
     """
     before, best, rest = (
         {(type(entry), entry.key): entry for entry in override.entries()}
@@ -188,13 +188,13 @@ def without_clashes(
     child: PromptOverride,
     taken: Callable[[SectionPath], Collection[str]],
 ) -> PromptOverride:
-    """Return a child with each of its new examples under a key that no other one has.
+    """Return a child whose new examples have unique keys.
 
-    A new example that ``onto`` has already, under whatever key, is left out.
+    A new example that ``onto`` already has under any key is left out.
 
     Args:
-        base: what both were made from.
-        onto: what the child is merged with.
+        base: the common ancestor.
+        onto: the override that the child is merged with.
         child: the child.
         taken: returns the keys that a new example of a section of ``onto`` cannot have.
     """

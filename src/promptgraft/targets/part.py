@@ -1,4 +1,4 @@
-"""The base of what a search may change in a prompt, and the prompt as one candidate has it."""
+"""Base classes for the parts of a prompt that may change, and the view of a candidate."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class View:
 
     Attributes:
         template: the source.
-        parts: its parts, as the overrides of base and candidate leave them.
-        max_part_chars: how long a new text may be.
+        parts: its parts with the overrides of base and candidate.
+        max_part_chars: maximum length of a new text.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many examples a section may hold.
     """
@@ -69,7 +69,7 @@ class View:
         return self.template.section_body(path) if body is None else body
 
     def summary(self, path: SectionPath) -> str:
-        """Return the text that may stand for a section."""
+        """Return the summary of a section."""
         summary = self.parts.summaries.get(path)
         return (self.template.section(path).summary or "") if summary is None else summary
 
@@ -82,17 +82,17 @@ class View:
         return {**self.parts.examples[container]}
 
     def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
-        """Return the task examples of a section by key, outcomes as the model is shown them."""
+        """Return the task examples of a section by key, with outcomes as the model sees them."""
         return {
             key: attrs.evolve(example, outcome_json=self._shown_outcome(example.outcome_json))
             for key, example in self.task_examples(container).items()
         }
 
     def own_outcome(self, outcome_json: str) -> str:
-        """Return an outcome, under whatever names of its fields, as stores keep it.
+        """Return an outcome with the source's field names, as stores keep it.
 
         Raises:
-            InvalidProposalError: two of the names are those of one field.
+            InvalidProposalError: two of its names belong to one field.
         """
         value = parse_json(outcome_json, where="outcome")
         kind = self.template.output_type
@@ -106,7 +106,7 @@ class View:
         return next(field for field in self.descriptor.output_fields if field.field == name)
 
     def params_schema(self, name: str) -> str:
-        """Return the JSON Schema of a tool's parameters, with what the candidate says of them."""
+        """Return the JSON Schema of a tool's parameters, with the candidate's descriptions."""
         kind = self.descriptor.tools_by_name[name].params_type
         said = said_of_params(kind, self.tool(name).param_descriptions)
         return canonical_json(schema_of(kind, said))
@@ -122,11 +122,11 @@ class View:
         )
 
     def tool_schemas(self) -> str:
-        """Return what :meth:`tool_schema` returns, for all tools."""
+        """Return :meth:`tool_schema` of all tools."""
         return "\n\n".join(self.tool_schema(tool.name) for tool in self.descriptor.tools)
 
     def output(self) -> str:
-        """Return what answers must look like, with what the candidate says of them."""
+        """Return the expected form of answers, with the candidate's descriptions."""
         kind = self.template.output_type
         if choices := options_of(kind):
             meaning = describe(self._said.get(type_name(kind), NOTHING_SAID), choices)
@@ -138,9 +138,9 @@ class View:
         return f"A JSON object of type {kind.__name__}, with this schema: {schema}"
 
     def neighbours(self, but: str, *, without: SectionPath | None = None) -> list[tuple[str, str]]:
-        """Return name and text of the other parts that say anything.
+        """Return name and text of the other parts that are not empty.
 
-        Left out are the part ``but``, and the task examples of the section ``without``.
+        Leaves out the part ``but``, and the task examples of the section ``without``.
         """
         parts = [
             (f"section {show_path(section.path)}", self.body(section.path))
@@ -173,7 +173,7 @@ class View:
         return one_line(shown_names(value, self.template.output_type, self._said))
 
     def check_length(self, text: str) -> None:
-        """Refuse a text that is too long, or that UTF-8 cannot hold.
+        """Refuse a text that is too long, or that UTF-8 cannot encode.
 
         Raises:
             InvalidProposalError: with the limit.
@@ -193,7 +193,7 @@ class PromptModule(Module):
     @property
     @abstractmethod
     def blank(self) -> Entry:
-        """An override of the part that says nothing."""
+        """An empty override of the part."""
 
     @property
     def kind(self) -> str:
@@ -209,22 +209,22 @@ class PromptModule(Module):
 
     @abstractmethod
     def describe(self, view: View) -> ModuleDescription:
-        """Return what a reflector may know of the part."""
+        """Return what the reflection model may know about the part."""
 
     @abstractmethod
     def read(self, view: View, text: str) -> Entry:
-        """Return the override that a proposal amounts to, not bound to a source yet.
+        """Return the override of a proposal, not bound to a source yet.
 
         Raises:
             InvalidProposalError: it cannot be read.
         """
 
     def text(self, view: View) -> str:
-        """Return the text that :meth:`describe` gives, without the rest of what it says."""
+        """Return only the text of :meth:`describe`."""
         return self.describe(view).text
 
     def check_entry(self, view: View, entry: Entry) -> None:
-        """Refuse what was proposed although it fits the prompt.
+        """Refuse a proposal that fits the prompt, but is not useful.
 
         Raises:
             InvalidProposalError: saying why.
@@ -232,12 +232,12 @@ class PromptModule(Module):
         del view, entry
 
     def has_room(self, view: View) -> bool:
-        """Return whether the part may be tried: a section of examples can be full."""
+        """Return whether the part can be changed now; a section of examples can be full."""
         del view
         return True
 
     def require(self, view: View) -> None:
-        """Refuse a part that the prompt, with what is in force, does not have.
+        """Refuse a part that the prompt does not have with the overrides in force.
 
         Raises:
             UnknownPartError: there is no such part, or it may not be overridden; the message
@@ -246,7 +246,7 @@ class PromptModule(Module):
         require_source(view.descriptor, self.blank)
 
     def edit(self, view: View, text: str) -> Entry:
-        """Return the override that a proposal amounts to, checked like a write.
+        """Return the override of a proposal, with the checks of a store.
 
         Raises:
             InvalidProposalError: it cannot be read, or does not fit the part.
@@ -274,7 +274,7 @@ class PromptModule(Module):
         without: SectionPath | None = None,
         as_json: bool = False,
     ) -> ModuleDescription:
-        """Return a description with what is the same for all kinds.
+        """Return a description, with the fields that all kinds have in common filled in.
 
         ``without`` is a section whose task examples are left out of the neighbours.
         """
@@ -297,12 +297,12 @@ class PromptModule(Module):
 
 @attrs.frozen
 class PartOf(Module):
-    """A part of one of several prompts: its names say of which.
+    """A part of one of several prompts; its names include the prompt.
 
     Attributes:
         address: the prompt, ``namespace/key``.
         part: the part.
-        label: what it is called in its prompt; its own name by default.
+        label: its name in the prompt; by default the part's own name.
     """
 
     address: str

@@ -1,7 +1,7 @@
-"""What a search may change in a prompt: one module for each kind of part.
+"""The parts of a prompt that a search may change: one class for each kind.
 
-Stores and rendering know a kind by its override (:mod:`promptgraft.parts`); here is how a reflector
-is shown it, and how a reply becomes an override.
+Overrides of each kind are defined in :mod:`promptgraft.parts`; the classes here show a part to the
+reflection model, and turn its reply into an override.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SummaryModule(PromptModule):
 
 @attrs.frozen
 class ToolModule(PromptModule):
-    """What is said of one tool and its parameters."""
+    """The descriptions of one tool and its parameters."""
 
     tool_name: str
 
@@ -152,7 +152,7 @@ def _param(name: str) -> str:
 
 @attrs.frozen
 class OutputFieldModule(PromptModule):
-    """What is said of one field of the answer."""
+    """The description, aliases and options of one field of the answer."""
 
     field: str
 
@@ -312,7 +312,7 @@ def _added(view: View, container: SectionPath, key: str, read: WorkedExample) ->
 
 @attrs.frozen
 class GenerationModule(PromptModule):
-    """A section of task examples, as something that one more example may be written for."""
+    """A section of task examples to which an example may be added."""
 
     container_path: SectionPath
 
@@ -354,7 +354,7 @@ class GenerationModule(PromptModule):
         return _added(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:
-        """Refuse a task example that is there already, under whatever key."""
+        """Refuse a task example that exists already under any key."""
         if not isinstance(entry, AddedTaskExample):
             return
         content = entry.example.content_hash

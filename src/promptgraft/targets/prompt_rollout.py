@@ -1,4 +1,4 @@
-"""Prompts tried on one example, in a session of its own."""
+"""Rollouts of prompts: one example, evaluated and judged in a session of its own."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Scoring:
         example_formatter: shows input and answer.
         trace_formatter: shows what happened.
         max_example_chars: how much of another part of the prompt is shown.
-        on_error: what a provider's fault becomes.
+        on_error: how a rollout counts if its provider fails.
     """
 
     feedback_fn: FeedbackFn
@@ -80,7 +80,7 @@ class FeedbackStarted:
 
 
 class Flow(Protocol):
-    """Answers an example with several prompts; plain or ``async``, and picklable for processes."""
+    """Answers an example with several prompts; must be picklable to run in processes."""
 
     def __call__(
         self,
@@ -94,12 +94,12 @@ class Flow(Protocol):
 
         Args:
             prompts: those of one candidate, by ``namespace/key``.
-            example: what is asked.
-            session: where prompts are evaluated, so that what they take is counted.
-            deadline: until when.
+            example: the example.
+            session: where prompts are evaluated, so that their cost is counted.
+            deadline: when to stop.
 
         Raises:
-            CandidateError: the answer cannot be used: it scores 0.
+            CandidateError: the answer is unusable and scores 0.
             ProviderError, LimitReachedError: as adapters do.
         """
         ...
@@ -127,21 +127,22 @@ class _PromptCache:
 
 @attrs.frozen(kw_only=True)
 class PromptRollout:
-    """Evaluates candidates of prompts. Pickles when adapter and functions do.
+    """Evaluates candidates of prompts. Can be pickled if adapter and functions can.
 
     Attributes:
-        prompts: the sources by ``namespace/key``, with what is bound for every example; their
-            own stores are not used.
-        base: the overrides in force when the run began, by the same; candidates lie over them.
-        adapter: answers.
+        prompts: the sources by ``namespace/key``, with the parameters that all examples share;
+            their own stores are not used.
+        base: the overrides in force when the run began, by ``namespace/key``; candidates apply on
+            top of them.
+        adapter: the adapter that answers.
         flow: answers with several prompts; None for one prompt, which is bound to the parameters
             of the example.
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
-        max_steps: steps that an answer may take; 0 where there are none.
-        max_step_chars: longest text of a step that a record keeps; 0 where there are none.
-        max_prompt_chars: how long each of several prompts may be when it is asked; None for no
-            limit. A baseline that is longer ends the run, the answer of another candidate scores 0.
+        max_steps: steps that an answer may take; 0 if there are none.
+        max_step_chars: longest text of a step that a record keeps; 0 if there are none.
+        max_prompt_chars: maximum length of each of several prompts when it is evaluated; None for
+            no limit. A longer baseline ends the run; an answer of another candidate scores 0.
     """
 
     prompts: Mapping[str, Prompt[object]]
@@ -221,7 +222,7 @@ class PromptRollout:
         )
 
     def _check_lengths(self, candidate: Candidate, session: Session) -> None:
-        """Refuse an answer for which a prompt was asked that is too long with its values."""
+        """Refuse an answer if a prompt, with its values, was too long."""
         for event in session.select_all(PromptRendered):
             rendered = event.prompt
             fault = too_long(rendered, self.max_prompt_chars)
@@ -231,18 +232,18 @@ class PromptRollout:
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
 
     def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
-        """Return the prompts as ``candidate`` has them, by ``namespace/key``.
+        """Return the prompts of ``candidate``, by ``namespace/key``.
 
-        They are bound to copies of what they are bound to.
+        Their parameters are copies.
 
         Raises:
-            ConfigError: that cannot be copied.
+            ConfigError: parameters cannot be copied.
         """
         found = self._recent.get(candidate.digest)
         if found is None:
             changes, found = candidate.overrides, dict[str, Prompt[object]]()
             for address, prompt in self.prompts.items():
-                # Merged once: neither changes while the candidate is tried.
+                # Merged once and cached, because neither of them changes.
                 base = self.base[address]
                 visible = overlaid(prompt.descriptor, base, changes[address])
                 store = InMemoryPromptOverridesStore([visible])
@@ -251,7 +252,7 @@ class PromptRollout:
         return {address: _isolated(prompt) for address, prompt in found.items()}
 
     def _hidden(self, session: Session) -> tuple[str, ...]:
-        """Return the sections and tools that the model was not shown, of prompts not asked all."""
+        """Return the sections and tools that the model did not see; all of unused prompts."""
         rendered = {
             f"{event.prompt.ns}/{event.prompt.key}": event.prompt
             for event in session.select_all(PromptRendered)
@@ -267,7 +268,7 @@ class PromptRollout:
         return tuple(part if alone else named_in(address, part) for address, part in unseen)
 
     def _spent(self, session: Session) -> tuple[Spending, ...]:
-        """Return what the rollout took: the task's calls, then those of the feedback function."""
+        """Return the cost of the rollout: the task's calls, then the feedback function's."""
         events = session.select_all(object)
         kinds = tuple(map(type, events))
         judged = kinds.index(FeedbackStarted) if FeedbackStarted in kinds else len(events)
@@ -279,7 +280,7 @@ class PromptRollout:
     def _shown(
         self, example: GepaExample, response: PromptResponse[object] | None, session: Session
     ) -> tuple[str, str, str]:
-        """Return input, answer and trace as the user's formatters show them."""
+        """Return input, answer and trace, formatted by the user's formatters."""
         format_example, format_trace = self.scoring.example_formatter, self.scoring.trace_formatter
         on = f"on example `{example.id}`"
         texts = _given(
@@ -299,11 +300,11 @@ class PromptRollout:
 def feedback_from(
     give: Callable[[], object], example: GepaExample, *, deadline: Deadline | None
 ) -> RolloutFeedback:
-    """Return what a user's feedback function gives, plain or ``async``.
+    """Return the result of a user's feedback function, plain or ``async``.
 
     Raises:
-        FeedbackError: it raised, or gave something else.
-        ProviderError, LimitReachedError: as a judge that it asks raises them.
+        FeedbackError: it raised, or returned something else.
+        ProviderError, LimitReachedError: raised by a judge that it asks.
     """
     where = f"feedback function on example `{example.id}`"
     try:
@@ -321,7 +322,7 @@ def feedback_from(
 
 
 def too_long(rendered: RenderedPrompt[object], longest: int | None) -> str:
-    """Return by how much one of several prompts is too long; empty when it is not."""
+    """Return a message if one of several prompts is too long; empty if it is not."""
     length = len(rendered.text)
     if longest is None or length <= longest:
         return ""
@@ -332,7 +333,7 @@ def too_long(rendered: RenderedPrompt[object], longest: int | None) -> str:
 
 
 def _given(where: str, session: Session, call: Callable[[], object]) -> object:
-    """Return what a user's function gives, plain or ``async``; ``where`` names it."""
+    """Return the result of a user's function, plain or ``async``; ``where`` names it."""
     try:
         return awaited(call(), deadline=session.deadline)
     except Exception as error:

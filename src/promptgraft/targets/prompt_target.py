@@ -1,4 +1,4 @@
-"""Prompts as a target: their parts are modules, candidates are overlays, rollouts evaluate them."""
+"""Prompts as a target: parts are modules, candidates are overrides, rollouts evaluate prompts."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class PromptTarget:
     """Improves parts of one prompt, or of several that are answered together.
 
     Attributes:
-        rollout: tries candidates; holds the prompts and the overrides that lie under them.
-        modules: what may be mutated: parts of the one prompt, or :class:`PartOf` one of several.
-        max_part_chars: how long a new text may be, or twice as long as what is in force.
-        max_prompt_chars: how long the rendered prompt of a candidate may be; None for no limit.
+        rollout: evaluates candidates; has the prompts and the overrides in force.
+        modules: what may change: parts of the only prompt, or :class:`PartOf` one of several.
+        max_part_chars: maximum length of a new text; twice that of the text in force is allowed.
+        max_prompt_chars: maximum length of a candidate's rendered prompt; None for no limit.
         max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
-        identity: what it is; by default only the names of the prompts.
+        identity: the identity; by default only the names of the prompts.
 
     Raises:
-        UnknownPartError: a module is no overridable part of its prompt.
+        UnknownPartError: a module is not an overridable part of its prompt.
     """
 
     rollout: PromptRollout
@@ -157,12 +157,11 @@ class PromptTarget:
         return estimated(prompt.template, rendered, examples, is_answer=is_answer)
 
     def check(self, examples: Sequence[GepaExample]) -> None:
-        """Render the baseline of the one prompt for every example; several without values.
+        """Render the baseline: a single prompt for every example, several without values.
 
         Raises:
-            BindingError: naming the example, or a placeholder in the spelling of another syntax.
-            ConfigError: what is bound for every example cannot be copied, or the prompt is longer
-                than that of a candidate may be.
+            BindingError: naming the example, or a placeholder in another syntax.
+            ConfigError: shared parameters cannot be copied, or the prompt is too long.
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
@@ -229,7 +228,7 @@ class PromptTarget:
         return True
 
     def _find(self, module: Module) -> tuple[str, PromptModule]:
-        """Return the prompt that a module is of, and its part there."""
+        """Return the address of a module's prompt, and its part there."""
         match module:
             case PartOf() if module.address in self._prompts:
                 return module.address, module.part
@@ -253,14 +252,14 @@ class PromptTarget:
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         if self.rollout.flow is not None:
-            # What prompts are bound to is known only when they are asked.
+            # Their parameters are known only when they are evaluated.
             if fault := self._too_long(candidate):
                 raise InvalidProposalError(RejectionReason.TOO_LONG, fault)
             return
         for example in examples:
-            # An override only places what the slots of the source become, and has been parsed by
-            # now. So an example that has rendered with one candidate renders with all, and only
-            # lengths have to be looked at one by one.
+            # Overrides have been parsed by now and can only place the values of the source's
+            # slots. So an example that renders with one candidate renders with all, and only
+            # lengths have to be checked for each.
             if self.max_prompt_chars is None and example.id in self._rendered:
                 continue
             try:
@@ -279,7 +278,7 @@ class PromptTarget:
             self._rendered.add(example.id)
 
     def _too_long(self, candidate: Candidate) -> str:
-        """Return which of several prompts is too long even without values; empty for none."""
+        """Return a message if one of several prompts is too long even without values."""
         if self.max_prompt_chars is None:
             return ""
         prompts = self.rollout.prompts_of(candidate).values()

@@ -1,4 +1,4 @@
-"""Several prompts that a function answers with, so that they are improved together."""
+"""Several prompts that are used by one function and improved together."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class PromptSet(ABC):
     """Prompts that answer together and are improved together; a run takes one like a prompt.
 
     Attributes:
-        name: how runs name all of it, in the form of a namespace.
-        max_steps: steps that an answer may take; 0 where there are none.
-        max_step_chars: longest input, output or error of a step that is kept; 0 where there are
-            no steps.
+        name: its name in runs, in the form of a namespace.
+        max_steps: steps that an answer may take; 0 if there are none.
+        max_step_chars: longest input, output or error of a step that is kept; 0 if there are no
+            steps.
     """
 
     __slots__ = ()
@@ -46,12 +46,12 @@ class PromptSet(ABC):
     @property
     @abstractmethod
     def by_address(self) -> Mapping[str, Prompt[object]]:
-        """The prompts by ``namespace/key``, in the order of these."""
+        """The prompts by ``namespace/key``, sorted."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[PartOf, ...]:
-        """The parts that may change; refused with a ``ConfigError`` where there are none."""
+        """The parts that may change; raises ``ConfigError`` if there are none."""
 
     @property
     @abstractmethod
@@ -60,27 +60,27 @@ class PromptSet(ABC):
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The nodes whose outputs metrics may judge; none where it is no graph."""
+        """The nodes whose outputs metrics may judge; empty if it is not a graph."""
         return ()
 
     @property
     def details(self) -> Mapping[str, Json]:
-        """What else decides how it answers, by names that a user understands."""
+        """What else decides its answers, by names that users understand."""
         return {}
 
     @property
     def adapters(self) -> Mapping[str, ProviderAdapter]:
-        """The adapters that it brings, by the names of what they answer."""
+        """Its own adapters, by the names of what they answer."""
         return {}
 
     def answered_by(self, adapter: ProviderAdapter) -> Self:
-        """Return the same with ``adapter`` in the place of each one that it brings."""
+        """Return a copy with ``adapter`` in place of all its own adapters."""
         del adapter
         return self
 
     @abstractmethod
     def flow_on(self, adapter: ProviderAdapter | None) -> Flow:
-        """Return what answers with the prompts; ``adapter`` is that of the run.
+        """Return the flow that answers with the prompts; ``adapter`` is that of the run.
 
         Raises:
             ConfigError: something has no adapter.
@@ -89,13 +89,13 @@ class PromptSet(ABC):
 
 @attrs.frozen(kw_only=True)
 class Ask:
-    """Has the prompts of one candidate answered, for one example.
+    """Evaluates the prompts of one candidate, for one example.
 
     Attributes:
-        prompts: the prompts, by the names that :class:`Prompts` gives them.
-        adapter: answers.
-        session: where they are evaluated.
-        deadline: until when.
+        prompts: the prompts, by their names in :class:`Prompts`.
+        adapter: the adapter that answers.
+        session: where prompts are evaluated.
+        deadline: when to stop.
     """
 
     prompts: Mapping[str, Prompt[object]]
@@ -104,11 +104,11 @@ class Ask:
     deadline: Deadline | None
 
     def __call__(self, name: str, *params: object) -> PromptResponse[object]:
-        """Return what is answered to a prompt that is bound to ``params``.
+        """Return the answer to a prompt that is bound to ``params``.
 
         Raises:
             CallerError: there is no such prompt, or ``params`` do not fit it.
-            CandidateError, ProviderError, LimitReachedError: as adapters do; to be left alone.
+            CandidateError, ProviderError, LimitReachedError: as adapters do; do not catch these.
         """
         if name not in self.prompts:
             raise CallerError(
@@ -130,19 +130,18 @@ class Prompts(PromptSet):
     Attributes:
         prompts: the prompts by name.
         run: ``run(ask, *params)``, plain or ``async``, called with an :class:`Ask` and the
-            ``params`` of the example; ``ask("router", ticket).text`` has one prompt answered by
-            the adapter of the run. It returns a text, an object or a ``PromptResponse``, as the
-            function of ``Texts`` does. Called from several threads when there is an executor.
-        name: how runs name all of it, in the form of a namespace; the name of the function by
-            default.
-        modules: the parts that may change by the name of their prompt; by default every section
+            ``params`` of the example; ``ask("router", ticket).text`` is the answer of the run's
+            adapter to one prompt. It returns a text, an object or a ``PromptResponse``, as the
+            function of ``Texts`` does. Called from several threads if there is an executor.
+        name: the name in runs, in the form of a namespace; by default the name of the function.
+        modules: the parts that may change, by the name of their prompt; by default every section
             with a text.
-        candidate_errors: exceptions of the function that are the fault of the texts, such as that
-            of a parser: the example scores 0, and the reflector is told why.
+        candidate_errors: exceptions of the function that are the fault of the texts, such as those
+            of a parser: the example scores 0, and the reflection model sees the reason.
 
     Raises:
-        ConfigError: an argument is not what it must be, or two prompts have one namespace and key.
-        InvalidIdentifierError: ``name`` is no namespace.
+        ConfigError: an argument is invalid, or two prompts have the same namespace and key.
+        InvalidIdentifierError: ``name`` is not a namespace.
     """
 
     prompts: Mapping[str, Prompt[object]] = attrs.field(converter=_as_prompts)
@@ -202,10 +201,10 @@ def no_adapter(what: str) -> ConfigError:
 def parts_of(
     name: str, prompts: Iterable[tuple[Prompt[object], Sequence[PromptModule] | None]]
 ) -> tuple[PartOf, ...]:
-    """Return what may be mutated of several prompts: named parts, or sections that may change.
+    """Return the parts of several prompts that may change: named ones, or all sections with text.
 
     Raises:
-        ConfigError: nothing may be.
+        ConfigError: there are none.
     """
     found = []
     for prompt, parts in prompts:
@@ -217,8 +216,8 @@ def parts_of(
 
 
 def free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
-    """Return the sections of a prompt that have a text which may change."""
-    # A heading without a text of its own only holds others.
+    """Return the sections of a prompt that have a text and may change."""
+    # A heading without a text of its own only groups others.
     return tuple(
         section.path
         for section in prompt.descriptor.sections
@@ -228,12 +227,12 @@ def free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
 
 @attrs.frozen
 class PromptsFlow:
-    """The function of :class:`Prompts` as a flow; pickles when the function does.
+    """The function of :class:`Prompts` as a flow; can be pickled if the function can.
 
     Attributes:
         run: the function.
         addresses: ``namespace/key`` of each prompt, by name.
-        adapter: answers.
+        adapter: the adapter that answers.
         faults: exceptions of the function that are the candidate's fault.
     """
 
@@ -268,7 +267,7 @@ def address_of(prompt: Prompt[object]) -> str:
 
 
 Improvable = Prompt[object] | Subject | PromptSet | Target
-"""What a run improves."""
+"""Anything that a run can improve."""
 
 
 def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
@@ -284,7 +283,7 @@ def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
 
 
 def name_of(subject: Improvable) -> str:
-    """Return how runs name a subject: ``namespace/key`` of a prompt."""
+    """Return the name of a subject in runs: ``namespace/key`` for a prompt."""
     match subject:
         case PromptSet():
             return subject.name
