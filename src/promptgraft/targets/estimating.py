@@ -1,4 +1,4 @@
-"""How much rollouts send and receive, estimated before the first of them."""
+"""Estimates of how much rollouts send and receive, before the first of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from promptgraft.serde import Json, unstructure
 from promptgraft.targets.types import GepaExample
 
 FREE_TEXT = 600
-"""Assumed characters of an answer in free text, where nothing tells how long answers are."""
+"""Assumed characters of a free-text answer, if nothing else is known about its length."""
 
 STEPS_CHARS = 6_000
 """Characters that a question shows of the steps of a rollout, at most."""
@@ -32,16 +32,16 @@ _DEEPEST = 6
 
 @attrs.frozen(kw_only=True)
 class Estimate:
-    """How much a rollout sends and receives, as far as that is known before the first one.
+    """How much a rollout sends and receives, as far as that is known in advance.
 
     Attributes:
-        chars: characters of the longest input of a rollout now; None when that is not known.
-        mean_chars: characters of an input, on average; None when that is not known.
+        chars: characters of the longest current input of a rollout; None if not known.
+        mean_chars: average characters of an input; None if not known.
         answer_chars: expected characters of an answer.
-        answer_from: where that is taken from, in words; empty when it is not said.
+        answer_from: the basis of that estimate, in words; may be empty.
         rounds: expected rounds of tools in a rollout.
-        leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
-        steps: steps that an answer can take, as those of graphs do; 0 where there are none.
+        leaves_traces: whether rollouts have traces, such as calls of tools.
+        steps: steps that an answer can take, in graphs; 0 if there are none.
     """
 
     chars: int | None = None
@@ -55,7 +55,7 @@ class Estimate:
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """Characters of what a question shows of a rollout, and of a refused reply."""
+    """Lengths of what a question shows of a rollout and of a refused reply, in characters."""
 
     input: int
     answer: int
@@ -65,7 +65,7 @@ class Sizes:
 
 
 def sent_chars(rendered: RenderedPrompt[object]) -> int:
-    """Return the characters that a prompt sends: its text, and schemas of tools and answer."""
+    """Return the characters that a prompt sends: its text, and the schemas of tools and answer."""
     schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
     return len(rendered.text) + len(json.dumps([schemas, rendered.output_schema]))
 
@@ -80,10 +80,10 @@ def estimated(
     """Return how much the rollouts of a prompt send and receive.
 
     Args:
-        template: the prompt; its worked examples show answers, and calls of tools.
+        template: the prompt, whose worked examples show answers and calls of tools.
         rendered: the prompt for each example.
-        examples: what is asked, with what is expected.
-        is_answer: whether what is expected is a whole answer, and no part of one.
+        examples: the examples, with the expected answers.
+        is_answer: whether ``expected`` is the whole answer, rather than a part of it.
     """
     shown = [
         example
@@ -116,7 +116,7 @@ def _answer(
     *,
     is_answer: bool,
 ) -> tuple[float, str]:
-    """Return the characters of an answer, and what says so."""
+    """Return the expected characters of an answer, and the basis of the estimate."""
     if shown:
         lengths = (_length(_plain(example.outcome)) for example in shown)
         return fmean(lengths), "as worked examples have them"
@@ -126,14 +126,14 @@ def _answer(
         return FREE_TEXT, "a guess, nothing is expected; it is better after a run"
     mean = fmean(map(_length, labels))
     repeats = 2 * len({str(label) for label in labels}) <= len(labels)
-    # Labels that occur again and again are answers; others may be a part of what is answered.
+    # Repeated labels are probably whole answers; others may be only a part of them.
     if is_answer or repeats or mean >= _SENTENCE:
         return mean, "as long as what is expected"
     return _SENTENCE, "a guess, with more in them than what is expected; it is better after a run"
 
 
 def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:
-    """Return the calls of tools that cases expect, or that worked examples show; else one."""
+    """Return the tool calls that cases expect or worked examples show; 1 if neither does."""
     cases = [one.label for one in examples if isinstance(one.label, Case)]
     counts = [len(case.tools) for case in cases if case.tools is not None]
     return fmean(counts or [len(example.steps) for example in shown] or [1])
@@ -155,7 +155,7 @@ def chars_of_schema(schema: JsonObject, labels: Sequence[Json] = ()) -> float:
 
     Args:
         schema: the schema.
-        labels: data like it; fields are as long as there, where it has them.
+        labels: similar data, from which the lengths of fields are taken if it has them.
     """
     definitions = schema.get("$defs")
     named = definitions if isinstance(definitions, dict) else {}
@@ -188,7 +188,7 @@ def _of_schema(
 
 
 def _known(name: str, labels: Sequence[Json]) -> float:
-    """Return the characters of a field where labels have it; 0 where none has."""
+    """Return the average characters of a field in labels; 0 if none has it."""
     return fmean(
         [_length(one[name]) for one in labels if isinstance(one, dict) and name in one] or [0]
     )

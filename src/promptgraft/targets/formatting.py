@@ -1,4 +1,4 @@
-"""How rollouts are shown to a reflector, and kept within limits."""
+"""How rollouts are shown to the reflection model, and clipped."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _MAX_PART_CHARS = 60_000
 
 
 def in_one_line(text: str, limit: int = _MAX_NAME_CHARS) -> str:
-    """Return a text as one line that begins no heading, list or fence where it begins a line."""
+    """Return a text as one line that cannot be mistaken for a heading, list or fence."""
     line = clip(" ".join(text.split()), limit, around=" ")
     return line if line[:1].isalnum() or not line else f"`{line.strip('`')}`"
 
 
 def fenced_part(text: str) -> str:
-    """Return a text beside the present one between fences, bounded; nothing for nothing."""
+    """Return a text between fences, clipped; empty for an empty text."""
     return fenced(clip(text, _MAX_PART_CHARS)) if text else ""
 
 
 def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRecord:
-    """Return a record within two limits: its texts, and its trace and evaluation log."""
+    """Return a record with its texts clipped, and its trace and evaluation log."""
     if record.steps:
         record = attrs.evolve(record, steps=tuple(step.clipped(texts) for step in record.steps))
     feedback = record.feedback
@@ -57,7 +57,7 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
 def default_example_formatter(
     example: GepaExample, response: PromptResponse[object] | None
 ) -> tuple[str, str]:
-    """Show parameters as JSON, of a case what it asks, and the answer as its text."""
+    """Show parameters as JSON, or the input of a case, and the text of the answer."""
     params = example.params[0] if len(example.params) == 1 else example.params
     asked = _asked(params) if isinstance(params, Case) else show_value(params)
     if response is None:
@@ -68,7 +68,7 @@ def default_example_formatter(
 
 
 def _asked(case: Case) -> str:
-    """Return what the user of a case says, and what the session begins with."""
+    """Return the input of a case, with the context and state of the session."""
     said: dict[str, object] = {"input": [turn.user for turn in case.turns] or case.input}
     if case.context:
         said["context"] = [{one.speaker.value: one.text} for one in case.context]
@@ -79,10 +79,10 @@ def _asked(case: Case) -> str:
 
 
 def default_trace_formatter(session: SessionProtocol) -> str:
-    """Show each tool call with its parameters and its result, each in one line of its own.
+    """Show each tool call with its parameters and its result, each on a line of its own.
 
-    Of a conversation each turn is shown after the tools that were called in it. A line shows at
-    most 1,000 characters of a value.
+    In a conversation, each turn is shown after its tool calls. A line shows at most 1,000
+    characters of a value.
     """
     lines: list[str] = []
     turn = 0
@@ -114,7 +114,7 @@ def _line(text: str) -> str:
 
 
 def show_value(value: object, *, indent: int | None = 2) -> str:
-    """Return a value as JSON, or as its ``repr`` where JSON has no form for it."""
+    """Return a value as JSON, or its ``repr`` if it has no JSON form."""
     try:
         text = json.dumps(unstructure(value), ensure_ascii=False)
     except DataFormatError:
@@ -122,7 +122,7 @@ def show_value(value: object, *, indent: int | None = 2) -> str:
     if indent is None:
         return text
     try:
-        # Much faster than `indent` of json, which does not use C; half characters it refuses.
+        # Much faster than `indent` of json, which is pure Python; refuses lone surrogates.
         return msgspec.json.format(text, indent=indent)
     except UnicodeEncodeError:
         return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)

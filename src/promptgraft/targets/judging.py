@@ -1,4 +1,4 @@
-"""Data sets and metrics where an optimizer wants examples and a feedback function."""
+"""Data sets and metrics as the examples and the feedback function of an optimizer."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ def examples_from(
     """Return cases as the examples of a run; the label of each is its case.
 
     Args:
-        prompt: with what is bound for every case.
-        cases: a ``Dataset``, or any cases with different ids.
-        metrics: those that will judge; what they need of a case is checked here, nothing
-            where none are named.
-        params: makes the parameters of the prompt of a case; without it a text goes to the one
-            placeholder that is open, and an object to the placeholders of its names.
-        taught: whether a teacher answers the cases that have no ``expected``, so that these are not
-            checked.
+        prompt: the prompt, with the parameters that all cases share.
+        cases: a ``Dataset``, or any cases with distinct ids.
+        metrics: the metrics that will judge; checks that cases have what they need.
+        params: returns the prompt's parameters for a case; without it a text is bound to the only
+            open placeholder, and an object to the placeholders of its names.
+        taught: whether a teacher will answer the cases that have no ``expected``, so that these are
+            not checked.
 
     Raises:
         ConfigError: cases, metrics and prompt do not fit together; names the cases.
@@ -72,14 +71,14 @@ def feedback_from(
 ) -> MetricFeedback:
     """Return a feedback function that judges with metrics.
 
-    It wants examples that :func:`examples_from` has made. The score is the aggregation of the
-    metrics' scores, the feedback their reasons with the hints of the case, failed metrics
-    first, and each metric's score is an objective under its name. An answer that a metric with
-    a part in the score cannot judge stays unscored.
+    It expects examples made by :func:`examples_from`. The score is the aggregation of the metrics'
+    scores, the feedback consists of their reasons with the hints of the case, failed metrics
+    first, and each metric's score is an objective under its name. An answer is unscored if a
+    metric that contributes to the score cannot judge it.
 
     Args:
-        metrics: with different names.
-        aggregation: makes one score of several; None for their mean.
+        metrics: metrics with distinct names.
+        aggregation: combines the scores into one; None for their mean.
 
     Raises:
         ConfigError: there are no metrics, or two have the same name.
@@ -92,19 +91,19 @@ def feedback_from(
 
 @attrs.frozen(kw_only=True)
 class MetricFeedback:
-    """A feedback function over metrics; pickles when they do. See :func:`feedback_from`."""
+    """A feedback function over metrics, picklable if they are. See :func:`feedback_from`."""
 
     metrics: tuple[Metric, ...]
     aggregation: Aggregation | None = None
 
     @property
     def identity(self) -> str:
-        """What a run's fingerprint says: a digest of the metrics with their options."""
+        """Its identity in a run's fingerprint: a digest of the metrics with their options."""
         return metrics_identity(self.metrics, self.aggregation, code=False)
 
     @property
     def wants_expected(self) -> bool:
-        """Whether a metric compares a whole answer with what is expected."""
+        """Whether a metric compares the whole answer with ``expected``."""
         return any(isinstance(one, ReferenceMetric) and one.is_whole for one in self.metrics)
 
     @property
@@ -122,7 +121,7 @@ class MetricFeedback:
         """Judge one answer.
 
         Raises:
-            FeedbackError: the example is not one of a case, or a metric of the user failed.
+            FeedbackError: the example has no case, or a user's metric failed.
             ProviderError: a judge failed; the answer stays unscored.
         """
         case = example.label
@@ -148,5 +147,5 @@ class MetricFeedback:
 
 
 def metrics_of(feedback: object) -> tuple[Metric, ...]:
-    """Return the metrics that a feedback function judges with; none for one without metrics."""
+    """Return the metrics of a feedback function; empty if it has none."""
     return feedback.metrics if isinstance(feedback, MetricFeedback) else ()

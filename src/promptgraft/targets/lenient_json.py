@@ -1,4 +1,4 @@
-"""JSON as models write it: with comments, other quotes, or a comma too many."""
+"""JSON as models write it: with comments, other quotes, or trailing commas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from promptgraft.serde import Json, parse_json, shown
 MAX_DEPTH = 100
 
 _GAP = re.compile(r"(?:\s++|(?://|\#)[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
-# A curly-quoted text ends at the next quote of any kind. Which of several is meant, none can say.
+# A curly-quoted text ends at the next quote of any kind; a later one would be a guess.
 _STRING = re.compile(
     r"""
     "(?P<straight>(?:[^"\\]|\\.)*+)"
@@ -42,16 +42,15 @@ _LAX = json.JSONDecoder(strict=False)
 
 
 def parse_lenient(text: str) -> Json:
-    """Return the value that ``text`` is: as JSON, or as what can only be meant for it.
+    """Parse JSON, tolerating unambiguous deviations, in linear time.
 
-    Comments and trailing commas are passed over. Texts may stand in other quotes and go over
-    several lines, keys that are names need none, and Python's constants and ``none`` count.
-    Backslashes that escape nothing, as regular expressions have them, stand for themselves.
-    Anything else is refused: nothing is guessed, left out, or read as another type. In linear
-    time.
+    Comments and trailing commas are ignored. Texts may have other quotes and span several lines,
+    keys that are names need no quotes, and Python's constants and ``none`` are accepted.
+    Backslashes that escape nothing, as in regular expressions, stand for themselves. Anything
+    else is refused: nothing is guessed, left out, or read as another type.
 
     Raises:
-        DataFormatError: one line with the first place that cannot be read.
+        DataFormatError: naming the first place that cannot be read, in one line.
     """
     try:
         return parse_json(text, where="text")
@@ -71,7 +70,7 @@ class _Reader:
         return value
 
     def _next(self) -> str:
-        """Pass over blanks and comments; return the next character, or nothing at the end."""
+        """Skip blanks and comments; return the next character, or "" at the end."""
         if gap := _GAP.match(self._text, self._at):
             self._at = gap.end()
         return self._text[self._at : self._at + 1]
@@ -101,7 +100,7 @@ class _Reader:
         return found
 
     def _items(self, closing: str) -> Iterator[None]:
-        """Yield before each item, up to the bracket that closes them."""
+        """Yield before each item, up to the closing bracket."""
         self._at += 1
         while self._next() != closing:
             yield
@@ -161,7 +160,7 @@ class _Reader:
 
 
 def _decoded(body: str) -> str | None:
-    """Return the text that stands between quotes; None if its backslashes may mean two things."""
+    """Return the text between quotes; None if its backslashes are ambiguous."""
     escapes = set(_ESCAPE.findall(body))
     if escapes & _AMBIGUOUS_ESCAPES and not escapes <= _JSON_ESCAPES | {"", "'"}:
         return None

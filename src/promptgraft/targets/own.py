@@ -1,4 +1,4 @@
-"""Targets that users write, with their faults named."""
+"""Targets written by users, wrapped so that errors name their method."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 @attrs.frozen
 class OwnTarget(Target):
-    """A target that a user wrote; a fault of a method names the class, the method and the part.
+    """A target written by a user; errors name the class, the method and the part.
 
-    The results of ``rollout`` and ``persist`` are checked where these are called.
+    The results of ``rollout`` and ``persist`` are checked by their callers.
     """
 
     own: Target
@@ -131,12 +131,12 @@ class OwnTarget(Target):
     def _named(
         self, method: str, module: Module | None = None, parents: tuple[int, ...] = ()
     ) -> Iterator[None]:
-        """Name what a method raises; errors of promptgraft, such as a refused text, pass."""
+        """Convert an exception of a method; promptgraft's own, such as a refused text, pass."""
         try:
             yield
         except PromptgraftError:
             raise
-        except Exception as error:  # whatever a user's method raises
+        except Exception as error:  # a user's method may raise anything
             about = [f"part `{module.name}`"] if module else []
             if parents:
                 about.append(f"a child of candidate {' and '.join(map(str, parents))}")
@@ -148,7 +148,7 @@ class OwnTarget(Target):
 
 
 class _WrongResultError(Exception):
-    """A method returned what its contract does not allow."""
+    """A method returned a value of the wrong type."""
 
 
 def _expected(kind: type[object], found: T) -> T:

@@ -1,4 +1,4 @@
-"""What a reflection model replies: a text in a block, or JSON for a part with several fields."""
+"""Parsing replies of a reflection model: a text in a block, or JSON with several fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from promptgraft.text import clip
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"
-"""The words that a reply's block opens with: free text, or one JSON object."""
+"""The tags of a reply's block: free text, or one JSON object."""
 
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 _CUT_OFF = frozenset({"length", "max_tokens"})
@@ -32,17 +32,16 @@ class _Block:
 
 
 def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop") -> str:
-    """Return the text in the reply's block that opens with ``tag``.
+    """Return the text of the reply's block with ``tag``.
 
-    The block is the only one with that tag, or the only one at all. Its text may
-    hold blocks of its own, as long as their fences are shorter or open with a language.
-    Text before the block is ignored, and so is text after it. But a bare fence after it may
-    be the end of a text that a bare fence of its own cut in two, and is refused. A JSON object
-    that is all of a reply needs no block.
+    The block is the only one with that tag, or the only one at all. Its text may contain blocks,
+    if their fences are shorter or have a language. Text before and after the block is ignored.
+    But a bare fence after it is refused, because it may be the end of a text that contains bare
+    fences. A reply that consists of a JSON object needs no block.
 
     Raises:
-        InvalidProposalError: there is no such block, more than one, or one that does not
-            end for sure; or its text is empty or holds characters that no prompt should.
+        InvalidProposalError: there is no such block, more than one, or one whose end is unclear;
+            or its text is empty or contains unusable characters.
     """
     if finish_reason in _CUT_OFF:
         raise _unreadable("the reply was cut off before its end; write a shorter text")
@@ -78,7 +77,7 @@ def _blocks(reply: str) -> list[_Block]:
     """Return the outermost fenced blocks.
 
     Inside a block, a fence with a language opens an inner block; a bare fence that is long
-    enough closes the innermost one (CommonMark knows no inner blocks, models write them).
+    enough closes the innermost one. CommonMark has no inner blocks, but models write them.
     """
     blocks: list[_Block] = []
     open_runs: list[str] = []
@@ -169,7 +168,7 @@ def write_tool_example(call: ToolCall) -> str:
 def read_task_example(
     text: str, *, outcome_is_text: bool, has_tools: bool = True, bare: Collection[str] = ()
 ) -> tuple[str | None, WorkedExample]:
-    """Return the task example that a model wrote, behind the key that it gave it, if any.
+    """Return the task example that a model wrote, preceded by its key if it has one.
 
     Args:
         text: what it wrote.
@@ -248,7 +247,7 @@ def write_names(names: Sequence[str]) -> str:
 
 
 def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
-    """Return a key for a task example that is like ``wanted``, and none of ``taken``."""
+    """Return a key for a task example that resembles ``wanted`` and is not in ``taken``."""
     decomposed = unicodedata.normalize("NFKD", wanted or "")
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     stem = _KEY_GAP.sub("-", letters.casefold()).strip("-_")[:_KEY_CHARS].rstrip("-_") or "example"
@@ -261,10 +260,10 @@ def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
 def fields_in(
     value: Json, required: Collection[str], *, optional: Collection[str] = (), where: str = ""
 ) -> dict[str, Json]:
-    """Return an object that has the required fields, and none but these and the optional ones.
+    """Return an object that has all required fields, and no others except optional ones.
 
     Raises:
-        InvalidProposalError: it is none; ``where`` stands in front of what it says.
+        InvalidProposalError: it does not fit; the message begins with ``where``.
     """
     names = (*optional, *required)
     if not isinstance(value, dict):
@@ -308,7 +307,7 @@ def text_in(value: Json, where: str) -> str:
     """Return a value that is a text.
 
     Raises:
-        InvalidProposalError: it is none; ``where`` stands in front of what it says.
+        InvalidProposalError: it is not; the message begins with ``where``.
     """
     if not isinstance(value, str):
         raise _unfit(f"{where}: expected a text", value)
@@ -325,7 +324,7 @@ def _names(value: Json) -> tuple[str, ...]:
 
 
 def _with_input(value: Json, tool: Json, bare: Collection[str]) -> Json:
-    """Return a call; one of a tool without parameters has an empty input, however that is said."""
+    """Return a call; the input of a tool without parameters is normalized to an empty object."""
     if isinstance(value, dict) and isinstance(tool, str) and tool in bare:
         given = value.get("input")
         said = given.strip().casefold() if isinstance(given, str) else given
@@ -361,7 +360,7 @@ def _call(call: ToolCall) -> dict[str, str]:
 
 
 def _on_lines(fields: Mapping[str, str]) -> str:
-    """Return an object of values that are JSON already, each field on a line."""
+    """Return a JSON object from values that are JSON already, with each field on a line."""
     lines = ",\n".join(f"  {one_line(name)}: {value}" for name, value in fields.items())
     return f"{{\n{lines}\n}}"
 

@@ -1,4 +1,4 @@
-"""Named texts of a Python function: a prompt of plain sections, answered by the function."""
+"""Named texts of a Python function: a prompt of plain sections that the function answers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ T = TypeVar("T")
 OutputT = TypeVar("OutputT")
 
 _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
-"""What has still to be awaited, iterated over or decoded."""
+"""Values that would still have to be awaited, iterated over or decoded."""
 
 
 def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[str, T]:
-    """Return what a user gives by name, in a mapping that cannot be changed.
+    """Return a user's mapping of names to values as an immutable mapping.
 
     Raises:
-        ConfigError: it is empty, no mapping, or holds another kind of value.
+        ConfigError: it is not a mapping, is empty, or holds another kind of value.
     """
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(
@@ -51,14 +51,14 @@ def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[
 
 
 def as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return texts by name in a mapping that cannot be changed; refuse anything else."""
+    """Return texts by name as an immutable mapping; refuse anything else."""
     return by_name(texts, STRING, "texts", '{"router": "…"}')
 
 
 def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
-    """Return exceptions that are the fault of a candidate as a tuple."""
+    """Return the exceptions that are the fault of a candidate as a tuple."""
     found = (kinds,) if isinstance(kinds, type) else tuple(kinds)
-    given: tuple[object, ...] = found  # not what the annotation says, without a type checker
+    given: tuple[object, ...] = found  # users may pass anything, whatever the annotation says
     for kind in given:
         if not isinstance(kind, type) or not issubclass(kind, Exception):
             raise ConfigError(
@@ -75,32 +75,32 @@ def _key_of_function(texts: Texts) -> str:
 
 @attrs.frozen
 class Texts:
-    """Named texts that a function of one's own works with, so that they can be improved.
+    """Named texts that a function of your own uses, so that they can be improved.
 
-    They are a prompt of plain sections together with an adapter that calls the function; a run
-    takes the object in place of a prompt.
+    They form a prompt of plain sections, with an adapter that calls the function; a run accepts
+    the object in place of a prompt.
 
     Attributes:
         texts: the texts by name. Every character is literal.
         run: ``run(texts, *params)``, plain or ``async``, called with the texts of one candidate
-            by name, in a mapping that cannot be changed, and with the ``params`` of the example,
-            in a run with copies of them. It returns a text, an object, or a ``PromptResponse``.
-            The object is the response's ``output``; its text is its canonical JSON, or ``str`` of
-            it where it has none. Called from several threads when there is an executor.
+            by name, in a read-only mapping, and with the ``params`` of the example, which are
+            copies during a run. It returns a text, an object, or a ``PromptResponse``. An object
+            becomes the response's ``output``, and its text is its canonical JSON, or ``str`` of
+            it if it has no JSON form. Called from several threads if there is an executor.
         ns: namespace of the prompt.
-        key: key of the prompt; the name of the function by default.
-        placeholders: strings that must stay, such as ``{query}``: every text keeps those of the
-            list that it holds. Or lists by the name of the text that has to hold them.
-        frozen: names of texts that are handed over and never changed.
-        candidate_errors: exceptions of the function that are the fault of the texts: the
-            example scores 0, and the reflector is told why.
-        prompt: the prompt: one section for each text. Parameters of any type can be bound.
+        key: key of the prompt; by default the name of the function.
+        placeholders: strings that must be kept, such as ``{query}``: every text keeps those of the
+            list that it contains. Or lists by the name of the text that must contain them.
+        frozen: names of texts that are passed to the function and never changed.
+        candidate_errors: exceptions of the function that are the fault of the texts: the example
+            scores 0, and the reflection model sees the reason.
+        prompt: the prompt, with one section for each text. Parameters of any type can be bound.
         adapter: calls the function.
 
     Raises:
-        ConfigError: an argument is not what it must be; names it.
-        InvalidIdentifierError: a name, ``ns`` or ``key`` is no identifier.
-        PromptDefinitionError: a text does not hold its placeholder.
+        ConfigError: an argument is invalid; names it.
+        InvalidIdentifierError: a name, ``ns`` or ``key`` is not an identifier.
+        PromptDefinitionError: a text does not contain its placeholder.
     """
 
     texts: Mapping[str, str] = attrs.field(converter=as_texts)
@@ -126,11 +126,11 @@ class Texts:
         object.__setattr__(self, "adapter", adapter)
 
     def prompt_in(self, store: PromptOverridesStore, tag: str = DEFAULT_TAG) -> Prompt[object]:
-        """Return the prompt as it is with the overrides that ``store`` holds under ``tag``."""
+        """Return the prompt with the overrides that ``store`` holds under ``tag``."""
         return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=tag)
 
     def current(self, store: PromptOverridesStore, tag: str = DEFAULT_TAG) -> Mapping[str, str]:
-        """Return the texts in force: those of ``store`` that still fit, and the source's.
+        """Return the texts in force: those of ``store`` that still apply, else the source's.
 
         Raises:
             StoreError: the store cannot be read.
@@ -140,9 +140,9 @@ class Texts:
 
 @attrs.frozen
 class TextsAdapter:
-    """Answers by calling a function with the texts of a prompt and what is bound to it.
+    """Answers by calling a function with the texts of a prompt and its parameters.
 
-    Pickles when the function does.
+    Can be pickled if the function can.
 
     Attributes:
         run: the function.
@@ -156,7 +156,7 @@ class TextsAdapter:
 
     @property
     def identity(self) -> str:
-        """File and name of the function, or what its own attribute ``identity`` says."""
+        """File and name of the function, or its own attribute ``identity``."""
         own = getattr(self.run, "identity", None)
         return own if isinstance(own, str) else f"function {function_name(self.run)}"
 
@@ -169,7 +169,7 @@ class TextsAdapter:
             CandidateError: the function raised it, or one of ``faults``.
             ProviderError, LimitReachedError: the function raised it.
             CallerError: the function raised something else, or returned nothing usable.
-            ConfigError: ``prompt`` has other sections than the function has texts.
+            ConfigError: the sections of ``prompt`` are not the texts of the function.
         """
         if deadline is not None:
             deadline.check()
@@ -196,7 +196,7 @@ def answer_of(
     deadline: Deadline | None,
     faults: tuple[type[Exception], ...] = (),
 ) -> PromptResponse[Any]:
-    """Call a function, plain or ``async``, and return what it returns as a response.
+    """Call a function, plain or ``async``, and return its result as a response.
 
     Raises:
         CandidateError: the function raised it, or one of ``faults``.
@@ -210,17 +210,17 @@ def answer_of(
     except Exception as error:
         raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
         if isinstance(error, faults):
-            # The reflector reads this, to whom names of modules and examples mean nothing.
+            # For the reflection model, to which names of modules and examples mean nothing.
             raise CandidateError(f"the program {raised}") from error
         raise CallerError(f"{where} {raised}") from error
     return response_with(value, where)
 
 
 def response_with(value: Any, where: str) -> PromptResponse[Any]:
-    """Return what a function returned as a response.
+    """Return the result of a function as a response.
 
     Raises:
-        CallerError: it is nothing usable; begins with ``where``.
+        CallerError: the result is unusable; begins with ``where``.
     """
     if isinstance(value, PromptResponse):
         return value
