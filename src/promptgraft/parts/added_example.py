@@ -1,4 +1,4 @@
-"""A task example that the source does not have."""
+"""Additions and removals of task examples."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class AddedTaskExample(Entry):
     """A task example that the source does not have.
 
     Attributes:
-        container_path: the section that it is appended to.
+        container_path: the section to which it is appended.
         example_key: its key there.
-        expected_hash: hash of the tools and the output type that it was written for.
-        objective: what is asked.
+        expected_hash: hash of the tools and the output type for which it was written.
+        objective: the objective.
         outcome_json: the outcome as JSON.
         steps_json: the steps, ``[{"tool_name", "description", "input", "output"}]``.
     """
@@ -58,7 +58,7 @@ class AddedTaskExample(Entry):
 
     @property
     def path(self) -> SectionPath:
-        """The path that it has in the prompt."""
+        """Its path in the prompt."""
         return (*self.container_path, self.example_key)
 
     @property
@@ -83,7 +83,7 @@ class AddedTaskExample(Entry):
         )
 
     def changed(self, worked: WorkedExample) -> AddedTaskExample:
-        """Return the addition of another example under the same key, not bound to a source yet."""
+        """Return an addition of another example with the same key, not bound to a source yet."""
         return attrs.evolve(
             self,
             expected_hash=UNBOUND,
@@ -139,7 +139,7 @@ class AddedTaskExample(Entry):
 
     def check_stored(self, where: str) -> None:
         check_key(self.example_key, "example_key")
-        # A prompt may be without an interface; every other hash is that of a part.
+        # The empty hash stands for a prompt without tools and output type.
         if self.expected_hash != NO_INTERFACE:
             super().check_stored(where)
         check_json(where, outcome_json=self.outcome_json)
@@ -148,12 +148,12 @@ class AddedTaskExample(Entry):
 
 @attrs.frozen(kw_only=True)
 class RemovedTaskExample(PathEntry):
-    """A task example that is not shown: one of the source, or one that a store below has added.
+    """The removal of a task example: of the source, or added by a lower store.
 
     Attributes:
         path: the example.
-        expected_hash: hash of the source example; of an added one, that of the tools and the
-            output type, which the addition is bound to as well.
+        expected_hash: hash of the source example; for an added example, that of the tools and the
+            output type, to which the addition is bound.
     """
 
     path: SectionPath

@@ -132,19 +132,19 @@ def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str
 
 
 def shown_body(body: str, syntax: BodySyntax) -> str:
-    """Return a body as a reflector reads it, and is to write it."""
+    """Return a body in the form in which the reflection model reads and writes it."""
     return shown_plain(body) if syntax is BodySyntax.PLAIN else body
 
 
 def proposed_body(text: str, syntax: BodySyntax, names: frozenset[str], *, like: str) -> str:
-    """Return the body that a reflector's ``text`` is, in place of the body ``like``."""
+    """Return the body for a text by the reflection model that replaces the body ``like``."""
     if syntax is BodySyntax.PLAIN:
         return restored(text, like)
     return write_body(parse_body(text, syntax, names), syntax, names)
 
 
 def spell(name: str, syntax: BodySyntax) -> str:
-    """Return the usual marker of the placeholder ``name``, which of a plain body is the name."""
+    """Return the usual marker of the placeholder ``name``; in a plain body, the name itself."""
     if syntax is BodySyntax.PLAIN:
         return name
     return f"${name}" if syntax is BodySyntax.DOLLAR else f"{{{{ {name} }}}}"
@@ -156,7 +156,7 @@ def is_placeholder(name: object) -> bool:
 
 
 def kept_names(body: str, syntax: BodySyntax, names: frozenset[str]) -> frozenset[str]:
-    """Return those of the placeholders ``names`` that stand in ``body``."""
+    """Return those of the placeholders ``names`` that occur in ``body``."""
     if syntax is BodySyntax.PLAIN:
         return frozenset(_literals(names).findall(body)) if names else names
     pieces = parse_body(body, syntax, names)
@@ -165,14 +165,14 @@ def kept_names(body: str, syntax: BodySyntax, names: frozenset[str]) -> frozense
 
 @functools.lru_cache(maxsize=256)
 def _literals(names: frozenset[str]) -> re.Pattern[str]:
-    # The longest first: `$id` does not stand in a text that only holds `$id_of_customer`.
+    # The longest first: a text that only contains `$id_of_customer` does not contain `$id`.
     return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
 
 
 def marker_names(body: str, syntax: BodySyntax) -> frozenset[str]:
     """Return every name that ``body`` spells like an unescaped placeholder, known or not.
 
-    Nothing is spelled like a placeholder in a plain body: its placeholders are any strings.
+    There are none in a plain body, whose placeholders are arbitrary strings.
     """
     if syntax is BodySyntax.PLAIN:
         return frozenset()
@@ -190,7 +190,7 @@ def _name(match: re.Match[str]) -> str:
 
 
 def _escapes_before(match: re.Match[str], syntax: BodySyntax) -> int:
-    """Count the escapes before a marker; of a dollar run, the last belongs to the marker."""
+    """Count the escapes before a marker; the last dollar of a run belongs to the marker."""
     return len(match["run"]) - (1 if syntax is BodySyntax.DOLLAR else 0)
 
 
@@ -230,10 +230,10 @@ def shown_plain(body: str) -> str:
 def restored(text: str, like: str) -> str:
     """Return a new text with the byte order mark, outer blank lines and line ends of another.
 
-    Where the line ends are mixed, each line keeps its own, and new lines get the most frequent.
+    If the line ends are mixed, each line keeps its own, and new lines get the most frequent one.
 
     Args:
-        text: what a reflector wrote; its own line ends and outer blank lines do not count.
+        text: the new text; its own line ends and outer blank lines are ignored.
         like: the plain body that it replaces.
     """
     begun = like.rstrip(_BREAKS)  # first, so that a body of nothing but breaks ends with them
@@ -250,7 +250,7 @@ def restored(text: str, like: str) -> str:
 
 
 def _own_ends(core: str, new: Sequence[str], *, usual: str) -> list[str]:
-    """Return the end of each new line but the last: that of the line of ``core`` it stands for."""
+    """Return the line end of each new line but the last, from the matching line of ``core``."""
     old = _BREAK.split(core)
     ends = [*_BREAK.findall(core), usual]
     chosen = [usual] * len(new)
@@ -261,8 +261,8 @@ def _own_ends(core: str, new: Sequence[str], *, usual: str) -> list[str]:
 
 
 def _paired(old: Sequence[str], new: Sequence[str]) -> list[tuple[_Range, _Range]]:
-    """Return the stretches of lines that stand for each other: equal, or one for the other."""
-    # What is equal at both ends first: a matcher may take a repeated line for another one.
+    """Return the matching stretches of lines, equal or replaced."""
+    # Equal lines at both ends first, because a matcher may confuse repeated lines.
     least = min(len(old), len(new))
     same = next((at for at in range(least) if old[at] != new[at]), least)
     rest = least - same

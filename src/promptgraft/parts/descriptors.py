@@ -1,8 +1,8 @@
 """The parts of a prompt as stores see them: names, texts and hashes.
 
-Values of users' types are kept as the one-line JSON that models are shown, so that hashing,
-overriding and rendering need no types; types are asked only when something is written, and what
-does not fit raises ``DataFormatError``.
+Values of users' types are kept as the one-line JSON that models see, so that hashing, overriding
+and rendering need no types. Types are checked only when something is written; values that do not
+fit raise ``DataFormatError``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def hash_section(template: str, syntax: BodySyntax, placeholders: Iterable[str] 
     Args:
         template: the source.
         syntax: how it is written.
-        placeholders: those of a plain text, in any order; other syntaxes spell theirs in the
+        placeholders: those of a plain text, in any order; in other syntaxes they are part of the
             template.
     """
     named = {"placeholders": sorted(set(placeholders))} if placeholders else {}
@@ -66,7 +66,7 @@ def hash_section(template: str, syntax: BodySyntax, placeholders: Iterable[str] 
 
 
 def fold_name(name: str) -> str:
-    """Return what of the name of a field counts when an answer is read."""
+    """Return the normalized name of a field, by which answers are read."""
     return re.sub(r"[-_ ]", "", name).casefold()
 
 
@@ -75,15 +75,15 @@ class SectionDescriptor:
     """What a store needs to know of a section.
 
     Attributes:
-        path: where the section stands.
-        content_hash: SHA-256 over the source template, its syntax and, of a plain section, its
+        path: the path of the section.
+        content_hash: SHA-256 over the source template, its syntax and, for a plain section, its
             placeholders.
         syntax: how placeholders are spelled in the source and in override bodies.
-        placeholders: names that an override body must keep, in order of appearance; of a plain
+        placeholders: names that an override body must keep, in order of appearance; for a plain
             section the strings themselves.
         overridable: whether the author allows overrides.
-        summary: the text that may stand for the section; None for none.
-        fault: says why a text cannot stand in the section, empty where it can; None where any can.
+        summary: the summary of the section; None for none.
+        fault: returns why a text cannot be used in the section, empty if it can; None if any can.
     """
 
     path: SectionPath
@@ -106,11 +106,11 @@ class ToolDescriptor:
 
     Attributes:
         name: the tool.
-        description: what its source says it does.
-        param_descriptions: what its source says of each parameter, all of them.
+        description: its source description.
+        param_descriptions: source descriptions of all parameters.
         examples: its source examples.
-        params_type: type of the parameters; like ``result_type`` not compared, because a file
-            that is read again defines new types.
+        params_type: type of the parameters; like ``result_type`` not compared, because reading a
+            file again defines new types.
         result_type: type of the result.
         overridable: whether the author allows overrides.
     """
@@ -178,14 +178,14 @@ class OutputFieldDescriptor:
     """What a store needs to know of a field of the answer.
 
     Attributes:
-        field: ``Review.severity``; the type's name for an answer that is a choice.
+        field: ``Review.severity``; the type's name if the answer is a choice.
         name: the field's own name; empty for a choice.
-        siblings: names and aliases of the other fields, which its own aliases may not repeat;
-            not compared, because they are no property of this one.
-        description: what the source says.
+        siblings: names and aliases of the other fields, which its own aliases may not repeat; not
+            compared, because they are not a property of this field.
+        description: its source description.
         aliases: other names in the source.
         options: the options of a choice.
-        values: what the source says of them.
+        values: source descriptions of the options.
     """
 
     field: str
@@ -200,7 +200,7 @@ class OutputFieldDescriptor:
 
     @functools.cached_property
     def content_hash(self) -> HexDigest:
-        """SHA-256 over all that the source says, and the options."""
+        """SHA-256 over descriptions, aliases and options of the source."""
         return digest(
             {
                 "field": self.field,
@@ -213,7 +213,7 @@ class OutputFieldDescriptor:
 
 
 def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple[str, ...]:
-    """Return the aliases that name another field, or that the field has already."""
+    """Return the aliases that belong to another field, or that the field already has."""
     # Most overrides give no alias, and a class may have many fields.
     siblings = {fold_name(name) for name in field.siblings} if aliases else set()
     return tuple(
@@ -321,7 +321,7 @@ class PromptDescriptor:
 
 
 class PromptLike(Protocol):
-    """The little that a store sees of a prompt."""
+    """The part of a prompt's interface that stores use."""
 
     @property
     def descriptor(self) -> PromptDescriptor:

@@ -1,8 +1,8 @@
-"""The base of every kind of override, and the parts of a prompt that overrides change.
+"""The base class of every kind of override, and the parts of a prompt that overrides change.
 
-A kind is a class derived from :class:`Entry`, with everything that stores, rendering and diffs
-ask of it, and an item of :data:`promptgraft.parts.KINDS`. What it may not hold raises
-``InvalidOverrideError``, and what no store writes ``DataFormatError`` beginning with ``where``.
+A kind is a subclass of :class:`Entry` with everything that stores, rendering and diffs need, and
+an item of :data:`promptgraft.parts.KINDS`. Invalid content raises ``InvalidOverrideError``;
+content that no store writes raises ``DataFormatError``, beginning with ``where``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from promptgraft.serde import HexDigest, Json, shown, unstructure
 
 @attrs.frozen(kw_only=True)
 class EffectiveParts:
-    """The parts of a prompt as overrides leave them; overrides put themselves in.
+    """The parts of a prompt with overrides applied; overrides apply themselves.
 
     Attributes:
-        bodies: the bodies of sections that are replaced.
-        summaries: the summaries of sections that are replaced.
+        bodies: the replaced bodies of sections.
+        summaries: the replaced summaries of sections.
         tools: all tools by name, as they are described to a model.
         examples: the task examples by key, for each section that holds some.
         fields: the fields of the answer by key, as they are described to a model.
@@ -48,7 +48,7 @@ class EffectiveParts:
 
     @classmethod
     def of_source(cls, descriptor: PromptDescriptor) -> EffectiveParts:
-        """Return the parts as the source has them."""
+        """Return the parts of the source."""
         examples: dict[SectionPath, dict[str, WorkedExample]] = {
             container.path: {} for container in descriptor.containers
         }
@@ -65,16 +65,16 @@ UNBOUND = HexDigest("")
 """The expected hash of an entry that is not bound to a source yet."""
 
 OTHERS = "others"
-"""The field of ``PromptOverride`` that holds entries of kinds that are registered from outside."""
+"""The field of ``PromptOverride`` for entries of kinds that are not built in."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 Said = Iterator[tuple[str, str | None]]
-"""What an override says, each text with a label; None for what keeps the source's."""
+"""The texts of an override with their labels; None for texts that keep the source's."""
 
 
 class SkipReason(StrEnum):
-    """Why an override that is stored was not applied."""
+    """Why a stored override was not applied."""
 
     STALE = "stale"
     UNKNOWN_PART = "unknown part"
@@ -85,7 +85,7 @@ class SkipReason(StrEnum):
 
 
 class Source(Protocol):
-    """The part that an override replaces, as the prompt has it."""
+    """The source of the part that an override replaces."""
 
     @property
     def content_hash(self) -> HexDigest:
@@ -112,14 +112,14 @@ class Entry(ABC):
 
     Attributes:
         expected_hash: the content hash of the source that it was written for. Kinds declare it
-            once more, where documents are to have it.
-        kind: what the names of such parts begin with: ``tool example``.
-        replaces: what it replaces, in the words of messages.
+            again to fix its position in documents.
+        kind: the prefix of names of such parts: ``tool example``.
+        replaces: the kind of part that it replaces, as messages name it.
         held_in: the field of ``PromptOverride`` that holds entries of the kind.
         listed: the key under which documents list them.
         document: the class of an entry in a document; None for the entry's own.
         is_text: whether it is one text, rather than several fields.
-        undoes: the kind whose entry of the same key has no effect beside a newer one of this kind.
+        undoes: the kind whose entry of the same key is cancelled by a newer one of this kind.
     """
 
     expected_hash: HexDigest
@@ -135,7 +135,7 @@ class Entry(ABC):
     @property
     @abstractmethod
     def key(self) -> str | tuple[str | int, ...]:
-        """What it is filed under within its kind; keys of a kind can be sorted."""
+        """Its key within its kind; keys of a kind can be sorted."""
 
     @property
     def name(self) -> str:
@@ -149,12 +149,12 @@ class Entry(ABC):
 
     @property
     def replaced(self) -> str:
-        """The name of what it replaces, without its kind."""
+        """The name of the replaced part, without its kind."""
         return self.name
 
     @property
     def target(self) -> str:
-        """What it replaces, as messages name it."""
+        """The replaced part, as messages name it."""
         return f"{self.replaces} {self.replaced}"
 
     @property
@@ -171,35 +171,35 @@ class Entry(ABC):
 
     @abstractmethod
     def source(self, descriptor: PromptDescriptor) -> Source | None:
-        """Return the part that it replaces; None when the prompt has none."""
+        """Return the source of the part that it replaces; None if the prompt has none."""
 
     @classmethod
     def sources(cls, prompt: PromptLike) -> Iterator[Self]:
-        """Yield the source of every part that says anything as an override."""
+        """Yield the source of every part that is not empty, as an override."""
         del prompt
         return iter(())
 
     def counterpart(self, prompt: PromptLike) -> Entry | None:
-        """Return the source of what it replaces, as an override; None when there is none."""
+        """Return the source of the replaced part, as an override; None if there is none."""
         return next((found for found in self.sources(prompt) if found.key == self.key), None)
 
     def is_said_by(self, prompt: PromptLike) -> bool:
-        """Return whether the source says the same, as it does once an override is written back."""
+        """Return whether the source has the same text, as after an override was written back."""
         source = self.counterpart(prompt)
-        # A file may have more or fewer blank lines around a text than the text itself.
+        # Files may have more or fewer blank lines around a text.
         return source is not None and self.show_of(source).strip() == self.show().strip()
 
     # Checks.
 
     def check_address(self) -> None:  # noqa: B027 - most keys are checked by their types
-        """Refuse what names no part of any prompt.
+        """Refuse an address that cannot name a part of any prompt.
 
         Raises:
             InvalidOverrideError, InvalidIdentifierError: saying what is expected.
         """
 
     def checked(self, descriptor: PromptDescriptor) -> Self:
-        """Return it with its JSON in one line and defaults filled in.
+        """Return the entry with its JSON in one line and defaults filled in.
 
         Raises:
             InvalidOverrideError, DataFormatError: its content does not fit the prompt.
@@ -208,27 +208,27 @@ class Entry(ABC):
         return self
 
     def check_texts(self) -> None:
-        """Refuse a text that UTF-8 cannot hold or that is too long."""
+        """Refuse a text that UTF-8 cannot encode or that is too long."""
         for text in _texts_in(self):
             check_text(text, self.part)
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
-        """Return why it does not apply although it was written for today's source."""
+        """Return why it does not apply although its source is unchanged; None if it does."""
         del descriptor
         return None
 
     def claims(self) -> Mapping[Hashable, str]:
-        """Return the names that no other entry of the prompt may give, by what counts of them."""
+        """Return the names that other entries of the prompt may not use, by normalized form."""
         return {}
 
     # What it does.
 
     @abstractmethod
     def apply(self, parts: EffectiveParts) -> None:
-        """Put it into ``parts``, which have it not yet."""
+        """Apply the entry to ``parts``."""
 
     def over(self, older: Self) -> Self:
-        """Return the entry that both make; the newer one wins."""
+        """Return the combination with an older entry; the newer one wins."""
         del older
         return self
 
@@ -239,15 +239,15 @@ class Entry(ABC):
         """Yield its texts with their labels."""
 
     def texts(self) -> Mapping[str, str]:
-        """Return its texts by what they are; what keeps the source's is left out."""
+        """Return its texts by label, without those that keep the source's."""
         return {label: text for label, text in self.said() if text is not None}
 
     def show(self) -> str:
-        """Return what it says: a text, or fields line by line; a removal says nothing."""
+        """Return its content: a text, or fields line by line; empty for a removal."""
         return self._shown(self.texts())
 
     def show_of(self, source: Entry) -> str:
-        """Return what of ``source``, the source of its part, it replaces."""
+        """Return the content of ``source``, the source of its part, that it replaces."""
         return self._shown(
             {label: text for label, text in source.texts().items() if self.is_about(label)}
         )
@@ -259,7 +259,7 @@ class Entry(ABC):
     def _shown(self, texts: Mapping[str, str]) -> str:
         if self.is_text:
             return "".join(texts.values())
-        # Indented, so that no text can look like the next field.
+        # Indented, so that no line of a text can be mistaken for a field.
         return "\n".join(f"{label}: {text}".replace("\n", "\n  ") for label, text in texts.items())
 
     # How it is stored.
@@ -269,24 +269,24 @@ class Entry(ABC):
         return {name: unstructure(value) for name, value in self.stored_fields().items()}
 
     def stored_fields(self) -> dict[str, Any]:
-        """Return its fields as documents have them."""
+        """Return its fields in the form of documents."""
         return attrs.asdict(self, recurse=False)
 
     @classmethod
     def read(cls, document: Any, *, where: str) -> Self:
-        """Return the entry that an instance of ``document`` is."""
+        """Return the entry of a ``document`` instance."""
         del where
         assert isinstance(document, cls)  # noqa: S101 - unless a kind has a document of its own
         return document
 
     def check_stored(self, where: str) -> None:
-        """Refuse what no store writes, whatever the prompt."""
+        """Refuse content that no store writes, whatever the prompt."""
         check_hash(self.expected_hash, f"{where}: expected_hash")
 
 
 @attrs.frozen(kw_only=True)
 class PathEntry(Entry):
-    """An override that is filed under the path of a section or of a task example.
+    """An override whose key is the path of a section or of a task example.
 
     Attributes:
         path: that path.
@@ -303,7 +303,7 @@ class PathEntry(Entry):
 
 
 def check_hash(text: str, where: str) -> None:
-    """Refuse what is no SHA-256 in hexadecimal digits."""
+    """Refuse a text that is not a SHA-256 in hexadecimal digits."""
     if not _HASH.fullmatch(text):
         raise DataFormatError(
             f"{where}: expected 64 lower-case hexadecimal digits, found {shown(text)}"
@@ -317,10 +317,7 @@ def labelled(noun: str, texts: Mapping[str, str]) -> Said:
 
 
 def said_or_none(text: str) -> str | None:
-    """Return a text of the source as an override may hold it.
-
-    An override may not say nothing; a source may, and is kept as it is.
-    """
+    """Return a text of the source, or None if it is blank, which no override may be."""
     return text if text.strip() else None
 
 

@@ -1,7 +1,7 @@
 """Tool calls and worked examples as stores see them: texts, and values as one line of JSON.
 
-So hashing, overriding and rendering need no types; types are asked only when something is written.
-What does not fit raises ``DataFormatError`` with the path to each fault.
+So hashing, overriding and rendering need no types. Types are checked only when something is
+written; values that do not fit raise ``DataFormatError`` with the path of each fault.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class WorkedExample:
     """A task example: objective, tool calls, outcome.
 
     Attributes:
-        objective: what was asked.
+        objective: the objective.
         steps: the calls, in order.
-        outcome_json: the answer as one line of JSON, also when it is a text.
+        outcome_json: the answer as one line of JSON, even if it is a text.
     """
 
     objective: str
@@ -67,12 +67,12 @@ class WorkedExample:
 
     @property
     def steps_json(self) -> str:
-        """The steps in the form that overrides keep them in."""
+        """The steps in the form of overrides."""
         return show_steps(self.steps)
 
 
 def show_steps(steps: Sequence[ToolCall]) -> str:
-    """Return steps in the form that overrides keep them in."""
+    """Return steps in the form of overrides."""
     return one_line(_plain_steps(steps))
 
 
@@ -101,7 +101,7 @@ def typed_json(text: str, kind: Any, *, where: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
-    """Return steps that were checked when they were written, and again when they were read."""
+    """Return stored steps, which were checked when they were written and read."""
     return read_stored_steps(steps_json, where="task example")
 
 
@@ -140,7 +140,7 @@ def given(**fields: object) -> dict[str, Any]:
 
 
 def check_json(where: str, **texts: str | None) -> None:
-    """Refuse what is no JSON; None is no text."""
+    """Refuse texts that are not JSON; ignores None."""
     for name, text in texts.items():
         if text is not None:
             parse_json(text, where=f"{where}: {name}")

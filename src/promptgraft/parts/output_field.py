@@ -1,4 +1,4 @@
-"""What is said of a field of the answer."""
+"""Overrides of the description, aliases and options of a field of the answer."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
 
 @attrs.frozen(kw_only=True)
 class OutputFieldOverride(Entry):
-    """What is said of a field of the answer.
+    """An override of the description, aliases and options of a field of the answer.
 
     Attributes:
-        field: the field: ``Review.severity``; the type's name for an answer that is a choice.
-        expected_hash: hash of what the source says of it, and of its options.
+        field: the field: ``Review.severity``; the type's name if the answer is a choice.
+        expected_hash: hash of its source descriptions, aliases and options.
         description: None keeps the source's.
-        aliases: other names, the first one shown to the model; None keeps the source's.
-        value_descriptions: what options mean; options left out keep the source's.
+        aliases: other names, the first of which the model sees; None keeps the source's.
+        value_descriptions: descriptions of options; others keep the source's.
     """
 
     field: str

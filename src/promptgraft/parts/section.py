@@ -1,4 +1,4 @@
-"""The body of a section."""
+"""Overrides of the body and of the summary of a section."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SummaryOverride(PathEntry):
     Attributes:
         path: the section.
         expected_hash: hash of the summary that it was written for.
-        summary: the text, in which no value is inserted.
+        summary: the text; no values are inserted into it.
     """
 
     path: SectionPath

@@ -1,4 +1,4 @@
-"""A task example of the source."""
+"""Overrides of task examples of the source."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _STEP = "step "
 
 @attrs.frozen
 class TaskStepOverride:
-    """One step of a task example; None keeps what the source has.
+    """An override of one step of a task example; None keeps the source's field.
 
     Attributes:
         step_index: position among the steps, from 0.
         tool_name: the tool that is called.
-        description: why.
+        description: why it is called.
         input_json: parameters as JSON.
         output_json: result as JSON.
     """
@@ -53,7 +53,7 @@ class TaskStepOverride:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields of a call that it replaces."""
+        """The replaced fields of the call."""
         return given(
             tool_name=self.tool_name,
             description=self.description,
@@ -64,7 +64,7 @@ class TaskStepOverride:
 
 @attrs.frozen(kw_only=True)
 class TaskExampleDocument:
-    """A task example override as it stands in a file: keys of JSON are no numbers."""
+    """A task example override in a file; steps are a list, because JSON keys are not numbers."""
 
     path: tuple[str, ...]
     expected_hash: HexDigest
@@ -76,7 +76,7 @@ class TaskExampleDocument:
 
 @attrs.frozen(kw_only=True)
 class TaskExampleOverride(PathEntry):
-    """One task example: single fields and steps of it, or all of its steps.
+    """An override of a task example: of single fields and steps, or of all its steps.
 
     Attributes:
         path: the example: its section's path and its key.
@@ -84,8 +84,8 @@ class TaskExampleOverride(PathEntry):
         objective: None keeps the source's.
         outcome_json: the outcome as JSON; None keeps the source's.
         step_overrides: single steps by position.
-        steps_json: all steps, ``[{"tool_name", "description", "input", "output"}]``; excludes
-            ``step_overrides``.
+        steps_json: all steps, ``[{"tool_name", "description", "input", "output"}]``; not together
+            with ``step_overrides``.
     """
 
     path: SectionPath
@@ -135,10 +135,10 @@ class TaskExampleOverride(PathEntry):
     def checked_for(
         self, steps: Sequence[ToolCall], descriptor: PromptDescriptor
     ) -> TaskExampleOverride:
-        """Return it with its JSON in one line, as an override of an example with ``steps``.
+        """Return the override with its JSON in one line, checked for an example with ``steps``.
 
         Raises:
-            InvalidOverrideError, DataFormatError: its content does not fit them.
+            InvalidOverrideError, DataFormatError: its content does not fit.
         """
         replaced = (self.objective, self.outcome_json, self.steps_json)
         if replaced == (None, None, None) and not self.step_overrides:
@@ -167,7 +167,7 @@ class TaskExampleOverride(PathEntry):
     ) -> TaskStepOverride:
         override = self.step_overrides[index]
         where = f"{self.part}: step {index}"
-        # Not isinstance: True is an integer, but not one that a file gives back.
+        # Not isinstance: True is an integer, but does not survive a file.
         if type(override.step_index) is not int or index not in range(len(steps)):
             raise InvalidOverrideError(f"{where}: expected the index of one of {len(steps)} steps")
         if override.step_index != index:
@@ -191,7 +191,7 @@ class TaskExampleOverride(PathEntry):
         examples[self.path[-1]] = self.changed(examples[self.path[-1]])
 
     def changed(self, example: WorkedExample) -> WorkedExample:
-        """Return an example with what the override replaces."""
+        """Return an example with the override applied."""
         if self.steps_json is not None:
             steps = stored_steps(self.steps_json)
         else:

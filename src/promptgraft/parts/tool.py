@@ -1,4 +1,4 @@
-"""What is said of a tool and its parameters."""
+"""Overrides of the descriptions of tools, and of their examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from promptgraft.serde import HexDigest, shown
 
 @attrs.frozen(kw_only=True)
 class ToolOverride(Entry):
-    """What is said of a tool and its parameters.
+    """An override of the descriptions of a tool and its parameters.
 
     Attributes:
         name: the tool.
@@ -91,7 +91,7 @@ class ToolOverride(Entry):
         )
 
     def over(self, older: ToolOverride) -> ToolOverride:
-        """Return both, field by field, as long as they were written for the same source."""
+        """Return both merged field by field, if they were written for the same source."""
         if older.expected_hash != self.expected_hash:
             return self
         params = {**older.param_descriptions, **self.param_descriptions}
@@ -104,7 +104,7 @@ class ToolOverride(Entry):
 
 @attrs.frozen
 class ToolExampleOverride(Entry):
-    """One example of a tool.
+    """An override of one example of a tool.
 
     Attributes:
         tool_name: the tool.

@@ -1,7 +1,7 @@
-"""Identifiers and texts that stores take.
+"""Checks of identifiers and texts in stores.
 
-Others raise ``InvalidIdentifierError`` or ``InvalidOverrideError``, naming the place, what was
-expected and what was found.
+Invalid ones raise ``InvalidIdentifierError`` or ``InvalidOverrideError``, naming the place, what
+was expected and what was found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_key(key: object, what: str) -> str:
 
 
 def check_tag(tag: object) -> str:
-    """Return ``tag`` if it is an identifier, which in a tag may hold dots too."""
+    """Return ``tag`` if it is an identifier, in which a tag may also have dots."""
     said = "1 to 64 lower-case letters, digits, `.`, `_` or `-`, starting with a letter or digit"
     return _identifier(tag, _TAG, f"tag: expected {said}")
 
@@ -51,7 +51,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def check_text(text: object, where: str) -> str:
-    """Return ``text`` if it is a string that UTF-8 can hold and of bounded length."""
+    """Return ``text`` if it is a string of bounded length that UTF-8 can encode."""
     if not isinstance(text, str):
         raise InvalidOverrideError(f"{where}: expected text, found {shown(text)}")
     if len(text) > MAX_BODY_CHARS:
@@ -78,13 +78,13 @@ def check_path(path: object) -> SectionPath:
 
 
 def check_said(text: object, where: str) -> None:
-    """Refuse a text that says nothing, or that :func:`check_text` refuses."""
+    """Refuse a blank text, or one that :func:`check_text` refuses."""
     if not check_text(text, where).strip():
         raise InvalidOverrideError(f"{where}: expected a text, found nothing")
 
 
 def check_texts(part: str, *texts: object) -> None:
-    """Refuse what :func:`check_text` refuses; None is no text."""
+    """Refuse texts that :func:`check_text` refuses; ignores None."""
     for text in texts:
         if text is not None:
             check_text(text, part)
