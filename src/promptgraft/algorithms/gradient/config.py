@@ -1,4 +1,4 @@
-"""Textual gradients as an algorithm: its settings, and the cases that it begins with."""
+"""The settings of textual gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.prompts import Improvable
 
 Attribution = Literal["steps", "trace"]
-"""How failures are traced back: by a question for each step, or by one for all steps."""
+"""How failures are traced back: with a question for each step, or with one for all steps."""
 
 COPIED_WORDS = 8
 """``guards.max_copied_words`` where it is not given."""
@@ -38,7 +38,7 @@ _ASKED_TWICE = 2
 
 
 def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Hold texts by name."""
+    """Check texts by name."""
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(one, str) for pair in pairs for one in pair):
         path = path_of(owner, field)
@@ -47,24 +47,24 @@ def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class GradientConfig(RunConfig):
-    """What a gradient search does, beside the settings of every run.
+    """The settings of a gradient search, in addition to those of every run.
 
     Attributes:
         max_rounds: rounds that the run may make, 1 to 100.
         patience: rounds in a row without an accepted candidate, after which the run ends.
         target_score: mean of the current candidate on the validation set at which the run ends;
-            None for no such end.
+            None for no target.
         train_batch: training cases of a round: up to three quarters that the current candidate
-            is known to fail, and others, each of which comes once before any comes again. ``all``
-            for all of them in every round.
-        initial: texts to begin with, by name of the part, in the place of what is in force.
-        max_gradients: what was said of a part in a round, at most; the worst comes first.
+            is known to fail, and others, each of which is used once before any is used again.
+            ``all`` for all of them in every round.
+        initial: texts to begin with, by name of the part, in place of those in force.
+        max_gradients: gradients of a part in a round, at most; the most severe come first.
         attribution: how failures are traced back: ``trace`` asks once for each case and shows
             all of its steps; ``steps`` asks about each step, from the last to the first, as
             published.
         first_try: whether, after a refused candidate, the next ones are evaluated on the failures
-            that they came from before the validation set, and refused if they are no better there;
-            the published search does not.
+            that led to them before the validation set, and refused if they are no better there;
+            the published search does not do this.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.
@@ -112,7 +112,7 @@ class GradientConfig(RunConfig):
 
     @property
     def copied_words(self) -> int:
-        """How many words of an answer in a row a text is refused for; 0 for no guard."""
+        """Consecutive words of an answer for which a text is refused; 0 for no guard."""
         given = self.guards.max_copied_words
         return COPIED_WORDS if given is None else given
 
@@ -124,7 +124,7 @@ class GradientConfig(RunConfig):
 
     @property
     def judging_size(self) -> int:
-        """Rollouts that evaluate the candidate of a round, all repeats included."""
+        """Rollouts that evaluate the candidate of a round, including all repeats."""
         repeated = 2 * self.acceptance.max_repeats * self.pareto_set_size
         return self.train_size * self.first_try + self.pareto_set_size + repeated
 
@@ -144,8 +144,8 @@ class GradientConfig(RunConfig):
         return self.baseline_size + proposals * self.step_size + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
-        # A round is begun only while all of it is paid for. One that is refused takes at least one
-        # rollout, one without a usable text none.
+        # A round begins only if the budget covers all of it. A refused one takes at least one
+        # rollout, and one without a usable text takes none.
         left = rollouts - self.baseline_size - self.reserved_size
         if left < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
@@ -164,7 +164,7 @@ class GradientConfig(RunConfig):
         return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
 
     def expected_questions(self, proposals: int, modules: int) -> int:
-        # About half of the cases fail, and what fails blames about half of the parts.
+        # About half of the cases fail, and failures blame about half of the parts.
         return round(proposals * (self.train_size / 2 + modules))
 
     @property

@@ -1,4 +1,4 @@
-"""Asks questions side by side, each with one repair, and notices when too many fail."""
+"""Asking questions in parallel, each with one repair, and reading the replies strictly."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_v
 from promptgraft.text import clip, fenced, listed
 
 MOST_PROBLEMS = 20
-"""Entries that a list of a reply may have."""
+"""Maximum number of entries in a list of a reply."""
 MAX_PROBLEM_CHARS = 2_000
-"""Characters of a problem, and of the reason for a new text."""
+"""Maximum characters of a problem, and of the reason for a new text."""
 
 _SHOWN_CHARS = 80
 
 
 Blames = tuple[tuple[Blame, ...], tuple[Blame, ...]]
-"""Whom a reply blames: parts by name, and earlier steps by id, which problems are handed on to."""
+"""The blame in a reply: of parts by name, and of earlier steps by id."""
 
 
 def read_blame(
     reply: Reply, *, parts: Mapping[str, str], before: Mapping[str, str] | None
 ) -> Blames:
-    """Return whom a reply blames.
+    """Return the blame in a reply.
 
     Args:
         reply: the reply.
         parts: names of the parts that may be blamed, by handle.
-        before: ids of the steps that problems may be handed on to, by handle; None where that was
-            not asked.
+        before: ids of the steps to which problems may be passed back, by handle; None if the
+            question did not ask for that.
 
     Raises:
         InvalidProposalError: naming the entry, what was expected and what was found.
@@ -56,7 +56,7 @@ def read_blame(
 
 
 def read_problems(reply: Reply) -> tuple[Problem, ...]:
-    """Return the problems that a reply lists, the worst first; there is at least one.
+    """Return the problems of a reply, the most severe first; there is at least one.
 
     Raises:
         InvalidProposalError: naming the entry, what was expected and what was found.
@@ -73,11 +73,11 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
 
 
 def read_patch(reply: Reply, *, as_json: bool) -> tuple[str, str]:
-    """Return the new text of a reply, and why.
+    """Return the new text of a reply, and the reason for it.
 
     Args:
         reply: the reply.
-        as_json: whether the text is itself JSON, which may stand there as such.
+        as_json: whether the text is itself JSON, which may be given as an object.
 
     Raises:
         InvalidProposalError: naming the field, what was expected and what was found.
@@ -110,7 +110,7 @@ def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> It
 
 
 def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
-    """Return the entries of a list, each with what messages call it."""
+    """Return the entries of a list, each with its name in messages."""
     if not isinstance(value, list):
         raise _unreadable(f"{name}: expected a list of objects, found {_shown(value)}")
     if len(value) > MOST_PROBLEMS:
@@ -155,11 +155,11 @@ def _unreadable(detail: str) -> InvalidProposalError:
 T = TypeVar("T")
 
 FAILING_SHARE = 0.3
-"""Share of the latest questions that may fail, beside a few, before the run ends."""
+"""Share of the latest questions that may fail, plus a few, before the run ends."""
 
 _MAX_PROBLEM_CHARS = 2_000
 _MAX_PREVIOUS_CHARS = 8_000
-# A reply that could be read, and holds a text that cannot be used, is no failed question.
+# A readable reply whose text is refused for other reasons is not a failed question.
 _UNREADABLE = {
     RejectionReason.UNPARSABLE,
     RejectionReason.EMPTY,
@@ -171,14 +171,14 @@ _UNREADABLE = {
 
 @attrs.frozen(kw_only=True)
 class Inquiry(Generic[T]):
-    """One question with its repair, and how its reply is read.
+    """One question with its repair, and the reader of its reply.
 
     Attributes:
-        positions: of the question and of its repair.
-        key: which question.
-        params: what it shows.
-        role: what it is for.
-        read: makes what is wanted of a reply, or raises InvalidProposalError.
+        positions: the positions of the question and of its repair.
+        key: the key of the question.
+        params: its parameters.
+        role: its purpose.
+        read: converts a reply, or raises InvalidProposalError.
     """
 
     positions: tuple[str, str]
@@ -213,11 +213,11 @@ class Refusal:
 
 @attrs.define(kw_only=True)
 class Outcome(Generic[T]):
-    """What came of an inquiry.
+    """The outcome of an inquiry.
 
     Attributes:
-        found: what was made of the reply; None without a usable one.
-        refusals: the replies that were refused.
+        found: the converted reply; None if there is no usable one.
+        refusals: the refused replies.
     """
 
     found: T | None = None
@@ -226,21 +226,21 @@ class Outcome(Generic[T]):
     @property
     def may_be_asked(self) -> bool:
         """Whether there is no usable reply yet, and the provider has not failed."""
-        # With its retries, a provider is not asked a third time.
+        # A repair cannot help a provider that failed in spite of its retries.
         silent = RejectionReason.REFLECTION_FAILED
         return self.found is None and all(one.error.reason is not silent for one in self.refusals)
 
     @property
     def failed(self) -> bool:
-        """Whether there is no reply that could be read."""
+        """Whether there is no readable reply."""
         return self.found is None and self.refusals[-1].error.reason in _UNREADABLE
 
 
 class Inquiries:
-    """Has questions answered; a question that was answered before is not asked again.
+    """Asks questions; a question that was answered in an earlier round is not asked again.
 
     Args:
-        questions: the questions as users have them.
+        questions: the questions, with the user's overrides.
     """
 
     def __init__(self, questions: Questions) -> None:
@@ -249,7 +249,7 @@ class Inquiries:
         self._stretch = FaultyStretch(FAILING_SHARE)
 
     def ask(self, inquiries: Sequence[Inquiry[T]]) -> Asking[list[Outcome[T]]]:
-        """Return what came of each inquiry, in order.
+        """Return the outcome of each inquiry, in order.
 
         Raises:
             RunStoppedError: too many of the latest questions have failed.

@@ -1,4 +1,4 @@
-"""Whether the candidate of a round is better than the current one, and what its answers lack."""
+"""Evaluating candidates: the losses of their answers, and whether a new one is better."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Means = tuple[Score, Score]
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """The candidate of a round, and how it did.
+    """The candidate of a round, and its comparisons with the current one.
 
     Attributes:
         patches: the new texts.
         child: the current candidate with all of them.
-        tried: how it did on the failures that it came from; None if it was not tried there.
-        validated: how it did on the validation set; None if it was not validated.
+        tried: the comparison on the failures that led to it; None if there was none.
+        validated: the comparison on the validation set; None if it was not validated.
     """
 
     patches: Sequence[Patch]
@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def means(self) -> dict[str, Means | None]:
-        """The means of both comparisons, as an event names them."""
+        """The means of both comparisons, by their names in events."""
         both = {"tried": self.tried, "validated": self.validated}
         return {
             name: None if one is None else (one.before, one.after) for name, one in both.items()
@@ -60,7 +60,7 @@ class Attempt:
 
 
 class Judge:
-    """Evaluates the current and new candidates; no answer of a round before is paid again.
+    """Evaluates the current and new candidates, and reuses answers of earlier rounds.
 
     Args:
         config: the settings.
@@ -86,11 +86,11 @@ class Judge:
         )
 
     def known(self, candidate: Candidate) -> Mapping[str, RolloutRecord]:
-        """Return the answers of a candidate to training cases that are known, by case."""
+        """Return the known answers of a candidate to training cases, by case."""
         return self._known.get(candidate.digest, {})
 
     def losses(self, record: RolloutRecord) -> tuple[Loss, ...]:
-        """Return what failed on a training case; nothing for an unscored answer."""
+        """Return the losses of an answer to a training case; none if it is unscored."""
         score, example = self._kit.scorer.score(record), self._examples[record.example_id]
         if record.feedback is None or score is None:
             return ()
@@ -119,20 +119,20 @@ class Judge:
         new = [one for one in examples if one.id not in known]
         made = yield from Rollouts(position=position, candidate=candidate, examples=new)
         found = known | {record.example_id: record for record in made}
-        # What the provider failed is asked for again when its turn comes.
+        # Unscored answers are not kept, so that they are repeated when their turn comes.
         known |= {record.example_id: record for record in made if record.feedback is not None}
         return tuple(found[one.id] for one in examples)
 
     def judge(
         self, base: Base, attempt: Attempt, validated: Records, *, tries: bool
     ) -> Asking[Attempt]:
-        """Return an attempt with how it did.
+        """Return an attempt with its comparisons.
 
         Args:
-            base: what the round began with.
+            base: the start of the round.
             attempt: the new candidate.
             validated: rollouts of the current candidate on the validation set.
-            tries: whether it is tried on the failures that it came from first.
+            tries: whether to evaluate it first on the failures that led to it.
         """
         child, where = attempt.child, f"round/{base.number}"
         if tries:
@@ -169,7 +169,7 @@ def _severity(verdict: Verdict) -> Severity:
 def _loss(example: GepaExample, metric: str, reason: str, severity: Severity) -> Loss:
     """Return a loss with the hints for its metric.
 
-    A hint such as ``P1: too long`` decides the severity, too. Feedback that is no metric's holds
+    A hint such as ``P1: too long`` also decides the severity. Feedback without metrics includes
     the hints of a case already.
     """
     said = [reason]

@@ -1,4 +1,4 @@
-"""What was said of a part becomes a new text of it."""
+"""Turning the gradients of parts into new texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from promptgraft.text import fenced, score
 T = TypeVar("T")
 
 REMEMBERED = 3
-"""Refused texts of a part that are shown: the latest."""
+"""How many of the latest refused texts of a part are shown."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,7 +48,7 @@ class Patch:
     Attributes:
         change: the part, and the current candidate with this change alone.
         why: the model's reason.
-        cases: ids of the cases whose failures it came from.
+        cases: ids of the cases whose failures led to it.
     """
 
     change: Change
@@ -58,15 +58,15 @@ class Patch:
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """What the patches of a round are made onto.
+    """The start of a round, from which its patches are made.
 
     Attributes:
         number: number of the round.
         position: position of the current candidate.
         candidate: the current candidate.
         examples: the training examples of the round.
-        seen: digests of every candidate that was tried.
-        rejections: keeps what is refused.
+        seen: digests of all candidates evaluated so far.
+        rejections: collects refusals.
     """
 
     number: int
@@ -79,14 +79,14 @@ class Base:
 
 @attrs.frozen(kw_only=True)
 class Patcher:
-    """Merges what was said of each part, and has new texts written.
+    """Merges the gradients of each part, and asks for new texts.
 
     Attributes:
-        target: whose parts are changed.
-        inquiries: has questions answered.
-        guard: refuses texts that carry answers of training cases.
-        most: how much of what was said of a part is looked at.
-        emit: takes events.
+        target: the target whose parts are changed.
+        inquiries: asks questions.
+        guard: refuses texts that contain answers of training cases.
+        most: how many gradients of a part are considered.
+        emit: receives events.
     """
 
     target: Target
@@ -99,12 +99,12 @@ class Patcher:
     def merge(
         self, base: Base, gradients: Sequence[Gradient], *, share: float = 1.0
     ) -> Asking[list[GradientsMerged]]:
-        """Return what is to be mended of the parts that gradients blame.
+        """Return the problems of the parts that gradients blame.
 
         Args:
-            base: what the round began with.
-            gradients: what failures say of parts.
-            share: share of the parts that are looked at, those first that most cases blame.
+            base: the start of the round.
+            gradients: the gradients.
+            share: share of the parts that are considered, those blamed by most cases first.
         """
         said: dict[Module, list[Gradient]] = {}
         for one in sorted(gradients, key=lambda one: one.severity):
@@ -122,7 +122,7 @@ class Patcher:
         for module, those in chosen.items():
             problems = tuple(Problem(severity=one.severity, text=one.text) for one in those)
             if module in merged:
-                # Without a usable reply it is as it was said.
+                # Without a usable reply the gradients are used unmerged.
                 self._tell_unanswered(base, module, "aggregate", merged[module])
                 problems = merged[module].found or problems
             cases = tuple(dict.fromkeys(one.case for one in those))
@@ -134,7 +134,7 @@ class Patcher:
         return found
 
     def write(self, base: Base, merged: Sequence[GradientsMerged]) -> Asking[list[Patch]]:
-        """Return the usable new texts, one a part at most."""
+        """Return the usable new texts, at most one per part."""
         modules = {one.name: one for one in self.target.modules}
         asked = []
         for one in merged:
@@ -203,14 +203,14 @@ class Patcher:
         return kept, attrs.evolve(candidate, modules=modules)
 
     def remember(self, patches: Sequence[Patch], before: Score, after: Score) -> None:
-        """Remember texts that were tried and refused."""
+        """Remember texts that were evaluated and refused."""
         for patch in patches:
             held = self._refused.setdefault(patch.change.module.name, [])
             held.append((patch.change.text, before, after))
             del held[:-REMEMBERED]
 
     def forget(self, patches: Sequence[Patch]) -> None:
-        """Forget what was refused for parts that have another text now."""
+        """Forget the refused texts of parts that have changed."""
         for patch in patches:
             self._refused.pop(patch.change.module.name, None)
 
@@ -249,7 +249,7 @@ class Patcher:
             child = self.target.graft(
                 base.candidate, module, text, parents=(base.position,), examples=base.examples
             )
-            # After the target has looked at it: by then the text has a bounded length.
+            # After the target's checks, which bound the length of the text.
             self.guard.check(module, before, text)
             if child.digest in base.seen:
                 raise InvalidProposalError(
@@ -271,7 +271,7 @@ def patch_params(
     problems: Sequence[Problem],
     refused: Sequence[tuple[str, Score, Score]] = (),
 ) -> PatchParams:
-    """Return what the question for a new text of a part shows."""
+    """Return the parameters of the question for a new text of a part."""
     return PatchParams(
         part=in_one_line(before.name),
         limits=limits_of(before),

@@ -28,7 +28,7 @@ class Asked(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Params:
-    """What every question is bound to.
+    """The parameters of every question.
 
     Attributes:
         problem: why the previous reply was refused; empty at the first attempt.
@@ -41,14 +41,14 @@ class Params:
 
 @attrs.frozen(kw_only=True)
 class BlameParams(Params):
-    """What a question about steps is bound to; all of it is shown as it stands.
+    """The parameters of a question about steps, which are shown literally.
 
     Attributes:
-        steps: what each step was given and what came of it, under its handle.
+        steps: input and output of each step, under its handle.
         parts: the texts that may change, each under its handle.
-        others: other texts of the steps, which stay as they are.
-        before: the outputs of the steps before, each under its handle.
-        losses: what went wrong, the worst first.
+        others: other texts of the steps, which do not change.
+        before: the outputs of preceding steps, each under its handle.
+        losses: what went wrong, the most severe first.
     """
 
     steps: str
@@ -60,12 +60,12 @@ class BlameParams(Params):
 
 @attrs.frozen(kw_only=True)
 class MergeParams(Params):
-    """What the question that merges problems is bound to.
+    """The parameters of the question that merges problems.
 
     Attributes:
         part: name of the part.
-        current: its present text, fenced.
-        said: what was said of it, the worst first.
+        current: its current text, fenced.
+        said: its gradients, the most severe first.
     """
 
     part: str
@@ -75,17 +75,17 @@ class MergeParams(Params):
 
 @attrs.frozen(kw_only=True)
 class PatchParams(Params):
-    """What the question for a new text is bound to.
+    """The parameters of the question for a new text.
 
     Attributes:
         part: name of the part.
-        limits: what the new text must keep to, one rule a line.
-        current: its present text, fenced.
+        limits: rules for the new text, one per line.
+        current: its current text, fenced.
         schema: types that the text must fit, fenced; empty for free text.
-        output: what answers must look like, fenced.
+        output: the expected form of answers, fenced.
         neighbours: the other parts, fenced.
-        problems: what is to be mended, the worst first.
-        refused: texts that were tried and refused, with their scores.
+        problems: what is to be fixed, the most severe first.
+        refused: texts that were evaluated and refused, with their scores.
     """
 
     part: str

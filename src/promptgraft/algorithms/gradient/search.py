@@ -1,8 +1,8 @@
-"""A search by textual gradients: failures, whom they blame, new texts, and whether they help.
+"""The search by textual gradients.
 
-A round evaluates the current candidate on training cases (``judging.py``), traces what failed back
-to the parts that led to it (``tracing.py``), has new texts of these written (``patching.py``), and
-accepts them only when the validation set says so.
+A round evaluates the current candidate on training cases (``judging.py``), traces failures back to
+the parts that led to them (``tracing.py``), asks for new texts of these (``patching.py``), and
+accepts them only if the validation set confirms the improvement.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from promptgraft.algorithms.gradient.config import GradientConfig
 
 KNOWN_SHARE = 0.75
-"""Share of the cases of a round that may be known to fail, so that their answers are paid for."""
+"""Share of a round's cases that may be known failures, whose answers are already paid for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,9 +57,9 @@ class Round:
 
     Attributes:
         trained: the current candidate, the training cases, their scores and losses.
-        blamed: what models said of each step that they were asked about.
-        merged: what is to be mended, for each part that is blamed.
-        patches: the new texts, with their reasons and the failures that they came from.
+        blamed: the blame that models assigned, for each question.
+        merged: what is to be fixed, for each blamed part.
+        patches: the new texts, with their reasons and the failures that led to them.
         unanswered: questions without a usable reply.
         ended: the decision, with scores and gain; None if the run ended within the round.
     """
@@ -78,9 +78,9 @@ class Round:
 
     @classmethod
     def of(cls, events: Iterable[RoundEvent]) -> Round:
-        """Return a round out of what it has told."""
+        """Return a round from its events."""
         trained, *events = events
-        assert isinstance(trained, RoundTrained)  # noqa: S101 - what a round tells first
+        assert isinstance(trained, RoundTrained)  # noqa: S101 - the first event of a round
         return cls(
             trained=trained,
             blamed=tuple(one for one in events if isinstance(one, StepBlamed)),
@@ -147,13 +147,13 @@ class GradientSearch(BaseSearch):
         raise stop
 
     def result(self, core: RunResult) -> GradientResult:
-        """Return the core with the rounds, one included that the run ended in."""
+        """Return the result with the rounds, including one in which the run ended."""
         by_round = itertools.groupby(self._events, key=lambda event: event.step)
         rounds = tuple(Round.of(events) for _, events in by_round)
         return GradientResult(**attrs.asdict(core, recurse=False), rounds=rounds)
 
     def _begin(self) -> Asking[None]:
-        """Evaluate the baseline on the validation set, and what to begin with."""
+        """Evaluate baseline and initial candidate on the validation set."""
         kit = self.kit
         required = self._config.objectives_asked_for
         self._validated = yield from self.evaluate_baseline(required=required)
@@ -167,7 +167,7 @@ class GradientSearch(BaseSearch):
             self._seen.add(self._initial.digest)
 
     def _reason_to_stop(self) -> Asking[RunStoppedError | None]:
-        """Return why no further round begins: target, patience, rounds, then those of any run."""
+        """Return why no further round begins; reasons of this search precede those of any run."""
         config, pool = self._config, self.population.pool
         mean, target = pool.estimate(self._current), config.target_score
         outlook = yield from Checkpoint(Standing(pool, self.steps, len(self.accepted)))
@@ -202,7 +202,7 @@ class GradientSearch(BaseSearch):
         )
 
     def _round(self, base: Base) -> Asking[RoundEnded]:
-        """From failures to a candidate that is accepted, or is not."""
+        """Make a round: from failures to a candidate, and to the decision on it."""
         failures = yield from self._train(base)
         if not failures:
             self._clean += 1
@@ -210,7 +210,7 @@ class GradientSearch(BaseSearch):
         self._clean = 0
         self._without_gain += 1
         gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
-        # After a refusal fewer parts are changed: so a step that was too long becomes shorter.
+        # Fewer parts change after a refusal, as if the step size of a gradient were reduced.
         merged = yield from self._patcher.merge(base, gradients, share=self._share)
         if not merged:
             return self._idle(base, "no text is blamed for what failed")
@@ -223,7 +223,7 @@ class GradientSearch(BaseSearch):
             return self._idle(base, "these texts have been tried together before")
         self._patience.renew()
         self._seen.add(child.digest)
-        # A try saves a validation only where it refuses, so it waits until something is refused.
+        # A trial saves a validation only if it refuses, so there is none before the first refusal.
         tries = self._config.first_try and self._share < 1
         attempt = yield from self._judge.judge(
             base, Attempt(patches=patches, child=child), self._validated, tries=tries
@@ -289,7 +289,7 @@ class GradientSearch(BaseSearch):
     def _idle(
         self, base: Base, why: str, reason: RejectionReason = RejectionReason.UNCHANGED
     ) -> RoundEnded:
-        """End a round that tried nothing; too many of these end the run."""
+        """End a round without a candidate; too many of these end the run."""
         try:
             self._patience.refused(reason, why)
         except RunStoppedError as stop:
@@ -307,10 +307,10 @@ def _ended(base: Base, decided: Decided, detail: str) -> RoundEnded:
 
 
 class Batches:
-    """The training cases of each round.
+    """Selects the training cases of each round.
 
-    Most of them are cases that the current candidate is known to fail, as far as there are such:
-    their answers are paid for. Each of the others comes once before any comes again.
+    Most of them are known failures of the current candidate, if there are any, because their
+    answers are already paid for. Each of the others is used once before any is used again.
 
     Args:
         training: the training set.
@@ -318,7 +318,7 @@ class Batches:
         seed: draws their order.
 
     Attributes:
-        count: rounds after which each case has come once.
+        count: rounds after which each case has been used once.
     """
 
     def __init__(self, training: Sequence[GepaExample], size: int, seed: int) -> None:
@@ -351,10 +351,10 @@ class Batches:
 def with_initial(
     target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
 ) -> Candidate | None:
-    """Return the candidate that a search begins with; None for the baseline.
+    """Return the initial candidate of a search; None for the baseline.
 
     Raises:
-        ConfigError: naming the part that there is not, or why its text cannot be used.
+        ConfigError: naming an unknown part, or why a text cannot be used.
     """
     modules = {one.name: one for one in target.modules if not one.is_new}
     candidate = None

@@ -1,4 +1,4 @@
-"""Failures travel back along the steps of rollouts, as texts, to the parts that led to them."""
+"""Tracing failures back along the steps of rollouts to the parts that led to them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MAX_STEP_OF_TRACE_CHARS = 2_000
 
 
 Failure = tuple[RolloutRecord, tuple[Loss, ...]]
-"""A rollout that went wrong, and what is wrong with it."""
+"""A rollout that failed, and its losses."""
 
 
 @attrs.frozen(kw_only=True)
 class Gradient:
-    """What one failure says of one part.
+    """The blame of one failure on one part.
 
     Attributes:
         case: the case that failed.
@@ -50,7 +50,7 @@ class Gradient:
 
 @attrs.frozen(kw_only=True)
 class _Signal:
-    """A problem that has come to a step: from a metric, or from a step after it."""
+    """A problem that was passed to a step, by a metric or by a later step."""
 
     severity: Severity
     source: str
@@ -59,7 +59,7 @@ class _Signal:
 
 @attrs.define(kw_only=True)
 class _Trace:
-    """The steps of one failure, and the problems that have come to each of them so far."""
+    """The steps of one failure, and the problems passed to each of them so far."""
 
     case: str
     steps: Mapping[str, Step]
@@ -79,10 +79,10 @@ class Tracer:
     """Finds out which parts led to failures.
 
     Attributes:
-        target: whose parts may be blamed.
-        inquiries: has questions answered.
-        emit: takes events.
-        by_trace: whether all steps of a failure are asked about at once, rather than one by one.
+        target: the target whose parts may be blamed.
+        inquiries: asks questions.
+        emit: receives events.
+        by_trace: whether to ask about all steps of a failure at once, rather than one by one.
     """
 
     target: Target
@@ -93,12 +93,12 @@ class Tracer:
     def trace(
         self, number: int, candidate: Candidate, failures: Sequence[Failure]
     ) -> Asking[list[Gradient]]:
-        """Return what the failures of a round say of the parts of a candidate.
+        """Return the gradients of the failures of a round.
 
         Args:
             number: number of the round.
-            candidate: whose rollouts they are.
-            failures: the rollouts that went wrong.
+            candidate: the candidate that failed.
+            failures: the failed rollouts.
         """
         shown = _Parts(self.target, candidate)
         traces = [_trace_of(failure, shown) for failure in failures]
@@ -120,12 +120,12 @@ class Tracer:
     def _ask_wave(
         self, number: int, waiting: Sequence[tuple[_Trace, Step]], shown: _Parts
     ) -> Asking[list[Gradient]]:
-        """Ask about steps of all cases side by side, and hand problems on to those before."""
+        """Ask about steps of all cases in parallel, and pass problems back to preceding steps."""
         asked: list[_Asked] = []
         for trace, step in waiting:
             before = trace.before(step)
             if not shown.of(step) and len(before) == 1:
-                # It has no text to blame, so the problem is that of the only step before.
+                # It has no text to blame, so the problem belongs to the only preceding step.
                 trace.incoming[before[0].id] += trace.incoming[step.id]
             elif shown.of(step) or before:
                 told = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
@@ -174,7 +174,7 @@ class _Parts:
         return [name for name in self.modules if name in step.parts]
 
     def show(self, names: Sequence[str]) -> tuple[dict[str, str], str, str]:
-        """Return parts by handle, as they are shown, and the other texts beside them."""
+        """Return names of parts by handle, the texts to show, and the other texts."""
         handles = {f"T{number}": name for number, name in enumerate(names, start=1)}
         shown = "\n\n".join(
             f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
@@ -193,9 +193,9 @@ class _Parts:
 
 
 def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
-    """Return the steps of a failure, with its losses where they enter.
+    """Return the steps of a failure, with its losses as problems of the steps where they enter.
 
-    That is the last step of the node that was judged, and else every step that none follows.
+    A loss enters at the last step of the judged node, or else at every step that none follows.
     """
     record, losses = failure
     steps = {one.id: one for one in record.steps or (_only_step(record, shown),)}
@@ -211,7 +211,7 @@ def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
 
 
 def _only_step(record: RolloutRecord, shown: _Parts) -> Step:
-    """Return a rollout of a target without steps as the one step that it is."""
+    """Return the rollout of a target without steps as a single step."""
     hidden = [name for name, one in shown.modules.items() if one.owner in record.hidden]
     return Step(
         id="1",
@@ -225,9 +225,9 @@ def _only_step(record: RolloutRecord, shown: _Parts) -> Step:
 
 
 def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
-    """Return how many steps follow each one, at most; those that none follows have 0."""
+    """Return the length of the longest chain of steps after each one; 0 if none follows."""
     heights = dict.fromkeys(steps, 0)
-    # Steps stand in the order of the flow: whatever follows one stands behind it.
+    # Steps are in the order of the flow, so later steps come after the ones they depend on.
     for step in reversed(list(steps.values())):
         for before in step.after:
             if before in heights:
