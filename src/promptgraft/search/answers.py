@@ -76,7 +76,7 @@ class Answers:
         self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
     def spent(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[Spending]:
-        """Return the calls that were made in vain before these answers came."""
+        """Return the calls that failed before these answers arrived."""
         # There are hardly ever any, and a replay checks this for every batch.
         if not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
             return []

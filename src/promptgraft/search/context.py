@@ -57,7 +57,7 @@ class PersistenceScope(StrEnum):
 
 @attrs.frozen
 class OptimizationContext:
-    """The surroundings of a run.
+    """The context of a run: models, stores, events, limits.
 
     Attributes:
         adapter: answers the prompts that are optimized; None if the subject of the run has an

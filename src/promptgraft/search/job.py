@@ -28,7 +28,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
     """Improves a prompt with the algorithm of its settings.
 
     Args:
-        context: the surroundings of the run.
+        context: the context of the run.
         config: its settings.
     """
 
@@ -89,7 +89,7 @@ _AS_THEY_ARE = (TextsAdapter, AgentAdapter)
 
 @attrs.frozen(init=False)
 class OptimizationJob:
-    """What is improved, the surroundings of the run, and its settings.
+    """A subject, the context of the run, and its settings.
 
     ``promptgraft plan`` and ``promptgraft optimize`` take one from a Python file: an object,
     or a function without arguments that returns it.

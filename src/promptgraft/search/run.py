@@ -72,7 +72,7 @@ class Run:
     The constructor raises everything that can be found wrong without a call.
 
     Args:
-        context: the surroundings of the run.
+        context: the context of the run.
         config: its settings.
         subject: what is improved.
         session: receives the events, and the winner if ``persist_scope`` says so.
@@ -88,7 +88,6 @@ class Run:
         self._context = context = context.around(subject)
         self._config = config = targeted(config, subject).with_own_examples()
         limits = config.limits
-        self._own = subject.adapters if isinstance(subject, PromptSet) else {}
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
@@ -96,10 +95,8 @@ class Run:
             for example in (*config.training_examples, *config.held_out)
         }
         self._deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
-        self._budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
-        self._watch = Watch(
-            budget=self._budget if self._budget.is_limited else None, notices=context.event_bus
-        )
+        budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
+        self._watch = Watch(budget=budget if budget.is_limited else None, notices=context.event_bus)
         # Checks that need no journal come first, so that a failed start leaves it untouched.
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
@@ -115,7 +112,8 @@ class Run:
         )
         teacher = context.teacher
         self._teaching = Teaching(teacher, config, self._digests) if teacher else None
-        asked = models_asked(context, self._own)
+        own = subject.adapters if isinstance(subject, PromptSet) else {}
+        asked = models_asked(context, own)
         check_prices(config, asked)
         judges = judges_of(metrics_of(config.feedback_fn))
         self._in_batches = any(map(is_in_batches, (*asked, *judges)))
@@ -131,9 +129,7 @@ class Run:
         self._run_id = digest(self._fingerprint)[:12]
         self._answers = Answers(NoJournal() if context.journal is None else context.journal)
         self._target = self._as_begun(target)
-        self._ledger = Ledger(
-            config.budget, max_reflections=limits.max_reflections, budget=self._budget
-        )
+        self._ledger = Ledger(config.budget, max_reflections=limits.max_reflections, budget=budget)
 
     def complete(self) -> RunResult:
         """Run the search and store the winner."""

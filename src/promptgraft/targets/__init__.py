@@ -1,4 +1,4 @@
-"""What is improved: candidates, how they are tried, and how they are kept."""
+"""Targets and candidates: what is improved, evaluated and stored."""
 
 from promptgraft.targets.base import (
     Identity,

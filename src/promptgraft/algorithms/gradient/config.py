@@ -209,7 +209,7 @@ class GradientOptimizer(Optimizer):
     """Improves a prompt or a graph by textual gradients.
 
     Args:
-        context: the surroundings of the run.
+        context: the context of the run.
         config: its settings.
     """
 
