@@ -151,7 +151,7 @@ class RacingValidator(Validator):
         lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
         found, least = [], len(self._order)
         for depth in (len(one.order) for one in entries):
-            # Any earlier race may change the incumbent, who then has that race's depth at least.
+            # Any earlier race may change the incumbent, which then has at least that race's depth.
             least = min(least, depth)
             found.append(depth + max(lacking[depth], depth - least))
         return found

@@ -283,7 +283,7 @@ class TextTarget(Target):
     winner can be stored. To refuse texts, they extend ``graft``.
 
     Attributes:
-        max_part_chars: maximum length of a new text; at least twice that of its source is allowed.
+        max_part_chars: maximum length of a new text, or twice the length of its source if longer.
     """
 
     max_part_chars = 6_000

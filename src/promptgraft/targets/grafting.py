@@ -37,7 +37,7 @@ class Grafting:
     Attributes:
         prompt: the source.
         base: the overrides in force.
-        max_part_chars: maximum length of a new text; twice that of the text in force is allowed.
+        max_part_chars: maximum length of a new text, or twice that of the one in force if longer.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many task examples a section may hold.
     """

@@ -42,7 +42,7 @@ class PromptTarget:
     Attributes:
         rollout: evaluates candidates; has the prompts and the overrides in force.
         modules: what may change: parts of the only prompt, or :class:`PartOf` one of several.
-        max_part_chars: maximum length of a new text; twice that of the text in force is allowed.
+        max_part_chars: maximum length of a new text, or twice that of the one in force if longer.
         max_prompt_chars: maximum length of a candidate's rendered prompt; None for no limit.
         max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
