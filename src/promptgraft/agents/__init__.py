@@ -1,6 +1,6 @@
 """Agents that can only be called: their texts, how these reach them, and what they answer."""
 
-from promptgraft.agents.agent import BlackBox
+from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.delivery import FolderCopy, InCall

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.agents.faults import LONGEST_SHOWN
-from promptgraft.agents.python import sooner, too_late
+from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.files import is_file

@@ -15,9 +15,14 @@ from urllib.parse import urlsplit
 import attrs
 
 from promptgraft.adapters.calling.access import is_address
-from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.agents.faults import LONGEST_SHOWN, refusal_of
-from promptgraft.agents.python import sooner, too_late
+from promptgraft.agents.call import (
+    LONGEST_SHOWN,
+    AgentAnswer,
+    AgentCall,
+    refusal_of,
+    sooner,
+    too_late,
+)
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, TransientProviderError

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import attrs
 
-from promptgraft.agents.call import Agent, AgentAnswer, AgentCall
-from promptgraft.agents.faults import fault_of
+from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, fault_of, sooner, too_late
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
     LimitReachedError,
     PromptEvaluationError,
     PromptgraftError,
-    TransientProviderError,
 )
 from promptgraft.functions import code_digest, function_name, place_of
-from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import shown
 from promptgraft.strict.checks import FLAG, SECONDS, STRING
@@ -135,21 +131,6 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
             "`help(promptgraft.Agent)` says what an agent has"
         )
     return PythonAgent(function=given)
-
-
-def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
-    """Return a deadline that passes after ``seconds`` at the latest."""
-    if deadline is None:
-        return Deadline.after(seconds)
-    ends = deadline.clock.monotonic() + seconds
-    return attrs.evolve(deadline, expires_at=ends) if ends < deadline.expires_at else deadline
-
-
-def too_late(name: str, seconds: float | None) -> TransientProviderError:
-    """Return what becomes of a query whose time limit has passed."""
-    return TransientProviderError(
-        f"agent `{name}` had no answer after {seconds or math.inf:g} s, its `timeout`"
-    )
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

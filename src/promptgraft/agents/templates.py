@@ -11,8 +11,7 @@ from functools import cached_property
 import attrs
 
 from promptgraft.adapters.calling.access import blanked
-from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.agents.faults import LONGEST_SHOWN
+from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall
 from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
 from promptgraft.evals.metrics.reading import parse_path, places

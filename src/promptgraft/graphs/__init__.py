@@ -2,8 +2,7 @@
 
 from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import AsyncRun
-from promptgraft.graphs.graph import Graph, Node
-from promptgraft.graphs.plain import step, text
+from promptgraft.graphs.graph import Graph, Node, step, text
 from promptgraft.graphs.run import Run
 
 __all__ = ["AsyncRun", "Graph", "Node", "Run", "Step", "step", "text"]

@@ -19,7 +19,7 @@ from typing import Any, Self
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.agent import BlackBox
+from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
 from promptgraft.algorithms import algorithm

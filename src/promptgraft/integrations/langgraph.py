@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from promptgraft.graphs.graph import Graph, Node
-from promptgraft.graphs.plain import NotAsked
+from promptgraft.graphs.graph import Graph, Node, NotAsked
 from promptgraft.graphs.run import Outcome, Run
 from promptgraft.prompt.texts import Placeholders, single_texts
 

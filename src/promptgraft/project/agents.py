@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.agents.agent import AGENTS_NS
+from promptgraft.agents.adapter import AGENTS_NS, AgentAdapter
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles

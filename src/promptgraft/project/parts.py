@@ -12,7 +12,7 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.agents.agent import AGENTS_NS
+from promptgraft.agents.adapter import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset, file_and_case

@@ -6,10 +6,10 @@ from decimal import Decimal
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
-from promptgraft.adapters.offline import gradients, whole
+from promptgraft.adapters.offline import gradients
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
-from promptgraft.adapters.offline.reflector import REPLIES, nothing_learned, reflect
+from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.fields import fields_of, options_of
@@ -97,17 +97,12 @@ class OfflineAdapter:
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        kind, attention = rendered.output_type, self._attention
-        if rendered.ns == _META_NS and rendered.key in REPLIES:
-            words = self._words_per_failure
+        kind, attention, words = rendered.output_type, self._attention, self._words_per_failure
+        if rendered.ns == _META_NS and rendered.key in QUESTIONS:
             text = reflect(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
-        elif rendered.ns == _META_NS and rendered.key == whole.KEY:
-            words = self._words_per_failure
-            text = whole.edit(rendered.text, words_per_failure=words, attention=attention)
         elif rendered.ns == _GRADIENT_NS:
-            words = self._words_per_failure
             text = gradients.answer(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.adapters.offline.learner import names_of
-from promptgraft.adapters.offline.questions import Case, Field, Question, read_question
+from promptgraft.adapters.offline.questions import (
+    AT_MOST,
+    Case,
+    Field,
+    Question,
+    read_blocks,
+    read_question,
+)
 from promptgraft.adapters.offline.words import (
     Call,
     Nearness,
@@ -33,6 +41,8 @@ _LONGEST_OBJECTIVE = 400
 _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
 _KEY_WORDS = 3
+_MARK = re.compile(r"\*\*(P\d{1,6}):\*\* (.*)")
+_KIND = re.compile(r"(?:.*#)?(section|summary|tool|output field) ")
 
 
 @attrs.frozen
@@ -261,41 +271,104 @@ REPLIES: Mapping[str, Callable[[Better], str]] = {
 """By the key of a reflection prompt, what replies to it."""
 
 
+ALL_PARTS = "reflect-prompt"
+"""The key of the question about all parts of a prompt."""
+
+QUESTIONS = frozenset({*REPLIES, ALL_PARTS})
+"""The keys of the reflection prompts that the model answers."""
+
 NOTHING_LEARNED = "the embedded offline model learned nothing: "
 
 
 def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
-    """Return a reply to a reflection prompt: one block with a better text or JSON.
+    """Return the reply to a reflection prompt: one block with a better text, or with JSON.
 
-    Where it is the present text, a line above the block says why nothing was learned.
+    If nothing was learned, the block holds the current text, and the line above it says why.
 
     Raises:
         ConfigError: the prompt does not show the current text.
     """
     question = read_question(text)
+    if key == ALL_PARTS:
+        return _edit_all(text, question, words_per_failure, attention)
     better = REPLIES[key](Better(question, words_per_failure, attention))
-    why = f"{NOTHING_LEARNED}{why_nothing(question)}\n\n" if better == question.current else ""
-    fence, _, rest = fenced(without_unusable(better)).partition("\n")
-    return f"{why}{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"
+    why = _why_nothing(question) if better == question.current else ""
+    return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
 
 
-def without_unusable(text: str) -> str:
-    """Return a text without the characters that no part may have."""
+def _edit_all(text: str, question: Question, words_per_failure: int, attention: int) -> str:
+    """Return the reply to the question about all parts: one block with edits.
+
+    Of the sections, only the one whose text names most of the options is edited. Tools and output
+    fields get the same reply as to a question about them alone.
+    """
+    # The refused reply does not say which of its edits was at fault: add fewer words everywhere.
+    words = max(1, words_per_failure >> (question.refused is not None))
+    parts = list(_parts(text, question))
+    names = names_of(tuple(option for field in question.fields for option in field.options))
+    named = {
+        mark: len(names.named_in(part.current))
+        for mark, kind, part in parts
+        if kind in ("section", "summary")
+    }
+    blamed = max(named, key=lambda mark: named[mark], default="")
+    edits: list[Json] = []
+    for mark, kind, part in parts:
+        better = Better(part, words, attention)
+        new = better.tool() if kind == "tool" else better.field() if kind == "output field" else ""
+        if mark == blamed:
+            new = better.section()
+        if new and new != part.current:
+            new = _without_unusable(new)
+            said: Json = new if mark == blamed else object_in(new)
+            edits.append({"part": mark, "reason": "failures belong to it", "text": said})
+    why = "" if edits else _why_nothing(question)
+    edits = edits or [{"part": parts[0][0], "text": parts[0][2].current}]
+    return why + _block(json.dumps({"edits": edits}, ensure_ascii=False), "json")
+
+
+def _parts(text: str, question: Question) -> Iterator[tuple[str, str, Question]]:
+    """Yield the mark, the kind and the question of each part that is shown."""
+    block = next(block for block in read_blocks(text) if block.title == "current text")
+    texts = dict(reversed(block.fenced))
+    for shown in re.split(r"(?m)^(?=\*\*P\d)", block.prose):
+        if found := _MARK.match(shown):
+            kind, at_most, mark = _KIND.match(found[2]), AT_MOST.search(shown), found[1]
+            others = (one for label, one in texts.items() if label != mark.lower())
+            part = attrs.evolve(
+                question,
+                part=found[2][kind.start(1) :] if kind else found[2],
+                current=texts.get(mark.lower(), ""),
+                neighbours="\n\n".join((*others, question.neighbours)),
+                max_chars=int(at_most[1]) if at_most else None,
+                refused=None,
+            )
+            yield mark, kind[1] if kind else "section", part
+
+
+def _block(content: str, language: str) -> str:
+    fence, _, rest = fenced(_without_unusable(content)).partition("\n")
+    return f"{fence}{language}\n{rest}"
+
+
+def _without_unusable(text: str) -> str:
+    """Return a text without the characters that no part may contain."""
     return _UNUSABLE.sub("", text).replace("\r", "")
 
 
-def why_nothing(question: Question) -> str:
-    """Return why nothing can be learned from the examples of a question."""
+def _why_nothing(question: Question) -> str:
+    """Return the line that says why the examples of a question teach nothing."""
     scored = [case for case in question.cases if case.score is not None]
+    why = "nothing new tells the failed inputs apart, or there is no room for it"
     if not scored:
-        return "no example has a score"
-    if not any(case.failed for case in scored):
-        return "no example has failed"
-    if not question.fields:
-        return "the answers are free text; it only learns labels and short fields"
-    if not any(case.wanted or case.right for case in scored if case.failed):
-        return "no feedback names an expected answer; it only learns labels and short fields"
-    return "nothing new tells the failed inputs apart, or there is no room for it"
+        why = "no example has a score"
+    elif not any(case.failed for case in scored):
+        why = "no example has failed"
+    elif not question.fields:
+        why = "the answers are free text; it only learns labels and short fields"
+    elif not any(case.wanted or case.right for case in scored if case.failed):
+        why = "no feedback names an expected answer; it only learns labels and short fields"
+    return f"{NOTHING_LEARNED}{why}\n\n"
 
 
 def nothing_learned(replies: Iterable[str]) -> str:
