@@ -1,1 +1,1 @@
-"""Who answers prompts."""
+"""Adapters: what answers prompts."""

@@ -1,4 +1,4 @@
-"""Anthropic's Messages: what its models can do, the format, and the adapter."""
+"""Anthropic's Messages API: profiles of its models, the wire format, and the adapter."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ MESSAGES = Api(
         "stream": "the adapter",
     },
 )
-"""Anthropic's own interface."""
+"""Anthropic's own API."""
 
 RULES = SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
-"""What Anthropic takes in the schema of an answer."""
+"""What Anthropic accepts in the schema of an answer."""
 
-# Claude models that cannot be held to a schema; all later ones can.
+# Claude models without structured output; all later ones have it.
 _OLDER = (
     "claude-1",
     "claude-2",
@@ -75,11 +75,11 @@ _SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-s
 
 @attrs.frozen(kw_only=True)
 class AnthropicProfile(ModelProfile):
-    """What a model can do, besides its :class:`ModelProfile`.
+    """The capabilities of a model behind the Messages API.
 
     Attributes:
-        prompt_caching: whether the system text is marked to be cached.
-        max_output_tokens: the longest answer when the user sets none; the format needs one.
+        prompt_caching: whether the system text is marked for caching.
+        max_output_tokens: the default limit on the answer, which the API requires.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
@@ -89,7 +89,7 @@ class AnthropicProfile(ModelProfile):
 
 
 def profile_of(model: str) -> AnthropicProfile:
-    """Return what is known of a model by its name; little of one that is no Claude."""
+    """Return the profile for the name of a model; the minimum for any other than Claude."""
     name = model.rpartition("/")[2]
     if not name.startswith("claude-"):
         return AnthropicProfile()
@@ -113,9 +113,12 @@ _CACHED: Json = {"type": "ephemeral"}
 
 @attrs.frozen(kw_only=True)
 class AnthropicWire:
-    """Requests and answers of one model; ``options`` are further fields of each request.
+    """Encodes requests to one model and decodes its answers.
 
-    ``effort`` shares a field with the schema of the answer; None for the model's own choice.
+    Attributes:
+        effort: thinking effort, which shares a field with the schema of the answer; None for the
+            model's default.
+        options: further fields of each request.
     """
 
     model: str
@@ -178,7 +181,7 @@ class AnthropicWire:
             ),
             cache_write_tokens=written,
             model=answer.model,
-            message={"role": "assistant", "content": _said(answer.content)},
+            message={"role": "assistant", "content": _repeatable(answer.content)},
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
@@ -229,8 +232,8 @@ def _tool(tool: RenderedTool) -> JsonObject:
     }
 
 
-def _said(content: Sequence[JsonObject]) -> list[Json]:
-    """Return the blocks of an answer as a request may repeat them: without empty texts."""
+def _repeatable(content: Sequence[JsonObject]) -> list[Json]:
+    """Return the blocks of an answer as a request may repeat them: the API refuses empty texts."""
     return [block for block in content if block["type"] != "text" or str(block["text"]).strip()]
 
 
@@ -245,29 +248,28 @@ def _result(answer: ToolAnswer) -> JsonObject:
 
 @attrs.frozen(eq=False)
 class AnthropicAdapter(ModelAdapter):
-    """Answers prompts with a model behind Anthropic's Messages: Claude, or a compatible server.
+    """Answers prompts through Anthropic's Messages API, or with a compatible server.
 
     Args:
         model: the model, such as ``claude-sonnet-4-5``.
-        max_output_tokens: the longest answer, with what the model thinks; the profile's when it
-            is None.
-        stop: texts that end an answer.
-        effort: how much the model thinks: ``low``, ``medium``, ``high``, ...
+        max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
+        stop: stop sequences.
+        effort: thinking effort: ``low``, ``medium``, ``high``, ...
         extra_body: further fields of each request.
         api_key: the key; ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN`` when it is None.
         base_url: the address of a compatible server, without ``/v1/messages``;
             ``ANTHROPIC_BASE_URL`` or Anthropic's own when it is None.
         headers: further headers of each request.
         timeout: seconds of wall time for one request.
-        policy: how often and how long a call is tried.
-        max_concurrency: requests in flight; None to let only the provider's limits decide.
-        max_tool_rounds: how often a model may ask for tools before it must answer.
-        prices: what tokens cost.
-        mode: ``batch`` to have evaluations of whole sets answered in batches, at half the price and
-            within a day; ``call`` for one call after the other.
-        batch_poll: seconds between two looks at a batch.
-        batch_timeout: seconds that a call waits for its batches, all tries included.
-        profile: what the model can do; known by its name when it is None.
+        policy: attempts and waits of a call.
+        max_concurrency: most requests in flight; None to adapt to the provider's limits only.
+        max_tool_rounds: rounds of tool calls before the model must answer.
+        prices: prices of tokens.
+        mode: ``batch`` to evaluate whole sets in batches, at half the price and within a day;
+            ``call`` to send every request by itself.
+        batch_poll: seconds between two checks of a batch.
+        batch_timeout: seconds that a call waits for its batches, including retries.
+        profile: capabilities of the model; derived from its name when it is None.
 
     Raises:
         ConfigError: an option is out of range, or there is no key.

@@ -1,4 +1,4 @@
-"""The contract between promptgraft and a model, and how an adapter is called."""
+"""The contract between promptgraft and a model, and the function that calls an adapter."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens of one evaluation, as its provider counts them.
+    """Tokens of one evaluation, as counted by the provider.
 
     Attributes:
-        input_tokens: tokens sent, cached ones included.
+        input_tokens: tokens sent, including cached ones.
         output_tokens: tokens received.
-        cached_tokens: those of the sent tokens that the provider read from its cache.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
     """
 
     input_tokens: int = 0
@@ -60,13 +60,13 @@ NO_USAGE = Usage()
 
 @attrs.frozen(kw_only=True)
 class PromptResponse(Generic[OutputT_co]):
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
         text: the answer as text.
         output: the answer parsed into the prompt's output type; None when it has none.
-        usage: tokens, if the provider counts them.
-        finish_reason: why the model stopped, in the provider's word.
+        usage: tokens; all 0 if the provider does not count them.
+        finish_reason: why the model stopped, in the provider's terms.
     """
 
     text: str
@@ -87,9 +87,9 @@ class ToolInvoked:
     """A tool was called during an evaluation.
 
     Attributes:
-        params: its parameters, as an instance of its type where they fitted it.
-        result: what it returned; None when it failed.
-        error: why it failed, in one line; empty when it did not.
+        params: its parameters, as an instance of its parameter type if they are valid.
+        result: its return value; None if it failed.
+        error: the reason for the failure, in one line; empty if it succeeded.
     """
 
     name: str
@@ -100,15 +100,15 @@ class ToolInvoked:
 
 @attrs.frozen(kw_only=True)
 class ModelCalled:
-    """A call of a model is over: it was answered, or given up.
+    """A call of a model has ended: it was answered or given up.
 
     Attributes:
-        model: the model, in its provider's word.
-        requests: requests that were sent, retries included; 0 when it was given up before any.
-        usage: tokens, as far as the provider counted them.
-        cost: US dollars; None when the price of the model is not known.
-        seconds: wall time, waits included.
-        fault: why it was given up, in one line; empty when it was answered.
+        model: the provider's name of the model.
+        requests: requests sent, including retries; 0 if the call was given up before the first.
+        usage: tokens that the provider counted.
+        cost: US dollars; None if the price of the model is unknown.
+        seconds: wall time, including waits.
+        fault: why the call was given up, in one line; empty if it was answered.
     """
 
     model: str
@@ -126,7 +126,10 @@ def free_call(model: str) -> ModelCalled:
 
 @attrs.frozen(kw_only=True)
 class CallWaiting:
-    """A notice: a call waits for long enough to look like a hang; ``seconds`` if they are known."""
+    """A notice: a call will wait long enough to look like a hang.
+
+    ``seconds`` is None if the duration is unknown.
+    """
 
     model: str
     seconds: float | None
@@ -135,15 +138,13 @@ class CallWaiting:
 
 @attrs.frozen(kw_only=True)
 class PromptAsked:
-    """A notice: an adapter was asked for an answer, and has given one or failed.
-
-    Published in the thread that waited for it.
+    """A notice: an adapter has answered or failed; published in the thread that called it.
 
     Attributes:
-        adapter: what was asked.
-        events: what it has dispatched: the prompt as it was sent, calls of models and of tools, and
+        adapter: the adapter.
+        events: the events that it dispatched: the rendered prompt, calls of models and tools, and
             the answer.
-        seconds: wall time, waits included.
+        seconds: wall time, including waits.
     """
 
     adapter: ProviderAdapter
@@ -154,20 +155,20 @@ class PromptAsked:
 class ProviderAdapter(Protocol):
     """Evaluates prompts; ``evaluate`` may be ``def`` or ``async def``.
 
-    A plain one may be called from several threads at once; an ``async`` one always runs in the
-    event loop of the run.
+    A plain ``evaluate`` may be called from several threads at once; an ``async`` one always runs in
+    the event loop of the run.
 
-    An attribute or property ``identity`` says what answers: a text with name and version, without
-    secrets, that is part of a run's fingerprint. Without it the name of the class stands there.
+    An optional attribute or property ``identity`` holds a name and version, without secrets. It is
+    part of a run's fingerprint; it defaults to the name of the class.
     """
 
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
-        """Render ``prompt``, have it answered, and parse the answer.
+        """Render ``prompt``, get an answer, and parse it.
 
-        Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``, and for every
-        call of a model that costs something ``ModelCalled``, paid from the session's budget.
+        Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``, and ``ModelCalled`` for
+        every call of a model that costs something, which is charged to the session's budget.
 
         Raises:
             PromptRenderError: the prompt does not render (the candidate's fault).
@@ -175,17 +176,17 @@ class ProviderAdapter(Protocol):
             BindingError: a placeholder has no value (the caller's fault).
             ProviderError: the provider failed, after the adapter's own retries.
             LimitReachedError: ``deadline`` passed, the run was cancelled, or the budget of
-                ``session`` is used up.
+                ``session`` is exhausted.
         """
         ...
 
 
 @runtime_checkable
 class MeteredAdapter(Protocol):
-    """An adapter that can say what calls will cost before they are made.
+    """An adapter that can estimate the cost of calls before they are made.
 
-    ``longest_answer`` is in tokens, None when the model decides; ``price_of`` returns US dollars,
-    None when the price of the model is not known.
+    ``longest_answer`` is in tokens, None if the model decides; ``price_of`` returns US dollars,
+    None if the price of the model is unknown.
     """
 
     @property
@@ -196,7 +197,7 @@ class MeteredAdapter(Protocol):
 
 @runtime_checkable
 class ThinkingAdapter(Protocol):
-    """An adapter whose model thinks before it answers; ``thinking`` is in tokens, 0 for none."""
+    """An adapter for a model that may think before it answers; ``thinking`` is in tokens."""
 
     @property
     def thinking(self) -> int: ...
@@ -204,20 +205,20 @@ class ThinkingAdapter(Protocol):
 
 @runtime_checkable
 class OpenedAdapter(Protocol):
-    """An adapter that takes something over for a run, such as files, and gives it back."""
+    """An adapter that acquires something for the duration of a run, such as files."""
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
-        """Return a context for one run; what the adapter keeps meanwhile is below ``folder``."""
+        """Return a context for one run; the adapter keeps its files below ``folder``."""
         ...
 
 
 @contextlib.contextmanager
 def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
-    """Open an adapter for a run, if it is one that has to be; may be nested.
+    """Open an adapter for a run if it is an :class:`OpenedAdapter`; may be nested.
 
     Args:
         adapter: any adapter, or None.
-        folder: the folder of the run; None for one that is removed in the end.
+        folder: the folder of the run; None for a temporary one.
     """
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
@@ -229,18 +230,18 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
 
 
 def adapter_identity(adapter: ProviderAdapter) -> str:
-    """Return the ``identity`` of an adapter, or the name of its class when it has none."""
+    """Return the ``identity`` of an adapter, or the name of its class."""
     identity: object = getattr(adapter, "identity", None)
     return type(adapter).__name__ if identity is None else str(identity)
 
 
 def is_in_batches(adapter: object) -> bool:
-    """Tell whether an adapter can have calls answered in batches, and is to."""
+    """Return whether an adapter is set to have its calls answered in batches."""
     return getattr(adapter, "in_batches", False) is True
 
 
 def is_nameless(adapter: ProviderAdapter) -> bool:
-    """Tell whether an adapter has no ``identity``."""
+    """Return whether an adapter lacks an ``identity``."""
     return getattr(adapter, "identity", None) is None
 
 
@@ -248,12 +249,12 @@ EVALUATE = "method `evaluate(prompt, *, session, deadline=None)`"
 
 
 def has_evaluate(value: object) -> bool:
-    """Tell whether a value, or an object of it if it is a class, evaluates prompts."""
+    """Return whether a value, or an instance of it if it is a class, evaluates prompts."""
     return callable(getattr(value, "evaluate", None))
 
 
 def check_adapter(value: object, what: str) -> None:
-    """Raise a ``ConfigError`` for what is no adapter, such as a class or a function."""
+    """Raise ``ConfigError`` if a value is not an adapter, such as a class or a function."""
     answers = has_evaluate(value)
     if answers and not isinstance(value, type):
         return
@@ -268,12 +269,12 @@ def evaluated(
     session: SessionProtocol,
     deadline: Deadline | None = None,
 ) -> PromptResponse[OutputT]:
-    """Return what an adapter answers, whether its ``evaluate`` is plain or ``async``.
+    """Call an adapter, whether its ``evaluate`` is plain or ``async``, and return its response.
 
-    Raises what :meth:`ProviderAdapter.evaluate` does. A ``ConnectionError`` or ``TimeoutError``
-    becomes a ``TransientProviderError``, any other error, and what is no response, an
-    ``AdapterError`` that names the adapter, and the example or the question. An answer of an
-    adapter that does not report what it called counts as one call.
+    Raises what :meth:`ProviderAdapter.evaluate` does. ``ConnectionError`` and ``TimeoutError``
+    become a ``TransientProviderError``. Any other exception, and a return value that is not a
+    response, become an ``AdapterError`` that names the adapter and the example or question. An
+    answer without a ``ModelCalled`` event counts as one call.
     """
     tags = session.tags
     example = tags.get("example") or tags.get("case")
@@ -308,7 +309,7 @@ def evaluated(
 
 
 def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> None:
-    """Report a call where an adapter has answered, and has reported none itself."""
+    """Dispatch ``ModelCalled`` for an adapter that answered without reporting a call."""
     events = session.select_all(object)[before:]
     answers = [event for event in events if isinstance(event, PromptExecuted)]
     if answers and not any(isinstance(event, ModelCalled) for event in events):
@@ -317,7 +318,7 @@ def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> N
 
 
 def _fault_of(response: object) -> str:
-    """Return why a value is no response of an adapter; empty for one."""
+    """Return why a value is not a valid response; empty if it is."""
     if not isinstance(response, PromptResponse):
         return f"found {shown(response)}"
     for name, kind in (("text", str), ("usage", Usage), ("finish_reason", str)):
@@ -335,10 +336,10 @@ def answered(
     usage: Usage = NO_USAGE,
     finish_reason: str = "stop",
 ) -> PromptResponse[OutputT]:
-    """Build the response for an answer's text, for implementations of :class:`ProviderAdapter`.
+    """Build the response for a text, for implementations of :class:`ProviderAdapter`.
 
-    ``PromptExecuted`` is dispatched before the text is parsed, so that an answer which does not
-    fit, an ``OutputError``, is seen in the session all the same.
+    ``PromptExecuted`` is dispatched even if parsing the text raises ``OutputError``, so that the
+    session also records answers that do not fit the output type.
     """
     try:
         output = rendered.parse(text)

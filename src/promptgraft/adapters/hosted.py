@@ -1,4 +1,4 @@
-"""Models of OpenAI, Anthropic and Google where a cloud hosts them, through the official SDKs."""
+"""Adapters for OpenAI, Anthropic and Google models hosted by a cloud, through the official SDKs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANTHROPIC = MESSAGES.packages
 class AzureOpenAIAdapter(OpenAIAdapter):
     """Answers prompts with a deployment of Azure OpenAI.
 
-    Its arguments are those of ``OpenAIAdapter``, but for these.
+    Takes the arguments of ``OpenAIAdapter``; these differ.
 
     Args:
         model: the name of the deployment.
@@ -57,9 +57,9 @@ class AzureOpenAIAdapter(OpenAIAdapter):
 
 @attrs.frozen(eq=False)
 class GeminiAdapter(OpenAIAdapter):
-    """Answers prompts with Gemini, through its interface that is compatible with OpenAI's.
+    """Answers prompts with Gemini, through its OpenAI-compatible API.
 
-    Its arguments are those of ``OpenAIAdapter``, but for these.
+    Takes the arguments of ``OpenAIAdapter``; these differ.
 
     Args:
         model: the model, such as ``gemini-2.5-flash``.
@@ -85,15 +85,15 @@ class GeminiAdapter(OpenAIAdapter):
 class BedrockAdapter(AnthropicAdapter):
     """Answers prompts with Claude on Amazon Bedrock.
 
-    Its arguments are those of ``AnthropicAdapter``, but for these. Without a key, requests are
-    signed with what the AWS SDK finds: a profile, a role, or variables of the environment.
+    Takes the arguments of ``AnthropicAdapter``; these differ. Without a key, requests are signed
+    with the credentials that the AWS SDK finds: a profile, a role, or environment variables.
 
     Args:
         model: the id of the model or inference profile, such as
             ``anthropic.claude-sonnet-4-5-20250929-v1:0``.
-        api_key: a key of Bedrock; ``AWS_BEARER_TOKEN_BEDROCK`` when it is None.
+        api_key: a Bedrock key; ``AWS_BEARER_TOKEN_BEDROCK`` when it is None.
         base_url: the address; ``ANTHROPIC_BEDROCK_BASE_URL`` or that of the region when it is None.
-        region: such as ``eu-central-1``; ``AWS_REGION`` or ``AWS_DEFAULT_REGION`` when it is empty.
+        region: for example ``eu-central-1``; ``AWS_REGION`` or ``AWS_DEFAULT_REGION`` when empty.
 
     Raises:
         ConfigError: as ``AnthropicAdapter`` does, or there is no region.
@@ -123,16 +123,16 @@ class BedrockAdapter(AnthropicAdapter):
 class VertexAdapter(AnthropicAdapter):
     """Answers prompts with Claude on Vertex AI of Google Cloud.
 
-    Its arguments are those of ``AnthropicAdapter``, but for these. Without a token, the default
+    Takes the arguments of ``AnthropicAdapter``; these differ. Without a token, the default
     credentials of Google Cloud are used.
 
     Args:
         model: the model, such as ``claude-sonnet-4-5@20250929``.
         api_key: an access token; ``VERTEX_ACCESS_TOKEN`` when it is None.
         base_url: the address; ``ANTHROPIC_VERTEX_BASE_URL`` or that of the region when it is None.
-        region: such as ``europe-west1``, or ``global``; ``CLOUD_ML_REGION`` when it is empty.
-        project: the project; ``ANTHROPIC_VERTEX_PROJECT_ID``, or that of the credentials, when it
-            is empty.
+        region: for example ``europe-west1`` or ``global``; ``CLOUD_ML_REGION`` when empty.
+        project: the project; when empty, ``ANTHROPIC_VERTEX_PROJECT_ID`` or the project of the
+            credentials.
 
     Raises:
         ConfigError: as ``AnthropicAdapter`` does, or there is no region.
@@ -178,4 +178,4 @@ HTTP_ADAPTERS: Mapping[str, type[ModelAdapter]] = {
     "openai": OpenAIAdapter,
     "vertex": VertexAdapter,
 }
-"""The adapters by the names of their providers."""
+"""The adapters, by provider name."""

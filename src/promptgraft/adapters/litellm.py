@@ -1,4 +1,4 @@
-"""Models of all other providers, through litellm, which speaks their protocols."""
+"""The adapter for all other providers, through litellm, which speaks their protocols."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ _CODES = {
 
 @cache
 def _loaded() -> Any:
-    """Import litellm, which takes seconds, without its question to the network."""
+    """Import litellm, which takes seconds, without letting it fetch its price list."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     library: Any = importlib.import_module("litellm")
-    library.suppress_debug_info = True  # it prints advice where calls fail
+    library.suppress_debug_info = True  # otherwise it prints advice when a call fails
     return library
 
 
 class _Endpoint:
-    """Sends through litellm, without its retries."""
+    """Sends requests through litellm, with its retries disabled."""
 
     def __init__(self, access: Access, model: str) -> None:
-        # Keys of providers stand in the environment, under names that litellm knows.
+        # litellm reads keys from environment variables of its own: any that looks like one is
+        # treated as a secret.
         keys = [value for name, value in os.environ.items() if SENSITIVE.search(name) and value]
         self.account = f"{access.account} {model.partition('/')[0]}"
         self.secrets = (*access.secrets, *(one for one in keys if len(one) >= len("sk-12345")))
@@ -82,12 +83,12 @@ class _Endpoint:
 class LiteLLMAdapter(OpenAIAdapter):
     """Answers prompts with a model of any provider that litellm knows.
 
-    Its arguments are those of ``OpenAIAdapter``, but for these.
+    Takes the arguments of ``OpenAIAdapter``; these differ.
 
     Args:
-        model: the model as litellm calls it, such as ``groq/llama-3.3-70b-versatile``.
-        api_key: the key; ``LITELLM_API_KEY``, or the variable that litellm has for the provider,
-            when it is None.
+        model: litellm's name of the model, such as ``groq/llama-3.3-70b-versatile``.
+        api_key: the key; ``LITELLM_API_KEY``, or the variable that litellm reads for the
+            provider, when it is None.
         base_url: the address; ``LITELLM_API_BASE``, or the provider's own, when it is None.
 
     Raises:
@@ -124,7 +125,7 @@ class LiteLLMAdapter(OpenAIAdapter):
 
 
 def _price_listed(model: str) -> ModelPrice | None:
-    """Return the price in litellm's own list; None for a model that it does not know."""
+    """Return the price in litellm's own list; None for an unlisted model."""
     provider, _, name = model.partition("/")
     for key in (model, name):
         found = _loaded().model_cost.get(key, {})

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions: what its models can do, the format, and the adapter."""
+"""OpenAI's Chat Completions API: profiles of its models, the wire format, and the adapter."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CHAT = Api(
         "n": "the adapter",
     },
 )
-"""OpenAI's own interface."""
+"""OpenAI's own API."""
 
 RULES = SchemaRules(
     keywords=frozenset(
@@ -79,27 +79,26 @@ RULES = SchemaRules(
     all_required=True,
     recursive=True,
 )
-"""What OpenAI takes in the schema of an answer."""
+"""What OpenAI accepts in the schema of an answer."""
 
 _OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
-# Models of OpenAI that cannot be held to a schema; all later ones can.
+# OpenAI models without structured output; all later ones have it.
 _OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini|o1-preview)")
-# Models that always think, and take no sampling options.
+# Models that always think and accept no sampling options.
 _THINKING = re.compile(r"(?:ft:)?(?:o\d|gpt-5(?:-(?!chat)|$))")
-# Its answers are shorter than those of all later ones.
+# The first GPT-4o, whose limit is lower than that of all later ones.
 _SHORT = re.compile(r"(?:ft:)?gpt-4o-2024-05-13")
 _THOUGHTS = 500
 
 
 @attrs.frozen(kw_only=True)
 class OpenAIProfile(ModelProfile):
-    """What a model can do, besides its :class:`ModelProfile`.
+    """The capabilities of a model behind the Chat Completions API.
 
     Attributes:
-        output_limit: the field that limits the length of an answer.
-        sampling: whether it takes `temperature` and `top_p`.
-        max_output_tokens: the longest answer when the user sets none; None for the provider's own
-            limit.
+        output_limit: the request field that limits the length of an answer.
+        sampling: whether the model accepts `temperature` and `top_p`.
+        max_output_tokens: the default limit on the answer; None for the provider's own limit.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
@@ -110,7 +109,7 @@ class OpenAIProfile(ModelProfile):
 
 
 def profile_of(model: str) -> OpenAIProfile:
-    """Return what is known of a model by its name; little of one that is not OpenAI's own."""
+    """Return the profile for the name of a model; the minimum for any other than OpenAI's."""
     if not _OURS.match(model):
         return OpenAIProfile()
     older, thinks = bool(_OLDER.match(model)), bool(_THINKING.match(model))
@@ -129,7 +128,10 @@ _FINISHES = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
 
 @attrs.frozen(kw_only=True)
 class OpenAIWire:
-    """Requests and answers of one model; ``options`` are further fields of each request."""
+    """Encodes requests to one model and decodes its answers.
+
+    ``options`` are further fields of each request.
+    """
 
     model: str
     profile: OpenAIProfile
@@ -187,7 +189,7 @@ class OpenAIWire:
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
-        return extended(request, turn, [_told(answer) for answer in answers])
+        return extended(request, turn, [_reply(answer) for answer in answers])
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -237,42 +239,41 @@ def _tool(tool: RenderedTool) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _told(answer: ToolAnswer) -> JsonObject:
+def _reply(answer: ToolAnswer) -> JsonObject:
     content = f"Error: {answer.content}" if answer.failed else answer.content
     return {"role": "tool", "tool_call_id": answer.request.id, "content": content}
 
 
 @attrs.frozen(eq=False)
 class OpenAIAdapter(ModelAdapter):
-    """Answers prompts with a model behind OpenAI's Chat Completions, or a compatible server.
+    """Answers prompts through OpenAI's Chat Completions API, or with a compatible server.
 
     Args:
         model: the model, such as ``gpt-4.1-mini``.
-        max_output_tokens: the longest answer, with what the model thinks; the profile's when it
-            is None.
-        temperature: from 0 to 2: how much answers vary.
-        top_p: from 0 to 1: the share of likely tokens that the model takes from.
-        stop: texts that end an answer.
-        seed: asks for the same answer again, as far as the provider can.
-        effort: how much the model thinks: ``minimal``, ``low``, ``medium``, ``high``, ...
+        max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
+        temperature: sampling temperature, from 0 to 2.
+        top_p: probability mass for nucleus sampling, from 0 to 1.
+        stop: stop sequences.
+        seed: seed for sampling; providers do not guarantee equal answers.
+        effort: thinking effort: ``minimal``, ``low``, ``medium``, ``high``, ...
         extra_body: further fields of each request.
         api_key: the key; ``OPENAI_API_KEY`` when it is None.
         base_url: the address of a compatible server, without ``/chat/completions``;
             ``OPENAI_BASE_URL`` or OpenAI's own when it is None.
         headers: further headers of each request.
         timeout: seconds of wall time for one request.
-        policy: how often and how long a call is tried.
-        max_concurrency: requests in flight; None to let only the provider's limits decide.
-        max_tool_rounds: how often a model may ask for tools before it must answer.
-        prices: what tokens cost.
-        mode: ``batch`` to have evaluations of whole sets answered in batches, at half the price and
-            within a day; ``call`` for one call after the other.
-        batch_poll: seconds between two looks at a batch.
-        batch_timeout: seconds that a call waits for its batches, all tries included.
-        profile: what the model can do; known by its name when it is None.
+        policy: attempts and waits of a call.
+        max_concurrency: most requests in flight; None to adapt to the provider's limits only.
+        max_tool_rounds: rounds of tool calls before the model must answer.
+        prices: prices of tokens.
+        mode: ``batch`` to evaluate whole sets in batches, at half the price and within a day;
+            ``call`` to send every request by itself.
+        batch_poll: seconds between two checks of a batch.
+        batch_timeout: seconds that a call waits for its batches, including retries.
+        profile: capabilities of the model; derived from its name when it is None.
 
     Raises:
-        ConfigError: an option is out of range, the model does not take it, or there is no key.
+        ConfigError: an option is out of range or not supported by the model, or there is no key.
     """
 
     api: ClassVar[Api] = CHAT

@@ -1,4 +1,4 @@
-"""A model made of a function, for tests and dry runs."""
+"""An adapter that answers with a function, for tests and dry runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from promptgraft.serde import shown
 OutputT = TypeVar("OutputT")
 
 Reply = Callable[[RenderedPrompt[object]], str]
-"""Answers a rendered prompt, or raises what a provider would."""
+"""Returns the answer to a rendered prompt, or raises what a provider would."""
 
 
 class ScriptedAdapter:
-    """Answers by calling a function, or with the texts of a list in turn; thread-safe.
+    """Answers with a function, or with the texts of a list in turn; thread-safe.
 
-    It renders, dispatches events and parses as any other adapter does, and remembers what it
-    was asked.
+    It renders prompts, dispatches events and parses answers like any other adapter, and records
+    the prompts that it is given.
 
     Args:
-        reply: a function of the rendered prompt, or texts that are used once each.
-        identity: what the run's fingerprint says about it.
+        reply: a function of the rendered prompt, or texts, each of which is used once.
+        identity: its name in the run's fingerprint.
 
     Raises:
-        ConfigError: ``reply`` is one text, which would be answered letter by letter.
+        ConfigError: ``reply`` is a single text, which would be taken as a list of characters.
     """
 
     def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
@@ -60,13 +60,13 @@ class ScriptedAdapter:
 
     @property
     def requests(self) -> tuple[RenderedPrompt[object], ...]:
-        """Every prompt that it was asked, in the order of arrival."""
+        """The prompts that it was given, in order of arrival."""
         with self._lock:
             return tuple(self._requests)
 
     @property
     def calls(self) -> int:
-        """How often it was asked."""
+        """The number of prompts that it was given."""
         return len(self.requests)
 
     def evaluate(

@@ -1,4 +1,4 @@
-"""Addresses of providers, and secrets kept out of messages."""
+"""Addresses and keys of providers, and keeping secrets out of messages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import digest, map_texts
 
 _SHORTEST_SECRET = 6
-"""Characters. What is shorter, such as a key `none`, would be found in any text."""
+"""Characters. Anything shorter, such as the key `none`, would match in ordinary text."""
 _SHORTEST_BLANKED = 8
+"""Characters of a secret that is blanked in answers too."""
 _SHORTEST_KEY = 12
-"""Characters of a key that is blanked even if it is a word: dummies such as `lm-studio` are not."""
+"""Characters of a key that is blanked even if it may be a word, unlike a dummy `lm-studio`."""
 SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 """Names of headers that carry secrets."""
 
@@ -32,7 +33,7 @@ ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
 
 
 def is_address(text: str) -> bool:
-    """Tell whether ``text`` is the address of an HTTP interface."""
+    """Return whether ``text`` is the address of an HTTP API."""
     try:
         parts = urlsplit(text)
         whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -43,7 +44,7 @@ def is_address(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or number is that of this machine, as far as that needs no look-up."""
+    """Return whether a host is this machine, as far as that can be told without a DNS lookup."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -51,31 +52,31 @@ def is_loopback(host: str) -> bool:
 
 
 def is_confidential(address: str) -> bool:
-    """Tell whether nobody can read on the way what is sent to ``address``, one by is_address."""
+    """Return whether a valid ``address`` is encrypted in transit or never leaves this machine."""
     parts = urlsplit(address)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 @attrs.frozen(kw_only=True)
 class Api:
-    """The HTTP interface of a provider, and how its users are known to it.
+    """The HTTP API of a provider, and how to authenticate with it.
 
     Attributes:
-        adapter: the class of its adapter, for messages.
-        provider: the provider, or whose format is spoken.
-        packages: what must be installed; the first is the SDK, and the extra that installs all.
-        variables: environment variables of the key; the first that is set counts.
-        address_variable: environment variable of the address.
-        client: the class of the SDK that sends.
-        path: of the requests, below the address.
-        taken: by field of a request, what sets it where that is not ``extra_body``.
-        extra: what installs all packages; by default named like the SDK.
-        own_address: the address where none is given; None for the SDK's own.
-        needs_address: whether the SDK knows none.
-        needs_key: whether a request needs a key; without one, the SDK signs in by itself.
-        key_option: what the client of the SDK calls the key.
-        address_option: what it calls the address.
-        seller: whose prices its models have; None to go by the name of a model and the address.
+        adapter: class name of its adapter, for messages.
+        provider: name of the provider.
+        packages: modules that must be installed; the first is the SDK.
+        variables: environment variables for the key; the first that is set counts.
+        address_variable: environment variable for the address.
+        client: class of the SDK's client.
+        path: path of requests, below the address.
+        taken: request fields that ``extra_body`` must not set, with what sets them.
+        extra: the extra that installs all packages; by default named like the SDK.
+        own_address: the default address; None for the SDK's own.
+        needs_address: whether the SDK has no default address.
+        needs_key: whether a request needs a key; otherwise the SDK finds credentials by itself.
+        key_option: the client's parameter for the key.
+        address_option: the client's parameter for the address.
+        seller: the provider whose prices apply; None to go by model name and address.
     """
 
     adapter: str
@@ -99,8 +100,8 @@ class Api:
 class Access:
     """How to reach a provider with one account.
 
-    A key or an address that is None is read from the environment, in each process again; an address
-    that is not there either is the SDK's own. ``further`` are options of the SDK's client.
+    A key or an address that is None is read from the environment of each process; without an
+    address, the SDK's own is used. ``further`` are options of the SDK's client.
     """
 
     api: Api
@@ -111,14 +112,14 @@ class Access:
 
     @property
     def client_options(self) -> dict[str, str | None]:
-        """How the client of the SDK is made: key, address and further options."""
+        """The arguments of the SDK's client: key, address and further options."""
         api = self.api
         found = {api.key_option: self.key or None, api.address_option: self.address}
         return {**found, **self.further}
 
     @property
     def key(self) -> str:
-        """The key, empty where none is needed; raises ConfigError when there is none."""
+        """The key; empty if none is needed. Raises ``ConfigError`` if it is missing."""
         found = self.api_key or next(filter(None, map(os.environ.get, self.api.variables)), None)
         if found is not None:
             return found
@@ -132,7 +133,7 @@ class Access:
         )
 
     def check(self) -> None:
-        """Raise a ``ConfigError`` without the SDK or a key, or with one that cannot be sent."""
+        """Raise ``ConfigError`` if the SDK, the key or the address is missing or unusable."""
         missing = [name for name in self.api.packages if not _is_installed(name)]
         if missing:
             raise ConfigError(
@@ -158,7 +159,7 @@ class Access:
 
     @property
     def address(self) -> str | None:
-        """The address without user and password; None for the SDK's own."""
+        """The address without credentials; None for the SDK's own."""
         given = self._address
         if given is None:
             return None
@@ -171,7 +172,7 @@ class Access:
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """The further headers, with user and password of the address."""
+        """The custom headers, with the credentials from the address."""
         user, password = self._user
         if not user and not password:
             return dict(self.headers)
@@ -180,7 +181,7 @@ class Access:
 
     @property
     def account(self) -> str:
-        """Provider, host, and a digest of everything secret."""
+        """Provider, host, and a digest of all secrets: what a rate limit applies to."""
         what = digest([self.key, sorted(self.sent_headers.items()), dict(self.further)])
         return f"{self.api.provider} {self.host or 'default'} {what[:16]}"
 
@@ -192,11 +193,11 @@ class Access:
 
     @property
     def blanked(self) -> tuple[str, ...]:
-        """Secrets that are blanked in valid answers too.
+        """The secrets that are also blanked in valid answers.
 
-        Texts that are as likely words as secrets, such as the key ``unused`` or the value of a
-        header ``Accept``, are not: they would change answers that have nothing to do with them. A
-        password and what a header such as ``Authorization`` carries are secrets in any case.
+        Excluded are texts that may be ordinary words, such as the key ``unused`` or the value of an
+        ``Accept`` header: blanking them would corrupt unrelated answers. A password and the values
+        of headers such as ``Authorization`` are always included.
         """
         carried = [text for name, text in self.sent_headers.items() if SENSITIVE.search(name)]
         certain = {self._user[1], *(word for text in carried for word in text.split())}
@@ -220,7 +221,7 @@ class Access:
 
 
 def _is_installed(name: str) -> bool:
-    # Each package above it, too: what looks for `google.auth` imports `google`.
+    # Check the parents first: find_spec("google.auth") imports `google`, which may be missing.
     parts = name.split(".")
     above = (".".join(parts[: end + 1]) for end in range(len(parts)))
     return all(importlib.util.find_spec(one) is not None for one in above)
@@ -229,8 +230,8 @@ def _is_installed(name: str) -> bool:
 HIDDEN = "[secret]"
 LONGEST_MESSAGE = 500
 
-# What looks like a key but is not a known secret: another account's key that a gateway
-# repeats, or ours in the shortened form in which a provider quotes it.
+# Text that looks like a key but is not a known secret: another account's key repeated by a
+# gateway, or our own in the abbreviated form in which providers quote it.
 _SHAPES = (
     re.compile(r"\b(?:sk|pk|rk)-[\w*.…-]{6,}"),
     re.compile(r"\b(?:Bearer|Basic)\s+[\w*.…~+/=-]{6,}", re.IGNORECASE),
@@ -243,9 +244,9 @@ _SHAPES = (
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` with :data:`HIDDEN` in place of ``secrets`` and of what looks like a key.
+    """Return ``text`` with :data:`HIDDEN` in place of ``secrets`` and anything like a key.
 
-    Secrets are also found percent-encoded, escaped as in JSON, or inside base64.
+    Secrets are also found when percent-encoded, escaped as in JSON, or inside base64.
     """
     for form in _all_forms(tuple(secrets)):
         text = text.replace(form, HIDDEN)
@@ -255,7 +256,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
-    """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names."""
+    """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, in keys and values."""
     forms = _all_forms(tuple(secrets))
 
     def hidden(text: str) -> str:
@@ -273,8 +274,9 @@ def _is_no_word(secret: str) -> bool:
 
 
 def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
-    """Return ``text`` redacted, in one line without control characters, shortened in the middle."""
-    hidden = _shortened(redact(text, secrets), 20 * longest)  # much more than will remain
+    """Return ``text`` redacted, on one line, without control characters, cut in the middle."""
+    # Redact before cutting: half a secret would not be found. The first cut only bounds the work.
+    hidden = _shortened(redact(text, secrets), 20 * longest)
     printable = "".join(
         " " if unicodedata.category(character).startswith("C") else character
         for character in hidden
@@ -291,7 +293,7 @@ def _shortened(text: str, longest: int) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return how ``secrets`` may be written, the longest first."""
+    """Return all encodings of ``secrets``, longest first: one may contain another."""
     forms = {form for secret in secrets if secret for form in _forms(secret)}
     return tuple(sorted(forms, key=len, reverse=True))
 
@@ -309,10 +311,11 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
-    """Yield what base64 makes of ``secret`` at any place of a longer text."""
+    """Yield the base64 encodings of ``secret`` at every alignment within a longer text."""
     if len(secret) < 6:
         return
     for before in range(3):
+        # Only the characters that depend on no neighbouring byte are the same in any text.
         encoded = b64encode(b"\0" * before + secret).decode().rstrip("=")
         first = -(-before * 8 // 6)
         last = (before + len(secret)) * 8 // 6

@@ -1,4 +1,4 @@
-"""The options that all adapters for models have, and how they evaluate."""
+"""The base class of adapters for models over HTTP: their options, and how they evaluate."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ OutputT = TypeVar("OutputT")
 
 _WHOLE = Decimal(1)
 _CHARS_PER_TOKEN = 4
-# Options that change answers and hold no secret, in the order of the identity.
+# Options that change answers and hold no secret, in the order in which the identity lists them.
 _TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
-"""How much a model thinks, against what it does when nothing is said."""
+"""Thinking relative to the model's default effort."""
 
 
 def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
@@ -93,7 +93,7 @@ def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
 
 
 class _Line:
-    """The caller of an adapter in this process; pickles and forks leave it behind."""
+    """The caller of an adapter in this process; not carried over by pickling or forking."""
 
     opening = threading.Lock()
 
@@ -105,7 +105,7 @@ class _Line:
 
     @classmethod
     def forget(cls) -> None:
-        """Replace the lock, which may be a copy that is taken, in a forked process."""
+        """Replace the lock in a forked process, where another thread may have held it."""
         cls.opening = threading.Lock()
 
     def caller(self, new: Callable[[], Caller]) -> Caller:
@@ -123,8 +123,7 @@ if hasattr(os, "register_at_fork"):
 class ModelAdapter(ABC):
     """An adapter for a model over HTTP.
 
-    Safe to use from several threads. Pickles; its client is built once in each process, for the
-    first call.
+    Thread-safe and picklable; its client is built once in each process, for the first call.
     """
 
     api: ClassVar[Api]
@@ -178,12 +177,12 @@ class ModelAdapter(ABC):
 
     @property
     def in_batches(self) -> bool:
-        """Whether calls of a ``BatchExecutor`` are answered in batches."""
+        """Whether calls made in a ``BatchExecutor`` are answered in batches."""
         return self.mode == "batch"
 
     @property
     def identity(self) -> str:
-        """Provider, model, host of an address of one's own, and the options that count."""
+        """Provider, model, host of a custom address, and the options that change answers."""
         said = [f"{self.api.provider}/1", self.model]
         if self._access.host is not None:
             said.append(f"host={self._access.host}")
@@ -197,7 +196,7 @@ class ModelAdapter(ABC):
 
     @property
     def thinking(self) -> int:
-        """Expected tokens of what the model thinks before an answer; 0 for none."""
+        """Expected tokens of thinking before an answer; 0 for none."""
         return round(self._known.thinking * _EFFORTS.get(self.effort or "", 1.0))
 
     @property
@@ -226,7 +225,7 @@ class ModelAdapter(ABC):
     def ask(
         self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> Turn:
-        """Have one request in the provider's format answered; see :meth:`Caller.call`."""
+        """Send one request in the provider's format; see :meth:`Caller.call`."""
         if self.in_batches and seat() is not None:
             share, caller = BATCH_SHARE, self._batch_line.caller(self._new_batch_caller)
         else:
@@ -261,7 +260,7 @@ class ModelAdapter(ABC):
 
     @property
     def _client_options(self) -> Mapping[str, str]:
-        """What the client of the SDK takes besides key, address and headers."""
+        """Arguments of the SDK's client other than key, address and headers."""
         return {}
 
     @property
@@ -271,11 +270,11 @@ class ModelAdapter(ABC):
 
     @property
     def _seller(self) -> str | None:
-        """The provider, or an address, whose prices the model has."""
+        """The provider, or the address, whose prices apply to the model."""
         return self.api.seller or self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
-        from promptgraft.adapters.calling.sdk import SdkEndpoint  # loads the HTTP client
+        from promptgraft.adapters.calling.sdk import SdkEndpoint  # imports the HTTP client
 
         return Caller(
             SdkEndpoint(self._access),
@@ -285,7 +284,7 @@ class ModelAdapter(ABC):
         )
 
     def _new_batch_caller(self) -> Caller:
-        from promptgraft.adapters.calling.batches import BatchEndpoint  # loads the HTTP client
+        from promptgraft.adapters.calling.batches import BatchEndpoint  # imports the HTTP client
 
         endpoint = BatchEndpoint(
             self._access, model=self.model, poll=self.batch_poll, seconds=self.timeout
@@ -297,7 +296,7 @@ class ModelAdapter(ABC):
         return self.prices.cost(turn, provider=self._seller, model=self.model)
 
     def _expected(self, body: JsonObject, share: Decimal) -> Charge:
-        """Return about what the provider charges for reading a request."""
+        """Return an estimate of the price of a request's input."""
         tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN
         cost = _share_of(self.price_of(Usage(input_tokens=tokens)), share)
         return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

@@ -1,4 +1,4 @@
-"""The interfaces of OpenAI and Anthropic for batches: what is sent, and what results mean."""
+"""The batch APIs of OpenAI and Anthropic: encoding requests and decoding results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 
 class UnusableError(Exception):
-    """A request to the interface had this outcome, and no batch can be read from it."""
+    """A request to the batch API failed with this outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class UnusableError(Exception):
 
 
 class Ask(Protocol):
-    """Sends one request to a batch interface."""
+    """Sends one request to a batch API."""
 
     async def __call__(
         self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None
@@ -40,7 +40,7 @@ class Ask(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Intended:
-    """A batch as it is kept before it is made; ``batch`` is its id when that is known."""
+    """A batch as recorded before it is created; ``batch`` is its id once that is known."""
 
     mark: str
     since: datetime
@@ -49,12 +49,12 @@ class Intended:
 
 
 class BatchForm(Protocol):
-    """The batch interface of a provider.
+    """The batch API of a provider.
 
     Attributes:
-        most: requests of a batch, at most.
-        longest: bytes of a batch, at most.
-        path: of its batches.
+        most: most requests per batch.
+        longest: most bytes per batch.
+        path: path of its batches.
     """
 
     most: int
@@ -62,15 +62,15 @@ class BatchForm(Protocol):
     path: str
 
     async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
-        """Have requests answered, each under its id; returns the id of the batch."""
+        """Create a batch of requests, by custom id, and return the id of the batch."""
         ...
 
     def is_of(self, found: JsonObject, wanted: Intended) -> bool:
-        """Return whether a batch in the provider's list may be the one that was wanted."""
+        """Return whether a batch in the provider's list may be the intended one."""
         ...
 
     async def results(self, ask: Ask, batch: str) -> Mapping[str, Outcome] | None:
-        """Return what came of the requests of a batch, by id; None while it is worked on."""
+        """Return the outcomes of a batch, by custom id; None while it is in progress."""
         ...
 
 
@@ -82,7 +82,7 @@ class AnthropicBatches:
     path = "/v1/messages/batches"
 
     async def create(self, ask: Ask, requests: Mapping[str, JsonObject], mark: str) -> str:
-        del mark  # has no place in their batches
+        del mark  # these batches have no metadata
         listed: list[Json] = [
             {"custom_id": name, "params": params} for name, params in requests.items()
         ]
@@ -166,22 +166,22 @@ class OpenAIBatches:
 
 
 FORMS: Mapping[str, BatchForm] = {"anthropic": AnthropicBatches(), "openai": OpenAIBatches()}
-"""The batch interfaces by provider."""
+"""The batch APIs, by provider."""
 
 
 async def made(ask: Ask, form: BatchForm, wanted: Intended, known: Set[str]) -> str | None:
-    """Return the id of the batch that was wanted, among the latest 100 but those that are known."""
+    """Return the id of the intended batch if exactly one unknown among the latest 100 fits."""
     try:
         rows = _read(await ask("GET", f"{form.path}?limit=100")).get("data")
         listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         found = {_id_in(row) for row in listed if form.is_of(row, wanted)} - known
-    except (UnusableError, ValueError, TypeError):  # a list of another form, or none at all
+    except (UnusableError, ValueError, TypeError):  # a compatible server may have no such list
         return None
     return found.pop() if len(found) == 1 else None
 
 
 def _refused(errors: Json | None) -> Received:
-    """Return what was wrong with a batch of OpenAI before its first request was answered."""
+    """Return the error of an OpenAI batch that failed validation, as a response."""
     first: JsonObject = {"message": "the batch has failed"}
     match errors:
         case {"data": [dict(found), *_]}:
@@ -191,7 +191,7 @@ def _refused(errors: Json | None) -> Received:
 
 
 def encoded(value: JsonObject) -> bytes:
-    """Return what is sent for ``value``, but for what frames it."""
+    """Return the bytes that ``value`` takes in a batch, without its envelope."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -200,12 +200,12 @@ def _received(status: int, body: JsonObject) -> Received:
 
 
 def judged(outcome: Outcome) -> JsonObject | Fault:
-    """Return the body to be read, or what is wrong with ``outcome``."""
+    """Return the body of a good outcome, or its fault."""
     return judge(outcome, now=datetime.now(UTC))
 
 
 def _read(received: Received) -> JsonObject:
-    """Return the object in a good response."""
+    """Return the body of a good response, or raise :class:`UnusableError`."""
     found = judged(received)
     if isinstance(found, Fault):
         raise UnusableError(received)
@@ -214,13 +214,13 @@ def _read(received: Received) -> JsonObject:
 
 def _id_in(found: JsonObject, name: str = "id") -> str:
     value = found.get(name)
-    if isinstance(value, str) and _ID.fullmatch(value):  # it becomes a part of paths
+    if isinstance(value, str) and _ID.fullmatch(value):  # it becomes part of a path
         return value
     raise UnusableError(NothingReceivedError(f"the batch has no usable `{name}`"))
 
 
 def _lines(received: Received) -> list[tuple[str, JsonObject]]:
-    """Return the lines of results by the ids of their requests; others are left out."""
+    """Return the lines of results with their custom ids; unreadable lines are skipped."""
     if received.status != 200:
         raise UnusableError(received)
     found: list[tuple[str, JsonObject]] = []

@@ -1,6 +1,6 @@
-"""Calls that are answered in batches: gathered while they wait, sent together, fetched by name.
+"""Calls answered in batches: gathered while they wait, sent together, fetched by custom id.
 
-Imports the HTTP client, so it is itself imported for the first call only.
+Imports the HTTP client, so this module is imported only for the first call.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from promptgraft.runtime import event_loop
 from promptgraft.serde import digest
 
 _FRAME = 200
-"""Bytes that a line has around its request, at most."""
+"""Most bytes of the envelope around a request."""
 _KEY = 40
 
 
 @attrs.define(eq=False)
 class _Request:
-    """A call that waits for its answer; ``key`` is that of what asks for it and of the body."""
+    """A call that waits for its answer; ``key`` is a digest of position and body."""
 
     key: str
     body: JsonObject
@@ -52,9 +52,9 @@ class _Batch:
 
     Attributes:
         id: its id.
-        waiting: the answers that are waited for, by the ids of the requests.
-        outcome: returns what came of a request; None while the batch is worked on.
-        is_followed: whether its end is waited for.
+        waiting: the pending answers, by custom id.
+        outcome: returns the outcome of a custom id; None while the batch is in progress.
+        is_followed: whether a task polls it.
     """
 
     id: str
@@ -93,9 +93,9 @@ class _Gathering:
             self.flush()
 
     async def answer(self, body: JsonObject, position: str) -> Outcome:
-        """Have a request answered, with what an earlier process has asked for if it did.
+        """Return the answer to a request, from a batch of an earlier process if there is one.
 
-        Faults of an earlier process are no answers: they may have passed since.
+        Faults in earlier batches are not reused: the request may succeed now.
         """
         if self._executor.is_paused:
             raise RunPausedError(PAUSED)
@@ -119,7 +119,7 @@ class _Gathering:
             self._kept.setdefault(request[:_KEY], []).append((batch, request))
 
     async def _find_lost(self) -> None:
-        """Find the batches of an earlier process that ended before it had kept their ids."""
+        """Find the batches of an earlier process that died before it recorded their ids."""
         own = self._own
         while self._lost:
             wanted = self._lost.pop()
@@ -142,12 +142,12 @@ class _Gathering:
         event_loop.finish(asyncio.run_coroutine_threadsafe(working(), self._loop))
 
     def flush(self) -> None:
-        """Send the calls that wait, in as many batches as the provider's limits ask for."""
+        """Send the waiting calls, in as many batches as the provider's limits require."""
         form, size = self._own.form, 0
         batch: list[_Request] = []
         pending, self._pending = self._pending, []
         for request in pending:
-            if request.answer.done():  # nobody waits for it any more
+            if request.answer.done():  # its call was given up
                 continue
             if batch and (len(batch) == form.most or size + request.size > form.longest):
                 self._start(self._send(batch))
@@ -168,8 +168,7 @@ class _Gathering:
             batch = _Batch(made_as, waiting)
             self._executor.keep(self._own.who, made_as, wanted)
         except UnusableError as error:
-            # A fault of each of them, as if it had been sent alone: those that are tried again
-            # make the next batch.
+            # The fault of each request, as if it had been sent alone; retries make the next batch.
             for answer in waiting.values():
                 _tell(answer, error.outcome)
             return
@@ -182,7 +181,7 @@ class _Gathering:
         await self._follow(batch)
 
     async def _follow(self, batch: _Batch) -> None:
-        """Look for the results of a batch until they are there, or nobody waits for them."""
+        """Poll a batch until it has results, or until no call waits for them."""
         own, batch.is_followed = self._own, True
         reason = f"the results of batch `{batch.id}` are not there yet"
         self._executor.tell(CallWaiting(model=own.model, seconds=own.poll, reason=reason))
@@ -194,7 +193,7 @@ class _Gathering:
                         _tell(answer, outcome(name))
                     return
                 await asyncio.wait(waiting, timeout=own.poll)
-                self._woken()  # a pause may be found only by looking
+                self._woken()  # not every pause wakes its listeners
             if self._executor.gives_up:
                 await self._cancel(batch)
         finally:
@@ -231,13 +230,13 @@ def _fail(answers: Iterable[asyncio.Future[Outcome]], error: PromptgraftError) -
 
 
 class BatchEndpoint(SdkEndpoint):
-    """An endpoint whose requests are answered in batches, in threads of a ``BatchExecutor``.
+    """An endpoint for threads of a ``BatchExecutor``: requests are answered in batches.
 
     Args:
         access: how to reach the provider.
-        model: whose calls these are: a batch has one model.
-        poll: seconds between two looks at a batch.
-        seconds: wall time of one request to the interface.
+        model: the model; a batch has only one.
+        poll: seconds between two checks of a batch.
+        seconds: wall time of one request to the batch API.
     """
 
     def __init__(self, access: Access, *, model: str, poll: float, seconds: float) -> None:
@@ -246,13 +245,13 @@ class BatchEndpoint(SdkEndpoint):
         self.model = model
         self.poll = poll
         self._seconds = seconds
-        # What tells batches of one model and host from others in a journal.
+        # Identifies the batches of this model and host in a journal.
         self.who = f"{access.api.provider} {access.host or 'default'} {model}"
 
     async def ask(
         self, method: str, path: str, *, body: JsonObject | None = None, files: Files | None = None
     ) -> Received:
-        """Send one request to the interface."""
+        """Send one request to the batch API."""
         try:
             return await self.exchange(method, path, body=body, files=files, seconds=self._seconds)
         except NothingReceivedError as error:
@@ -266,7 +265,7 @@ class BatchEndpoint(SdkEndpoint):
             raise CallerError("a call of a batch was made outside of a BatchExecutor")
         name = (self.account, self.who)
         gathering = here.executor.gatherer(name, partial(_Gathering, here.executor, self))
-        assert isinstance(gathering, _Gathering)  # noqa: S101 - what it was made as
+        assert isinstance(gathering, _Gathering)  # noqa: S101 - made by the line above
         outcome = await gathering.answer(body, here.position)
         if isinstance(outcome, NothingReceivedError):
             raise outcome

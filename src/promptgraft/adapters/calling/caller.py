@@ -1,4 +1,4 @@
-"""One call of a model: its turn, its budget, the request, its answer, and retries."""
+"""One call of a model: queueing, budget, requests, retries and the answer."""
 
 from __future__ import annotations
 
@@ -36,20 +36,24 @@ from promptgraft.runtime.session import NOTHING, ZERO, Budget, Charge, SessionPr
 from promptgraft.strict.checks import COUNT, SECONDS
 
 GRACE = 0.5
-"""Seconds that an endpoint has to notice by itself that a request took too long."""
+"""Seconds after a request's timeout before an endpoint that ignores it is cancelled."""
 
 UNREACHABLE = 3.0
-"""Seconds after which a call is given up when no connection was ever made."""
+"""Seconds after which a call is given up if the server has never been reached."""
 MEND = "check base_url and the network"
 
 
 @attrs.frozen(eq=False)
 class Caller:
-    """Calls one endpoint, from any thread; belongs to the process that made it.
+    """Calls one endpoint from any thread; belongs to the process that created it.
 
-    ``call_timeout`` is seconds of wall time for one request. ``max_concurrency`` limits its own
-    requests in flight; with None, only the shared limiter of the account does. One that is not
-    ``limited`` waits for neither.
+    Attributes:
+        endpoint: sends the requests.
+        policy: attempts and waits of a call.
+        call_timeout: seconds of wall time for one request.
+        max_concurrency: limit on its own requests in flight, in addition to the shared limiter of
+            the account; None for no limit.
+        limited: whether requests wait for a slot at all.
     """
 
     endpoint: Endpoint
@@ -80,14 +84,25 @@ class Caller:
         session: SessionProtocol,
         deadline: Deadline | None,
     ) -> Turn:
-        """Have ``body`` answered; ``read`` makes a turn of the answer, ``price`` its cost or None.
+        """Send ``body``, retry as the policy allows, and return the answer.
 
-        Every request is paid from the budget of ``session``: ``expected`` is reserved before, the
-        cost settled after it. Dispatches one ``ModelCalled``, however the call ends, and gives
-        ``CallWaiting`` notices. ``deadline`` ends a request in flight.
+        Every request is charged to the budget of ``session``: ``expected`` is reserved before and
+        the actual cost settled after it. Exactly one ``ModelCalled`` is dispatched however the
+        call ends; long waits are announced with ``CallWaiting``. ``deadline`` interrupts a request
+        in flight.
 
-        Raises ``ProviderError``, ``PromptTooLongError`` or ``RefusedAnswerError`` when there is no
-        answer, ``LimitReachedError`` when time or budget is up or the run is cancelled.
+        Args:
+            body: the request.
+            read: decodes the body of a response.
+            price: returns the cost of an answer in US dollars; None if it is unknown.
+            model: name of the model, for events and messages.
+            expected: reserved for each request.
+            session: receives events and notices, and holds the budget.
+            deadline: end of the run.
+
+        Raises:
+            ProviderError, PromptTooLongError, RefusedAnswerError: there is no answer.
+            LimitReachedError: time or budget is exhausted, or the run was cancelled.
         """
         time = CallTime(self.policy, self.clock, deadline)
         call = _Call(
@@ -182,7 +197,7 @@ class _Call:
         if not (isinstance(received, NothingReceivedError) and received.unreachable):
             gate.reached = True
         elif not gate.reached and isinstance(body, Fault) and self.time.total >= UNREACHABLE:
-            # An address that never answered is more likely wrong than a server that is away.
+            # An address that never answered is more likely wrong than temporarily down.
             return attrs.evolve(body, error=PermanentProviderError, mend=MEND, retried=False)
         try:
             return body if isinstance(body, Fault) else self.read(blanked(body, secrets))
@@ -207,10 +222,10 @@ class _Call:
 
 
 class Bill:
-    """Reserves (``expected``) and settles the requests of one call, each exactly once.
+    """Reserves ``expected`` for the requests of one call and settles each exactly once.
 
-    Written in the thread of the event loop, closed in the thread that called: a call may be
-    broken off while a request of it still runs.
+    The event loop's thread writes it and the calling thread closes it, because a call may be
+    interrupted while one of its requests is still running.
     """
 
     def __init__(self, budget: Budget | None, expected: Charge) -> None:
@@ -224,10 +239,10 @@ class Bill:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Reserve money for a request that is sent now.
+        """Reserve the budget for the next request.
 
-        Raises ``BudgetExhaustedError`` when there is none left, ``CancelledError`` once the caller
-        no longer waits for the call.
+        Raises ``BudgetExhaustedError`` if none is left, and ``CancelledError`` if the caller has
+        stopped waiting for the call.
         """
         with self._lock:
             if self._closed:
@@ -238,27 +253,27 @@ class Bill:
             self._open = True
 
     def more(self, requests: int) -> None:
-        """Count requests that the endpoint sent by itself."""
+        """Count requests that the endpoint sent on its own."""
         with self._lock:
             self._requests += requests
 
     def answered(self, usage: Usage, cost: Decimal | None) -> None:
-        """End the request with an answer; ``cost`` is in US dollars, None when unknown."""
+        """Settle a request that was answered; ``cost`` is in US dollars, None if unknown."""
         with self._lock:
             if self._open:
                 self._usage, self._cost = usage, cost
                 tokens = usage.input_tokens + usage.output_tokens
                 actual = Charge(cost=cost or ZERO, tokens=tokens)
-                # An answer without counts takes what was reserved for it.
+                # Without token counts the real price is unknown: charge the reservation.
                 self._settle(self._expected if usage == NO_USAGE else actual)
 
     def failed(self) -> None:
-        """End the request without an answer, unless it has ended."""
+        """Release the reservation of a request that has not been settled."""
         with self._lock:
             self._settle(NOTHING)
 
     def close(self, *, model: str, seconds: float, fault: str) -> ModelCalled:
-        """Return the account of the call; what still runs is no part of it."""
+        """Close the bill and return the event of the call, without any request still running."""
         with self._lock:
             self._closed = True
             self._settle(NOTHING)

@@ -1,4 +1,4 @@
-"""Asking a model until it has answered, and calling the tools that it wants."""
+"""The conversation with a model: requests and tool calls until it has answered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from promptgraft.strict import structure
 OutputT = TypeVar("OutputT")
 
 Ask = Callable[[JsonObject], Turn]
-"""Sends the body of a request and returns the model's answer."""
+"""Sends the body of a request and returns the model's turn."""
 
 
 def converse(
@@ -58,14 +58,14 @@ def converse(
     deadline: Deadline | None,
     max_tool_rounds: int,
 ) -> PromptResponse[OutputT]:
-    """Ask a model, call the tools that it asks for, and ask again until it is done.
+    """Ask a model, call the tools that it requests, and repeat until it has answered.
 
-    Tools are called in this thread, in the order of the model. A turn that was cut or refused ends
-    the conversation, and none of its tools are called. ``PromptExecuted`` is dispatched even
-    without a whole answer. ``read`` takes an answer out of what the provider has put around it.
+    Tools are called in this thread, in the order requested. A truncated or refused turn ends the
+    conversation, and none of its tools are called. ``PromptExecuted`` is dispatched even if the
+    answer is incomplete. ``read`` unwraps the text of a structured answer.
 
-    Raises a subclass of ``OutputError`` when there is no whole answer or it does not fit, and what
-    ``ask``, a handler or ``deadline`` raise.
+    Raises a subclass of ``OutputError`` if the answer is incomplete or does not parse, and whatever
+    ``ask``, a handler or ``deadline`` raises.
     """
     request = wire.open(rendered)
     usage, said = NO_USAGE, ""
@@ -91,7 +91,7 @@ def converse(
 
 
 def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
-    """Return why there is no whole answer; None when there is."""
+    """Return why the answer is incomplete; None if it is complete."""
     who = f"`{turn.model}`"
     match turn.finish:
         case Finish.LENGTH:
@@ -121,7 +121,7 @@ def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
 
 @attrs.frozen(kw_only=True)
 class Called:
-    """The result of a call as plain data, or why it failed, in one line."""
+    """The result of a tool call as plain data, or a one-line error."""
 
     output: Json = None
     error: str = ""
@@ -130,8 +130,8 @@ class Called:
 def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Called:
     """Call a tool in this thread and dispatch ``ToolInvoked``.
 
-    Parameters are ``given`` by their names or aliases. Those that do not fit, a handler that raises
-    and a result that JSON cannot hold are failures; only a ``ProviderError`` or a
+    Parameters are ``given`` by name or alias. Invalid parameters, a handler that raises, and a
+    result that JSON cannot represent become an error in the result; only a ``ProviderError`` or
     ``LimitReachedError`` of the handler is raised.
     """
     where = f"{tool.name}: input"
@@ -152,7 +152,7 @@ def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Call
 def answer_request(
     request: ToolRequest, tools: Sequence[RenderedTool], session: SessionProtocol
 ) -> ToolAnswer:
-    """Call the tool that a model asks for, as :func:`call_tool`, and return the reply to it."""
+    """Call the tool that a model requests, as :func:`call_tool` does, and return the reply."""
     by_name = {tool.name: tool for tool in tools}
     called = _called(request, by_name, session)
     if called.error:
@@ -168,7 +168,7 @@ def _called(
     given: Json = request.arguments
     try:
         given = parse_json(request.arguments or "{}", where=f"{name}: input")
-        given = {} if given is None else given  # so some servers call tools without parameters
+        given = {} if given is None else given  # how some servers call a tool without parameters
         if name in tools and is_unicode(given):
             return call_tool(tools[name], given, session)
         known = ", ".join(tools) or "none"
@@ -183,14 +183,14 @@ def _called(
 
 
 def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tuple[object, str]:
-    """Return what the handler returned, or why it failed."""
+    """Return the handler's result, or None and why it failed."""
     if tool.tool.handler is None:
         return None, "the tool has no handler"
     try:
         return awaited(tool.tool.handler(params), deadline=session.deadline), ""
     except (ProviderError, LimitReachedError):
         raise
-    except Exception as error:  # noqa: BLE001 - a user's handler ends here; the model is told
+    except Exception as error:  # noqa: BLE001 - the boundary to a user's handler; the model is told
         return None, _one_line(f"{type(error).__name__}: {error}")
 
 

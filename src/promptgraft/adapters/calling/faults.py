@@ -1,4 +1,4 @@
-"""Classifies the answers of providers, without side effects: the table of ``specs/adapters.md``."""
+"""Classification of responses, as a pure function: the table of ``specs/adapters.md``."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from promptgraft.serde import Json, is_unicode, parse_json
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """Why a request has no usable answer.
+    """The classified reason why a request has no usable answer.
 
     Attributes:
-        error: what is raised when it is given up.
+        error: the exception to raise when the call is given up.
         what: a few words, such as ``HTTP 401 authentication_error``.
-        detail: the provider's own words; of any length, and with whatever it repeats.
-        mend: what the user can do; empty when there is nothing.
-        retried: whether the same request may work later.
-        wait: seconds that the provider wants it to be later, at least; None if it says nothing.
+        detail: the provider's message; of any length, and not yet redacted.
+        mend: what the user can do; empty if nothing.
+        retried: whether the same request may succeed later.
+        wait: minimum seconds before the next request, as the provider states; None if it does not.
     """
 
     error: type[PromptgraftError]
@@ -47,12 +47,12 @@ class Fault:
 
     @property
     def limited(self) -> bool:
-        """Whether there were too many requests."""
+        """Whether this is a rate limit."""
         return issubclass(self.error, RateLimitedError)
 
 
 def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
-    """Return the body to be read, or what is wrong with ``outcome``; ``now`` is in UTC."""
+    """Return the body of a good response, or its fault; ``now`` is in UTC."""
     if isinstance(outcome, NothingReceivedError):
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
@@ -71,7 +71,7 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
 
 
 def _redirect(received: Received) -> Fault:
-    """Return the fault of a redirect: neither prompt nor key may go elsewhere."""
+    """Return the fault of a redirect: prompt and key must not reach another host."""
     target = received.headers.get("location", "")
     return Fault(
         error=PermanentProviderError,
@@ -84,7 +84,7 @@ def _redirect(received: Received) -> Fault:
 
 
 def unreadable(error: UnreadableTurnError) -> Fault:
-    """Return the fault of a body that is no answer."""
+    """Return the fault of a body that is not an answer."""
     return _transient("unreadable answer", str(error))
 
 
@@ -115,7 +115,7 @@ class _Said:
 
     @property
     def status(self) -> int:
-        """The status that belongs to it, 500 where nothing better is known."""
+        """The status that it stands for; 500 if unknown."""
         if _STATUS.fullmatch(self.code):
             return int(self.code)
         known = (_STATUS_OF.get(word) for word in (self.kind, self.code))
@@ -170,7 +170,7 @@ _MEND = {
 
 
 def _refusal(received: Received, said: _Said, status: int, now: datetime) -> Fault:
-    """Return the fault for an error that counts as ``status``."""
+    """Return the fault of an error that counts as ``status``."""
     error = _error_class(said, status)
     words = " ".join(dict.fromkeys(word for word in (said.kind, said.code) if word))
     inside = "" if received.status == status else " with an error inside"
@@ -224,7 +224,7 @@ def _transient(what: str, detail: str) -> Fault:
 
 
 def _said(body: JsonObject) -> _Said:
-    """Read ``{"error": {"type", "code", "message"}}``, and what gateways make of it."""
+    """Read ``{"error": {"type", "code", "message"}}`` and the variants that gateways produce."""
     error = body.get("error")
     if not isinstance(error, dict):
         error = {**body, "message": error} if isinstance(error, str) else body
@@ -249,8 +249,8 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def _excerpt(content: str) -> str:
-    """Return the words of an unexpected body."""
-    # Each expression is searched for once: a page of nothing but titles is read in linear time.
+    """Return the readable text of an unexpected body."""
+    # Search for the two tags separately: one pattern would be quadratic on a page full of titles.
     start = _TITLE.search(content)
     end = _TITLE_END.search(content, start.end()) if start else None
     text = content[start.end() : end.start()] if start and end else _TAG.sub(" ", content)
@@ -265,10 +265,10 @@ _ANTHROPIC = re.compile(r"anthropic-ratelimit-(.+)-reset")
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the seconds that ``retry-after-ms`` or ``retry-after`` ask for, or None.
+    """Return the seconds stated by ``retry-after-ms`` or ``retry-after``, or None.
 
-    A date that has passed is 0; what is neither a number nor a date is ignored. ``headers`` have
-    names in lower case; ``now`` is in UTC.
+    A date in the past is 0; anything but a number or a date is ignored. Names of ``headers`` are in
+    lower case; ``now`` is in UTC.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -279,7 +279,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
 
 
 def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the seconds until every limit that is used up is reset, or None.
+    """Return the seconds until every exhausted limit is reset, or None.
 
     Reads ``x-ratelimit-reset-*`` (durations such as ``6m0s``) and ``anthropic-ratelimit-*-reset``
     (times of RFC 3339).

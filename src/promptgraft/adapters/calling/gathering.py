@@ -1,4 +1,4 @@
-"""Threads whose calls of models are gathered into batches, and the ids of these batches."""
+"""Threads whose calls of models are gathered into batches, and the record of these batches."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 1_000
-"""Threads, each of which waits for the answer to its call."""
+"""Default number of threads, each of which waits for the answer to its call."""
 
 BATCH_SHARE = Decimal("0.5")
-"""What a call in a batch costs, of what it would cost alone."""
+"""Price of a call in a batch, relative to an ordinary call."""
 
 PAUSED = "the run was asked to pause"
 
@@ -41,23 +41,23 @@ class Gatherer(Protocol):
     """Holds calls that wait for their batch to be sent."""
 
     def wake(self) -> None:
-        """Have the event loop look whether a batch is to be sent; from any thread."""
+        """Have the event loop check whether a batch is due; thread-safe."""
         ...
 
 
 class BatchExecutor(ThreadPoolExecutor):
     """Threads in which adapters with ``mode="batch"`` have their calls answered in batches.
 
-    A batch is sent as soon as every thread waits for an answer, so that it depends on no clock.
+    A batch is sent as soon as every thread waits for an answer, so that its content does not depend
+    on a clock.
 
     Args:
-        workers: calls that may wait at the same time, and so the size of a batch.
-        journal: keeps the ids of batches, which another process then fetches instead of paying
-            again; begun. None keeps none.
-        deadline: when the run ends; a batch that it leaves behind is only cancelled when the run
-            was.
-        pause: ends the waiting when it is set; the batch goes on.
-        notices: is told of each batch that is waited for.
+        workers: most calls that wait at the same time, and so the size of a batch.
+        journal: an open journal for the ids of batches, so that another process fetches them
+            instead of paying again; None to record none.
+        deadline: end of the run; only a cancelled run cancels the batches that it leaves behind.
+        pause: ends the waiting when set; batches continue at the provider.
+        notices: receives a notice for each batch that is waited for.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BatchExecutor(ThreadPoolExecutor):
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Send no batch before the block has ended, which submits work that belongs together."""
+        """Send no batch before the block ends; for submitting work that belongs together."""
         self._change(held=1)
         try:
             yield
@@ -113,10 +113,10 @@ class BatchExecutor(ThreadPoolExecutor):
         for gatherer in gatherers:
             gatherer.wake()
 
-    # What follows is for gatherers, in the event loop.
+    # The methods below are for gatherers, in the event loop.
 
     def gatherer(self, name: object, make: Callable[[], Gatherer]) -> Gatherer:
-        """Return the gatherer of this name, made if it is new."""
+        """Return the gatherer of this name, creating it if necessary."""
         with self._lock:
             if name not in self._gatherers:
                 self._gatherers[name] = made = make()
@@ -129,7 +129,7 @@ class BatchExecutor(ThreadPoolExecutor):
         self._waiting += 1
         try:
             if self.all_wait:
-                # Later: others may have got their answer just now, and have another call to make.
+                # Check again later: a thread that was just answered may have another call to make.
                 self._change()
             yield
         finally:
@@ -137,17 +137,17 @@ class BatchExecutor(ThreadPoolExecutor):
 
     @property
     def all_wait(self) -> bool:
-        """Whether no thread is left that could still make a call."""
+        """Whether every thread that could make a call is waiting."""
         return not self._held and self._waiting >= min(self._left, self._workers)
 
     @property
     def is_paused(self) -> bool:
-        """Whether the run is asked to pause."""
+        """Whether the run was asked to pause."""
         return self._pause.is_set
 
     @property
     def gives_up(self) -> bool:
-        """Whether nobody will ask for a batch that is left behind."""
+        """Whether no later process will fetch a batch that is left behind."""
         if self._journal is None:
             return True
         cancellation = self._deadline.cancellation
@@ -155,7 +155,7 @@ class BatchExecutor(ThreadPoolExecutor):
         return is_cancelled or not (self._pause.is_set or self._deadline.expired)
 
     def intend(self, who: str, requests: Sequence[str]) -> Intended:
-        """Keep the ids of the requests of a batch before it is made; raises ``JournalError``."""
+        """Record the custom ids of a batch before it is created; raises ``JournalError``."""
         now = datetime.now(UTC)
         wanted = Intended(mark=uuid.uuid4().hex, since=now, requests=tuple(requests))
         answer: dict[str, Json] = {"of": who, "since": now.timestamp(), "requests": [*requests]}
@@ -163,7 +163,7 @@ class BatchExecutor(ThreadPoolExecutor):
         return wanted
 
     def keep(self, who: str, batch: str, wanted: Intended) -> None:
-        """Keep the id of a batch that was made; raises ``JournalError``."""
+        """Record the id of a batch that was created; raises ``JournalError``."""
         self._append(f"{wanted.mark}/made", {"of": who, "batch": batch})
 
     def _append(self, name: str, answer: dict[str, Json]) -> None:
@@ -172,7 +172,7 @@ class BatchExecutor(ThreadPoolExecutor):
             self._journal.sync()
 
     def kept(self, who: str) -> Sequence[Intended]:
-        """Return what is kept of batches.
+        """Return the recorded batches.
 
         Raises:
             JournalError: the journal cannot be read.
@@ -197,14 +197,14 @@ class BatchExecutor(ThreadPoolExecutor):
         return tuple(found.values())
 
     def tell(self, notice: CallWaiting) -> None:
-        """Publish what is waited for."""
+        """Publish a notice."""
         if self._notices is not None:
             self._notices.publish(notice)
 
 
 @attrs.frozen
 class Seat:
-    """Where calls are made: in a thread of ``executor``, for what is asked at ``position``."""
+    """Where calls are made: a thread of ``executor``, and the ``position`` in the run."""
 
     executor: BatchExecutor
     position: str = ""
@@ -214,12 +214,12 @@ _taken = ContextVar[Seat | None]("promptgraft_seat", default=None)
 
 
 def seat() -> Seat | None:
-    """Return where the present call is made; None outside of a ``BatchExecutor``."""
+    """Return where the current call is made; None outside of a ``BatchExecutor``."""
     return _taken.get()
 
 
 def at(place: Seat, work: Callable[[], T]) -> T:
-    """Do ``work`` as what happens at ``place``."""
+    """Call ``work`` with ``place`` as the current seat."""
     token = _taken.set(place)
     try:
         return work()
@@ -228,6 +228,6 @@ def at(place: Seat, work: Callable[[], T]) -> T:
 
 
 def positioned(position: str, work: Callable[[], T]) -> T:
-    """Do ``work`` as what is asked for at ``position``, wherever it is done."""
+    """Call ``work`` at ``position`` of the run; outside of a ``BatchExecutor``, just call it."""
     here = seat()
     return work() if here is None else at(attrs.evolve(here, position=position), work)

@@ -1,8 +1,8 @@
-"""How many requests an account may have in flight, and where they wait for their turn.
+"""How many requests an account may have in flight, and the queue in which they wait.
 
-The limiter learns from answers. It is a state machine without a clock: every call says what time
-it is. Its algorithm, constants and guarantees stand in ``specs/adapters.md``. The gate, one for
-each account and process, lets requests through; it belongs to the thread of the event loop.
+The limiter learns the number from responses. It is a state machine without a clock: every call
+passes the time. ``specs/adapters.md`` describes its algorithm, constants and guarantees. The gate,
+one per account and process, admits requests; it belongs to the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from promptgraft.adapters.calling.retrying import ANNOUNCED_WAIT, Announce
 from promptgraft.clock import Clock
 
 START = 4
-"""Requests in flight before anything is known."""
+"""Initial number of requests in flight."""
 
 FIRST_PATIENCE = 16
 LONGEST_PATIENCE = 256
-"""Clean answers before one request more is tried; doubled each time that it was too many."""
+"""Clean responses before a probe; doubled each time that a probe is refused."""
 
 CUTS = (1.0, 0.95, 0.85, 0.7)
-"""What is left of the limit at most: after the first cut, and after further ones that have not
-helped; the last holds for all that follow. Every cut takes at least 1."""
+"""Factors of the limit at the first cut and at consecutive ones; the last applies to all further
+cuts. Every cut takes at least 1."""
 
 FIRST_PAUSE = 0.1
 LONGEST_OWN_PAUSE = 10.0
-"""Seconds without new requests after a refusal, unless it asks for more; doubled each time
-that a cut has not helped."""
+"""Seconds without new requests after a refusal, unless it asks for more; doubled with each
+consecutive cut."""
 
 LONGEST_PAUSE = 3600.0
-"""The most seconds without new requests, whatever a refusal asks for."""
+"""Longest pause in seconds, whatever a refusal asks for."""
 
 PACE = 0.7
-"""Share of their mean distance that the starts of requests keep, once one was refused: a
-provider that spreads its requests over time refuses crowds, however few are in flight."""
+"""Share of the mean spacing that starts of requests keep after the first refusal: a provider that
+counts requests per second refuses bursts, however few are in flight."""
 
 REST = 10.0
-"""Seconds without trying more, for each second of the last pause."""
+"""Seconds without a probe, for each second of the last pause."""
 
 
 class Verdict(StrEnum):
-    """What an ended request says about the number of requests in flight."""
+    """What a finished request says about the number of requests in flight."""
 
     CLEAN = "clean"
     LIMITED = "limited"
@@ -54,10 +54,10 @@ class Verdict(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Ticket:
-    """The permission to have one request in flight.
+    """Permission to have one request in flight.
 
-    ``in_flight`` counts the requests when it was given, itself included. A ``probe`` is one more
-    than the limit, to see whether the limit still holds.
+    ``in_flight`` is the number of requests when it was issued, including its own. A ``probe`` is
+    one above the limit, to test whether the limit still holds.
     """
 
     serial: int
@@ -67,10 +67,9 @@ class Ticket:
 
 
 class Limiter:
-    """Gives tickets and learns from how they come back; not thread-safe.
+    """Issues tickets and learns from the verdicts on them; not thread-safe.
 
-    Times are seconds on any clock that never runs backwards. ``most`` is a share of the account
-    that is never exceeded, whatever was learnt; None for none.
+    Times are seconds on any monotonic clock. ``most`` is a hard upper bound, None for none.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -99,7 +98,7 @@ class Limiter:
 
     @property
     def limit(self) -> int:
-        """Requests that may be in flight, a single probe aside; at least 1."""
+        """Requests that may be in flight, not counting a single probe; at least 1."""
         return self._limit
 
     @property
@@ -107,15 +106,15 @@ class Limiter:
         return self._in_flight
 
     def pause(self, now: float) -> float:
-        """Return the seconds until the pause ends, 0 if there is none."""
+        """Return the seconds until the pause ends; 0 if there is none."""
         return max(0.0, self._pause_ends - now)
 
     def closed(self, now: float) -> float:
-        """Return the seconds until a request may start if a place is free."""
+        """Return the seconds until a request may start if a slot is free."""
         return max(0.0, self._pause_ends - now, self._next_start - now)
 
     def start(self, now: float) -> Ticket | None:
-        """Return a ticket, or None when there is none to give now."""
+        """Return a ticket, or None if no request may start now."""
         if self.closed(now) > 0 or (self._most is not None and self._in_flight >= self._most):
             return None
         probe = self._in_flight >= self._limit
@@ -132,6 +131,7 @@ class Limiter:
         self, ticket: Ticket, verdict: Verdict, *, now: float, wait: float | None = None
     ) -> None:
         """Take ``ticket`` back; ``wait`` is the seconds that a refusal asks for."""
+        # Only responses under full load show that the limit could be higher.
         full = self._in_flight >= self._limit - (self._limit // 8 if self._episodes > 0 else 0)
         self._in_flight -= 1
         if ticket.probe:
@@ -170,10 +170,10 @@ class Limiter:
     def _cut(self, ticket: Ticket, *, now: float, wait: float) -> None:
         if ticket.serial >= self._episode_ends:
             self._begin_episode(ticket)
-        # The refused request found the limit taken by the others in flight: it is no higher.
+        # Refused with so many others in flight: the provider's limit cannot be higher than that.
         taken = ticket.in_flight - 1
         if self._episodes == 1:
-            # Slow start went far beyond it. Who is still in flight was served, or soon is out too.
+            # Slow start overshot: what is in flight was either admitted or will be refused as well.
             taken = min(taken, self._in_flight)
         self._limit = max(self._floor, min(self._limit, taken))
         pause = min(max(wait, self._own_pause), LONGEST_PAUSE)
@@ -195,7 +195,7 @@ class Limiter:
 
 
 class PausedError(Exception):
-    """The gate stays closed for ``seconds``; ``refusal`` says why that is too long."""
+    """The gate is closed for ``seconds``; ``refusal`` says why that is too long to wait."""
 
     def __init__(self, seconds: float, refusal: str) -> None:
         super().__init__(refusal)
@@ -204,7 +204,7 @@ class PausedError(Exception):
 
 
 class Lane:
-    """The requests of one adapter, of which ``width`` may be in flight; None for no limit."""
+    """The requests of one adapter; at most ``width`` may be in flight, None for no limit."""
 
     def __init__(self, width: int | None = None) -> None:
         self._width = width
@@ -224,9 +224,9 @@ class _Waiter:
 
 
 class Gate:
-    """Lets requests through in the order of their arrival, as many as its limiter allows.
+    """Admits requests in order of arrival, as many as its limiter allows.
 
-    ``reached`` tells whether a connection to the account's server was ever made.
+    ``reached`` is whether the account's server has ever been connected to.
     """
 
     def __init__(self, clock: Clock, limiter: Limiter | None = None) -> None:
@@ -240,11 +240,11 @@ class Gate:
     async def enter(
         self, lane: Lane, *, refusal: Callable[[float], str], announce: Announce
     ) -> Ticket:
-        """Wait for a ticket, which must be given back with :meth:`leave`.
+        """Wait for a ticket, which must be returned with :meth:`leave`.
 
-        ``refusal`` returns why a pause of so many seconds is too long, which raises
-        ``PausedError``, or an empty text. ``announce`` is called for a long pause that no other
-        request has announced.
+        ``refusal`` returns why a pause of so many seconds is too long, or an empty text; a reason
+        raises ``PausedError``. ``announce`` is called for a long pause that no other request has
+        announced.
         """
         turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(lane, refusal, announce, turn)
@@ -254,6 +254,7 @@ class Gate:
         try:
             return await turn
         except asyncio.CancelledError:
+            # The ticket may have been issued just before the cancellation: do not leak its slot.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.leave(turn.result(), lane, Verdict.SILENT)
             raise
@@ -270,7 +271,7 @@ class Gate:
         self._admit()
 
     def _admit(self) -> None:
-        """Admit the waiters that may start, and schedule the next look."""
+        """Admit the waiters that may start, and schedule the next attempt."""
         now = self._clock.monotonic()
         for waiter in tuple(self._waiters):
             if waiter.turn.done() or waiter.lane.is_full:
@@ -290,7 +291,7 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
 
     def _tell_of_pause(self, waiters: tuple[_Waiter, ...]) -> None:
-        """Refuse the waiters that may not wait that long, and announce the pause to another."""
+        """Refuse the waiters that may not wait for the pause; let one of the others announce it."""
         now = self._clock.monotonic()
         pause = self._limiter.pause(now)
         if pause <= 0:
@@ -310,20 +311,20 @@ class Gate:
 
 _gates: dict[tuple[int, str], Gate] = {}
 _shares: dict[int, int] = {}
-"""What a process may have of every account, by its id."""
+"""Hard limits on requests per account, by process id."""
 
 
 def share_accounts(most: int) -> None:
-    """Let this process never have more than ``most`` requests in flight at an account.
+    """Limit this process to ``most`` requests in flight per account.
 
-    Other processes use the same accounts. Needed before the first request.
+    For processes that share accounts with others. Call before the first request.
     """
     _shares[os.getpid()] = most
 
 
 def gate_of(account: str, clock: Clock) -> Gate:
-    """Return the gate that this process shares for ``account``."""
-    # Steps of a dictionary, so no lock, of which a forked process might get a taken copy.
+    """Return the gate of ``account`` in this process."""
+    # Atomic dictionary operations instead of a lock, which a fork might copy while it is held.
     key = process, _ = os.getpid(), account
     found = _gates.get(key)
     return found or _gates.setdefault(key, Gate(clock, Limiter(_shares.get(process))))

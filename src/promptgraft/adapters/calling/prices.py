@@ -1,4 +1,4 @@
-"""What calls of models cost, in US dollars."""
+"""Prices of calls of models, in US dollars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEND = (
     "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
     "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
 )
-"""What to do where ``max_cost`` is to be kept, and a price is not known."""
+"""Advice for a run with ``max_cost`` and a model without a known price."""
 
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
@@ -36,16 +36,16 @@ def _as_dollars_or_none(value: Decimal | float | str | None) -> Decimal | None:
 
 @attrs.frozen(kw_only=True)
 class ModelPrice:
-    """The price of a model, in US dollars for a million tokens.
+    """The prices of a model, in US dollars per million tokens.
 
     Attributes:
-        input: tokens sent.
-        output: tokens received.
-        cached_input: tokens that the provider read from its cache; None for the price of input.
-        cache_write: tokens that it wrote to its cache; None for the price of input.
+        input: input tokens.
+        output: output tokens.
+        cached_input: tokens read from the provider's cache; None for the price of ``input``.
+        cache_write: tokens written to the provider's cache; None for the price of ``input``.
 
     Raises:
-        ConfigError: a price is negative or no number.
+        ConfigError: a price is negative or not a number.
     """
 
     input: Decimal = attrs.field(converter=_as_dollars)
@@ -54,7 +54,7 @@ class ModelPrice:
     cache_write: Decimal | None = attrs.field(default=None, converter=_as_dollars_or_none)
 
     def of(self, usage: Usage, cache_write_tokens: int = 0) -> Decimal:
-        """Return what tokens cost, exactly."""
+        """Return the exact price of the tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         written = self.input if self.cache_write is None else self.cache_write
         fresh = usage.input_tokens - usage.cached_tokens - cache_write_tokens
@@ -77,26 +77,26 @@ def _as_table(table: Mapping[str, ModelPrice]) -> FrozenMap[str, ModelPrice]:
 
 @attrs.frozen
 class Prices:
-    """Prices by model: the user's first, then those of `genai-prices`; nothing is fetched.
+    """Prices by model: the user's first, then those bundled with `genai-prices`.
 
-    A model that neither knows has no price, which is not a price of 0.
+    Nothing is fetched. A model that neither lists has an unknown price, which is not 0.
 
     Attributes:
-        table: prices by the name of a model, or by ``provider/model``, which goes before it.
-        known: whether to ask `genai-prices` for models that are not in the table.
+        table: prices by model name, or by ``provider/model``, which takes precedence.
+        known: whether to look up models that are not in the table in `genai-prices`.
 
     Raises:
-        ConfigError: the table holds something else.
+        ConfigError: a value of the table is not a ``ModelPrice``.
     """
 
     table: Mapping[str, ModelPrice] = attrs.field(factory=dict, converter=_as_table)
     known: bool = attrs.field(default=True, kw_only=True)
 
     def cost(self, turn: Turn, *, provider: str | None, model: str) -> Decimal | None:
-        """Return US dollars for a turn; None when its price or its tokens are not known.
+        """Return the cost of a turn in US dollars; None if its price or tokens are unknown.
 
-        ``provider`` is a name or the address of an interface. ``model`` was asked for; the one that
-        answered is looked for first.
+        ``provider`` is a name or an address. ``model`` is the one requested; the one that answered
+        is looked up first.
         """
         if turn.usage == NO_USAGE:
             return None
@@ -110,7 +110,7 @@ class Prices:
     def of(
         self, usage: Usage, *, provider: str | None, model: str, written: int = 0
     ) -> Decimal | None:
-        """Return US dollars for tokens of a model; None when its price is not known."""
+        """Return the price of tokens in US dollars; None if the model has no known price."""
         for name in (f"{provider}/{model}", model):
             if name in self.table:
                 return self.table[name].of(usage, written)
@@ -133,7 +133,7 @@ def _known(usage: Usage, provider: str, model: str, written: int) -> Decimal | N
             found = genai_prices.calc_price(tokens, model, provider_api_url=provider)
         else:
             found = genai_prices.calc_price(tokens, model, provider_id=provider)
-    except (LookupError, ValueError):  # no such model, or counts that contradict each other
+    except (LookupError, ValueError):  # unknown model, or contradictory counts
         return None
     price = found.model_price
     return None if price.input_mtok is None or price.output_mtok is None else found.total_price

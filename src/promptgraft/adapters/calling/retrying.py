@@ -1,4 +1,4 @@
-"""How often and how long a call is tried: the policy is ours, the loop is stamina's."""
+"""Retries of a call: the policy is ours, the loop is stamina's."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from promptgraft.strict.checks import COUNT, SECONDS
 
 T = TypeVar("T")
 Announce = Callable[[float, str], None]
-"""Is told how many seconds are waited, and why."""
+"""Announces a wait: its seconds, and the reason."""
 
-# Stamina logs each retry as a warning; without any handler, Python prints those to standard error.
+# stamina logs each retry as a warning, which Python prints to standard error if no handler is set.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 ANNOUNCED_WAIT = 2.0
-"""Seconds from which on a wait is announced, because it looks like a hang."""
+"""Seconds above which a wait is announced, because it looks like a hang."""
 
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
-    """How often and how long a call is tried. Durations are seconds.
+    """Attempts and waits of a call. Durations are in seconds.
 
     Attributes:
-        attempts: requests for one call, at least 1.
-        wait_initial: before the second request; doubled for each further one.
-        wait_max: the longest wait of our own accord, at most ``max_retry_after``.
-        max_retry_after: the longest wait that a provider may ask for; a call that would have
-            to wait for longer is given up at once.
-        timeout: wall time of a whole call, waits between its requests included; waits for a
-            free slot do not count.
+        attempts: most requests for one call, at least 1.
+        wait_initial: wait before the second request; doubled for each further one.
+        wait_max: longest wait between requests unless the provider asks for more; at most
+            ``max_retry_after``.
+        max_retry_after: longest wait that a provider may ask for; a call that would have to wait
+            longer is given up at once.
+        timeout: wall time of a whole call, including waits between requests but not waits for a
+            free slot.
 
     Raises:
         ConfigError: a value is out of range.
@@ -59,12 +60,13 @@ class RetryPolicy:
 
     def backoff(self, sent: int) -> float:
         """Return the seconds to wait after ``sent`` requests, between half and all of the step."""
+        # The exponent is bounded because a large one overflows a float.
         step = min(self.wait_max, self.wait_initial * 2.0 ** min(sent - 1, 60))
         return step * random.uniform(0.5, 1.0)
 
 
 class CallTime:
-    """What is left of the time of one call."""
+    """The remaining time of one call."""
 
     def __init__(self, policy: RetryPolicy, clock: Clock, deadline: Deadline | None) -> None:
         self._policy = policy
@@ -79,7 +81,7 @@ class CallTime:
 
     @property
     def left_of_call(self) -> float:
-        """Seconds that the policy leaves, never negative."""
+        """Seconds until the policy's timeout, never negative."""
         return max(0.0, self._policy.timeout - (self.total - self._queued))
 
     @property
@@ -88,16 +90,16 @@ class CallTime:
         return math.inf if self._deadline is None else self._deadline.remaining
 
     def check_run(self) -> None:
-        """Raise ``LimitReachedError`` when the run has been stopped or has no time left."""
+        """Raise ``LimitReachedError`` if the run was stopped or has no time left."""
         if self._deadline is not None:
             self._deadline.check()
 
     def forgive(self, seconds: float) -> None:
-        """Leave a wait for a slot out of the time of the call."""
+        """Exclude the wait for a slot from the time of the call."""
         self._queued += seconds
 
     def refusal(self, wait: float) -> str:
-        """Return why ``wait`` seconds must not be waited; empty when they may."""
+        """Return why a wait of so many seconds is too long; empty if it is not."""
         if wait > self._policy.max_retry_after:
             return f"max_retry_after is {self._policy.max_retry_after:g} s"
         if wait >= self.left_of_run:
@@ -108,7 +110,7 @@ class CallTime:
 
 
 class _RefusedError(Exception):
-    """Carries a fault through stamina's loop."""
+    """Carries a fault through stamina's loop, which retries on exceptions only."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.what)
@@ -128,13 +130,13 @@ async def retry(
     time: CallTime,
     announce: Announce,
 ) -> T | Fault:
-    """Call ``send`` until it returns anything but a fault that may pass, and return that.
+    """Call ``send`` until it succeeds or fails for good, and return the outcome.
 
-    A fault that was retried says in ``what`` how it ended.
+    A fault that was retried says in ``what`` why the retries ended.
     """
     first = await send()
     if not isinstance(first, Fault) or not first.retried:
-        return first  # most calls, which stamina would make a third slower
+        return first  # the common case, which stamina would make a third slower
     import stamina
 
     sent, end, known = 0, "", [first]

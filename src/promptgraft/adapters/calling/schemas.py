@@ -1,4 +1,4 @@
-"""JSON Schema as providers demand it for answers that they guarantee to fit."""
+"""JSON Schema in the strict form that providers require for structured output."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(
 
 @attrs.frozen(kw_only=True)
 class SchemaRules:
-    """What a provider takes in a schema that it guarantees.
+    """What a provider accepts in a schema for structured output.
 
     Attributes:
-        keywords: names that it takes beside those of structure, types and choices.
+        keywords: keywords that it accepts besides those for structure, types and choices.
         all_required: whether every property must be required.
         recursive: whether a definition may refer to itself.
     """
@@ -34,13 +34,13 @@ class SchemaRules:
 
 @attrs.frozen(kw_only=True)
 class ModelProfile:
-    """What a model can do, as far as that is alike for all providers.
+    """The capabilities of a model that all providers have in common.
 
     Attributes:
-        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
-            has to be said in the prompt.
-        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
-        thinking: expected tokens of what it thinks before an answer, for plans.
+        structured_output: `native` if the API enforces a JSON Schema; `text` if the schema must be
+            stated in the prompt.
+        seller: the provider whose prices apply, as `genai-prices` names it; None if unknown.
+        thinking: expected tokens of thinking before an answer, for plans.
     """
 
     schema_rules: ClassVar[SchemaRules]
@@ -51,26 +51,26 @@ class ModelProfile:
 
     @property
     def rules(self) -> SchemaRules | None:
-        """What the model takes as the schema of its answer; None for nothing."""
+        """What the model accepts as the schema of its answer; None if it accepts none."""
         return self.schema_rules if self.structured_output == "native" else None
 
 
 class InexpressibleError(ValueError):
-    """A schema says what a provider cannot guarantee."""
+    """A schema contains something that a provider cannot enforce."""
 
 
 def native_schema(rendered: RenderedPrompt[object], rules: SchemaRules | None) -> JsonObject | None:
-    """Return the schema that a model is held to; None where it stands in the text."""
+    """Return the schema for structured output; None if it is stated in the text instead."""
     schema = rendered.output_schema
     return None if schema is None or rules is None else strict_schema(schema, rules)
 
 
 def strict_schema(schema: JsonObject, rules: SchemaRules) -> JsonObject | None:
-    """Return a schema that allows the same answers and keeps the rules; None if there is none.
+    """Return an equivalent schema that follows the rules; None if there is none.
 
-    Objects with any keys, lists with a type for each place, and values of any type cannot be
-    guaranteed. A root that is no object becomes the field ``answer`` of one. Keywords that the
-    provider does not take become part of the description.
+    Objects with arbitrary keys, tuples, and values of any type cannot be enforced. A root that is
+    not an object is wrapped in the field ``answer`` of one. Keywords that the provider does not
+    accept move to the description.
     """
     if not rules.recursive and _is_recursive(schema):
         return None
@@ -81,12 +81,12 @@ def strict_schema(schema: JsonObject, rules: SchemaRules) -> JsonObject | None:
 
 
 def is_object(schema: JsonObject) -> bool:
-    """Tell whether a schema is that of an object, rather than of a choice or a reference."""
+    """Return whether the root of a schema is an object, not a choice or a reference."""
     return schema.get("type") == "object"
 
 
 def with_object_root(schema: JsonObject) -> JsonObject:
-    """Return a schema of an object with its definition at the root instead of a reference."""
+    """Return a schema with the definition of its root in place of a reference."""
     definitions = schema.get("$defs")
     reference = schema.get("$ref")
     if isinstance(definitions, dict) and isinstance(reference, str):
@@ -97,7 +97,7 @@ def with_object_root(schema: JsonObject) -> JsonObject:
 
 
 def answer_in(rendered: RenderedPrompt[object], rules: SchemaRules | None, text: str) -> str:
-    """Return what a model has answered, without the object that its schema has around it."""
+    """Return the text of an answer, unwrapped from the field ``answer`` if the schema wraps it."""
     schema = rendered.output_schema
     if schema is None or is_object(schema) or native_schema(rendered, rules) is None:
         return text
@@ -169,7 +169,7 @@ def _kind_of(options: Json) -> Json:
 
 
 def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonObject:
-    """Return a schema with its description, and there what its keywords cannot say."""
+    """Return a schema with its description, to which unsupported keywords are added."""
     notes = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in left.items()]
     said = [description] if isinstance(description, str) and description else []
     text = "\n".join([*said, *([f"({', '.join(notes)})"] if notes else [])])
@@ -177,7 +177,7 @@ def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonO
 
 
 def _bare_reference(schema: JsonObject) -> JsonObject:
-    """Return a reference without the list around it, if that says nothing more."""
+    """Return a plain reference instead of an ``anyOf`` that holds nothing else."""
     match schema:
         case {"anyOf": [{"$ref": reference, **inner}], **others} if not inner and not others:
             return {"$ref": reference}

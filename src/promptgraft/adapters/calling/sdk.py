@@ -1,7 +1,7 @@
-"""Sending requests through the clients of the official SDKs, which share their shape.
+"""Sending requests through the clients of the official SDKs, which have the same interface.
 
-The HTTP client below them asks one host, reads bounded bodies and remembers nothing. Imports
-httpx2, so it is itself imported for the first call only.
+The HTTP client below them talks to one host, reads bounded bodies and keeps no state. Imports
+httpx2, so this module is imported only for the first call.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
 
 LONGEST_BODY = 16 * 2**20
-"""Bytes of a response, as sent and as unpacked. The longest answers of models have about 1 MB."""
+"""Largest response in bytes, as sent and as unpacked; the longest answers have about 1 MB."""
 
 LONGEST_RESULTS = 256 * 2**20
-"""The same of the results of a batch."""
+"""Largest results of a batch in bytes."""
 
-# Each format by the window sizes that zlib takes for it: 32 finds out whether it is gzip or
-# zlib, and -15 stands for the bare deflate that some servers send instead.
+# The values of zlib's wbits to try for each encoding: 32 + 15 detects gzip or zlib headers, and
+# -15 is the raw deflate that some servers send instead of zlib.
 _WINDOWS = {"gzip": (32 + 15,), "x-gzip": (32 + 15,), "deflate": (32 + 15, -15)}
 
 
@@ -39,7 +39,7 @@ def confined(
 ) -> httpx2.AsyncClient:
     """Return a client that follows no redirects, keeps no cookies and reads bounded bodies.
 
-    A body of more than ``longest`` bytes, or one in a coding that was not asked for, raises
+    A body of more than ``longest`` bytes, or in an encoding that was not requested, raises
     ``NothingReceivedError``.
     """
     return client(
@@ -51,13 +51,14 @@ def confined(
     )
 
 
-@cache  # loading them takes longer than all else about a client
+@cache  # loading the certificates takes longer than the rest of creating a client
 def _authorities() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
 async def _bound(longest: int, response: httpx2.Response) -> None:
-    """Have the body of ``response`` read within bounds, and as UTF-8, which JSON always is."""
+    """Bound the body of ``response``, and have it read as UTF-8, which JSON always is."""
+    # Without these headers httpx neither unpacks the body itself nor trusts the declared charset.
     coding = response.headers.pop("content-encoding", "").strip().lower()
     kind = response.headers.get("content-type", "").partition(";")[0]
     if kind:
@@ -105,11 +106,11 @@ def _check_length(length: int, longest: int) -> None:
 
 
 CONNECT_SECONDS = 8.0
-"""Seconds that a connection may take by itself."""
+"""Longest time to establish a connection, in seconds."""
 
 
 class _Client(Protocol):
-    """What the clients have in common: one generator has made them."""
+    """The interface shared by the clients, which come from the same generator."""
 
     def post(
         self,
@@ -131,9 +132,9 @@ class _Client(Protocol):
 class SdkEndpoint:
     """Sends through one client of an SDK, which is built with the endpoint.
 
-    That imports the SDK, which takes a second or two: not in the event loop, where it would hold up
-    all other calls. From its first request on the client belongs to the event loop, and is closed
-    there when the endpoint is gone.
+    Build it outside of the event loop: importing the SDK takes a second or two, which would hold up
+    all other calls. After its first request the client belongs to the event loop, and it is closed
+    there when the endpoint is garbage collected.
     """
 
     def __init__(self, access: Access, *, longest: int = LONGEST_BODY) -> None:
@@ -161,7 +162,7 @@ class SdkEndpoint:
         files: Files | None = None,
         seconds: float,
     ) -> Received:
-        """Send one request to any ``path`` of the account; raises as :meth:`send` does."""
+        """Send one request to any ``path`` of the API; raises as :meth:`send` does."""
         if not self._is_used:
             self._is_used = True
             loop = asyncio.get_running_loop()
@@ -182,7 +183,7 @@ class SdkEndpoint:
                 f"no whole answer within {seconds:g} s", timed_out=True
             ) from None
         except self._sdk.APIConnectionError as error:
-            cause = error.__cause__ or error  # the SDKs keep the reason there
+            cause = error.__cause__ or error  # where the SDKs keep the reason
             if isinstance(cause, NothingReceivedError):
                 raise cause from None
             said = ": ".join(filter(None, (type(cause).__name__, str(cause))))

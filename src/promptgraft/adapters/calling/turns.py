@@ -1,7 +1,7 @@
-"""Turns of a conversation with a model, and the two seams of an adapter.
+"""Turns of a conversation with a model, and the two interfaces of an adapter.
 
-A *wire* knows a provider's format and nothing of networks; an *endpoint* knows how to send
-and nothing of formats. What lies between them is shared.
+A *wire* knows a provider's format but nothing about networks; an *endpoint* knows how to send
+requests but nothing about formats. Everything in between is shared.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 
 class Finish(StrEnum):
-    """Why a model stopped, in words that all providers share."""
+    """Why a model stopped, independent of the provider."""
 
     DONE = "done"
     TOOLS = "tools"
-    PAUSED = "paused"  # it asks to be continued
+    PAUSED = "paused"  # send the turn back and the model continues it
     LENGTH = "length"
     REFUSED = "refused"
 
 
 @attrs.frozen(kw_only=True)
 class ToolRequest:
-    """A model wants a tool to be called; ``arguments`` is its JSON, which may be invalid."""
+    """A request to call a tool; ``arguments`` is the model's JSON, which may be invalid."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class ToolRequest:
 
 @attrs.frozen(kw_only=True)
 class ToolAnswer:
-    """The result of a tool, or what went wrong."""
+    """The reply to a tool request: the result, or an error if ``failed``."""
 
     request: ToolRequest
     content: str
@@ -54,18 +54,18 @@ class ToolAnswer:
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """One answer of a model.
+    """One reply of a model.
 
     Attributes:
-        text: its text; empty when it only calls tools.
-        requests: tools that it wants to be called, in its order.
+        text: its text; empty if it only requests tools.
+        requests: the tools that it requests, in its order.
         finish: why it stopped.
-        finish_reason: the same in the provider's word.
-        usage: tokens; ``NO_USAGE`` when the provider does not count them.
-        cache_write_tokens: those of the sent tokens that were written to the provider's
-            cache at a price of their own.
-        model: the model that answered, in the provider's word.
-        message: the answer as the next request must repeat it.
+        finish_reason: the same in the provider's terms.
+        usage: tokens; ``NO_USAGE`` if the provider does not count them.
+        cache_write_tokens: the part of the input tokens written to the provider's cache, which have
+            a price of their own.
+        model: the provider's name of the model that answered.
+        message: the reply in the form in which the next request must repeat it.
     """
 
     text: str
@@ -79,13 +79,13 @@ class Turn:
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-"""A count of tokens in an answer; one that is negative or absurd makes it unreadable."""
+"""A token count; a negative or absurd one makes the answer unreadable."""
 
 
 def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
-    """Return the tokens of an answer; ``NO_USAGE`` when they are not counted or cannot be right.
+    """Return the tokens of an answer; ``NO_USAGE`` if counts are missing or contradictory.
 
-    ``sent`` includes ``cached`` and ``written``, which were read from and written to the cache.
+    ``sent`` includes ``cached`` and ``written``, the tokens read from and written to the cache.
     """
     if sent is None or received is None or cached + written > sent:
         return NO_USAGE
@@ -93,14 +93,14 @@ def usage_of(sent: int | None, received: int | None, cached: int, written: int) 
 
 
 class UnreadableTurnError(TransientProviderError):
-    """A body with a good status that is no answer, or one cut short."""
+    """The body of a successful response is truncated or is not an answer."""
 
 
 class Wire(Protocol):
-    """A provider's format. Pure: data in, data out.
+    """A provider's wire format; pure functions of data.
 
-    ``open`` returns the body of the first request, ``extend`` that of the request that follows a
-    turn. ``read`` returns the answer in a body, or raises ``UnreadableTurnError``.
+    ``open`` returns the body of the first request, ``extend`` the body of the request that follows
+    a turn. ``read`` decodes the body of a response, or raises ``UnreadableTurnError``.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
@@ -114,10 +114,9 @@ class Wire(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Received:
-    """A response of any status; headers have names in lower case.
+    """A response of any status; header names are in lower case.
 
-    Attributes:
-        requests: how many were sent for it, by an endpoint that asks several servers.
+    ``requests`` counts the requests that were sent for it: several, if the endpoint has fallbacks.
     """
 
     status: int
@@ -127,10 +126,10 @@ class Received:
 
 
 class NothingReceivedError(TransientProviderError):
-    """A request got no usable answer.
+    """A request got no usable response.
 
-    It took too long (``timed_out``), its connection was never made (``unreachable``) or broke, or
-    what came back was too large.
+    It took too long (``timed_out``), the connection was never established (``unreachable``) or
+    broke, or the response was too large.
     """
 
     def __init__(self, message: str, *, timed_out: bool = False, unreachable: bool = False) -> None:
@@ -140,18 +139,18 @@ class NothingReceivedError(TransientProviderError):
 
 
 Files: TypeAlias = Sequence[tuple[str, tuple[str, bytes, str]]]
-"""Parts of a form: field, and name, bytes and type of a file."""
+"""Parts of a form: the field, and the name, content and media type of a file."""
 
 
 class Endpoint(Protocol):
-    """Sends bodies to one provider with one account.
+    """Sends requests to one provider under one account.
 
     ``send`` is only awaited in the thread of ``promptgraft.runtime.event_loop``.
 
     Attributes:
-        account: what a limit of the provider belongs to: provider, host, and a digest of the key.
-        secrets: texts that must appear in no message.
-        blanked: those of them that are blanked in valid answers as well.
+        account: the scope of rate limits: provider, host, and a digest of the key.
+        secrets: texts that must not appear in any message.
+        blanked: the secrets that are also blanked in valid answers.
     """
 
     account: str
@@ -159,25 +158,27 @@ class Endpoint(Protocol):
     blanked: tuple[str, ...]
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
-        """Send one request and return what came back, whatever its status.
+        """Send one request and return the response, whatever its status.
 
-        Raises ``NothingReceivedError`` when not all came back within ``seconds`` of wall time.
+        Raises ``NothingReceivedError`` if the response is not complete within ``seconds`` of wall
+        time.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Content:
-    """The two texts that a model is sent; ``system`` is the same for all bound values."""
+    """The two texts sent to a model; ``system`` does not depend on bound values."""
 
     system: str
     user: str
 
 
 def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
-    """Split a prompt before the first section that shows a value; all is the user's without one.
+    """Split a prompt before the first section that shows a bound value.
 
-    With ``say_format`` it says which answers are wanted, for models that take no schema.
+    If no section does, all of it is the user text. With ``say_format`` the expected form of the
+    answer is stated in the text, for models that accept no schema.
     """
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
@@ -209,12 +210,12 @@ def _wanted(schema: JsonObject) -> str:
 
 
 def sendable(body: JsonObject) -> JsonObject:
-    """Return a body in UTF-8: surrogate pairs become their character, lone ones U+FFFD."""
+    """Return a body that UTF-8 can encode: lone surrogates become U+FFFD."""
     return {_text(key): map_texts(value, _text, keys=True) for key, value in body.items()}
 
 
 def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
-    """Return a request with further messages: a turn, and the answers to it."""
+    """Return a request extended by a turn and the replies to it."""
     messages = request["messages"]
     before = messages if isinstance(messages, list) else []
     return {**request, **sendable({"messages": [*before, turn.message, *told]})}
@@ -227,7 +228,7 @@ def _text(text: str) -> str:
 
 
 def read_as(kind: type[T], body: JsonObject) -> T:
-    """Return a body as a ``kind``, other fields ignored, or raise ``UnreadableTurnError``."""
+    """Convert a body to ``kind``, ignoring unknown fields, or raise ``UnreadableTurnError``."""
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
