@@ -1,4 +1,4 @@
-"""Agents that can only be called: their texts, how these reach them, and what they answer."""
+"""Black-box agents: their texts, how candidates are delivered, and what agents answer."""
 
 from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn

@@ -1,4 +1,4 @@
-"""One adapter for all agents: plays the turns of a case, and says what becomes of faults."""
+"""Black-box agents as prompts: the adapter that plays the turns of a case, and the rehearsal."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ from promptgraft.targets.texts import as_texts
 OutputT = TypeVar("OutputT")
 
 DEFAULT_TURNS = 8
-"""Turns that a conversation with a simulated user has at most, unless another number is given."""
+"""Default limit on the turns of a conversation with a simulated user."""
 
 OnAgentError = Literal["zero", "unscored", "stop"]
-"""What becomes of a rollout whose agent failed: the score 0, no score, or the end of the run."""
+"""The effect of an agent's failure: the rollout scores 0 or stays unscored, or the run stops."""
 
 
 @attrs.frozen(kw_only=True)
 class AgentAdapter:
-    """Answers cases by asking an agent; the one parameter of the prompt is the case.
+    """Answers cases by calling an agent; the only parameter of the prompt is the case.
 
     Attributes:
-        agent: what is asked.
-        names: the texts that it is asked with.
-        delivery: hands the texts over.
-        on_agent_error: what becomes of a failure of the agent.
+        agent: the agent.
+        names: the names of its texts.
+        delivery: delivers the texts.
+        on_agent_error: the effect of a failure of the agent.
         user: the model that plays the user of a ``conversation_scenario``.
-        max_turns: turns that such a conversation has at most.
-        question: what that model is asked.
+        max_turns: limit on the turns of such a conversation.
+        question: the prompt for that model.
     """
 
     agent: Agent
@@ -77,15 +77,15 @@ class AgentAdapter:
 
     @property
     def reports_tools(self) -> bool:
-        """Whether the agent says which tools it called."""
+        """Whether the agent reports the tools that it called."""
         return self.agent.reports_tools
 
     def most_turns(self, case: Case) -> int:
-        """Return how many turns a case has at most."""
+        """Return the largest number of turns that a case may take."""
         return self.max_turns if case.scenario is not None else max(1, len(case.turns))
 
     def check_case(self, case: Case) -> None:
-        """Refuse a case that cannot be played with a ``ConfigError``."""
+        """Raise ``ConfigError`` for a case that cannot be played."""
         if case.scenario is not None and self.user is None:
             raise ConfigError(
                 "a `conversation_scenario` is played by a simulated user; name its model: `user` "
@@ -94,7 +94,7 @@ class AgentAdapter:
 
     @property
     def identity(self) -> str:
-        """Name of the agent; its version is among the functions of a run."""
+        """The name of the agent; a run records its version among its functions."""
         if self.user is None:
             return f"agent {self.agent.name}"
         own = self.question.overrides_store is not None
@@ -115,10 +115,10 @@ class AgentAdapter:
         """Play the turns of the case.
 
         Raises:
-            AgentFaultError: the agent failed, and the texts may be at fault for it.
-            ProviderError, LimitReachedError: the agent could not be reached, or had no time.
-            CallerError: the agent failed, where that ends the run.
-            ConfigError: ``prompt`` is not that of the agent, or bound to something else.
+            AgentFaultError: the agent failed, and the texts may be the cause.
+            ProviderError, LimitReachedError: the agent was unreachable, or time ran out.
+            CallerError: the agent failed, and ``on_agent_error`` is ``stop``.
+            ConfigError: ``prompt`` is not the agent's, or is not bound to a case.
         """
         if deadline is not None:
             deadline.check()
@@ -158,7 +158,7 @@ class AgentAdapter:
 
 @attrs.frozen
 class _Playing:
-    """A case that is being played: one session of the agent, whose calls differ in their turn."""
+    """One session of the agent: the turns of a case in one rollout."""
 
     adapter: AgentAdapter
     case: Case
@@ -187,7 +187,7 @@ class _Playing:
                 return answer
 
     def next_query(self, history: Sequence[PastTurn]) -> str:
-        """Return what the user says next; empty when the conversation is over."""
+        """Return the user's next message; empty if the conversation is over."""
         turns, scenario, user = self.case.turns, self.case.scenario, self.adapter.user
         if turns:
             return turns[len(history)].user if len(history) < len(turns) else ""
@@ -199,7 +199,7 @@ class _Playing:
         call = attrs.evolve(self.call, turn=len(history), history=history)
         budget = call.session.budget
         if budget is not None:
-            budget.reserve(NOTHING)
+            budget.reserve(NOTHING)  # raises if the budget is exhausted
         began = time.perf_counter()
         try:
             answer = self.adapter.agent.ask(query, call)
@@ -214,7 +214,7 @@ class _Playing:
         return answer
 
     def _note(self, answer: AgentAnswer, seconds: float) -> None:
-        """Say in the session what the agent did."""
+        """Dispatch the tool calls and the call itself to the session."""
         for use in answer.tools or ():
             self.call.session.dispatch(
                 ToolInvoked(name=use.name, params=dict(use.arguments), result=use.result)
@@ -244,35 +244,35 @@ class _Playing:
 
 
 AGENTS_NS = "agents"
-"""The namespace of the prompts of agents, unless another one is given."""
+"""The default namespace of agents' prompts."""
 
 
 @attrs.frozen
 class BlackBox:
     """Named texts of an agent that can only be called.
 
-    They are a prompt of plain sections, each bound to a case, together with an adapter that asks
-    the agent; a run takes the object in place of a prompt. Cases need no ``params``.
+    Combines a prompt of plain sections, which is bound to a case, with an adapter that calls the
+    agent; a run accepts it in place of a prompt. Cases need no ``params``.
 
     Attributes:
         texts: the texts by name. Every character is literal.
-        agent: what is asked: a function, or an agent such as ``HttpAgent``.
-        delivery: hands the texts over; by default they travel with the call.
+        agent: a function, or an agent such as ``HttpAgent``.
+        delivery: delivers the texts; by default they are passed in the call.
         ns: namespace of the prompt.
         key: key of the prompt.
-        placeholders: strings that must stay; see ``Texts``.
-        frozen: names of texts that are handed over and never changed.
-        on_agent_error: what becomes of a rollout whose agent failed: ``zero`` scores 0,
+        placeholders: strings that texts must keep; see ``Texts``.
+        frozen: names of texts that are delivered but never changed.
+        on_agent_error: the effect of an agent's failure on its rollout: ``zero`` scores 0,
             ``unscored`` leaves it without a score, ``stop`` ends the run.
         user: the model that plays the user of cases with a ``conversation_scenario``.
-        max_turns: turns that such a conversation has at most.
-        prompt: the prompt: one section for each text.
-        adapter: asks the agent.
+        max_turns: limit on the turns of such a conversation.
+        prompt: the prompt, with one section per text.
+        adapter: calls the agent.
 
     Raises:
-        ConfigError: an argument is not what it must be, or the texts do not reach the agent.
-        InvalidIdentifierError: a name, ``ns`` or ``key`` is no identifier.
-        PromptDefinitionError: a text does not hold its placeholder.
+        ConfigError: an argument is invalid, or the texts do not reach the agent.
+        InvalidIdentifierError: a name, ``ns`` or ``key`` is not an identifier.
+        PromptDefinitionError: a text does not contain its placeholder.
     """
 
     texts: Mapping[str, str] = attrs.field(converter=as_texts)
@@ -316,12 +316,12 @@ class BlackBox:
 
 
 def query_of(case: Case) -> str:
-    """Return what a case of one turn asks, as text."""
+    """Return the query of a case of one turn, as text."""
     return case.input if isinstance(case.input, str) else canonical_json(case.input)
 
 
 MOST_CALLS = 3
-"""Cases whose first turn an agent is asked, as long as it fails."""
+"""Most cases that a rehearsal tries."""
 
 
 def rehearse(
@@ -332,14 +332,14 @@ def rehearse(
     watch: Watch,
     deadline: Deadline | None,
 ) -> tuple[Spending, ...]:
-    """Ask an agent the first turn of a case, and of up to two others if it fails.
+    """Ask an agent the first turn of a case, and of up to two others while it fails.
 
-    Returns what the calls took.
+    Returns the spending of the calls.
 
     Raises:
-        CallerError: it has failed each time; with file and line of the user's code.
-        ProviderError: it could not be reached any time.
-        LimitReachedError: there is no time.
+        CallerError: it failed every time; with file and line of the user's code.
+        ProviderError: it was unreachable every time.
+        LimitReachedError: time ran out.
     """
     lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
     spent: list[Spending] = []

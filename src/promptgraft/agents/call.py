@@ -1,4 +1,4 @@
-"""The contract between a black-box agent, what hands the texts of a candidate to it, and a run."""
+"""The contract between a run, a black-box agent and the delivery of its texts; faults of agents."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def _as_cost(cost: Decimal | float | None) -> Decimal | None:
 
 @attrs.frozen(kw_only=True)
 class AgentAnswer:
-    """What an agent answered to one query.
+    """The answer of an agent to one query.
 
     Attributes:
         text: the final answer.
-        output: the same as data; None when it is text only.
-        tools: the tools that it called, in order; None when it does not say.
+        output: the answer as data; None if it is text only.
+        tools: the tools that it called, in order; None if it does not report them.
         usage: tokens, if it counts them.
-        cost: US dollars; None when that is not known.
-        counted: whether the session of the call has its calls of models already.
+        cost: US dollars; None if unknown.
+        counted: whether its calls of models are already in the session of the call.
 
     Raises:
-        ConfigError: a field is something else.
+        ConfigError: a field has the wrong type.
     """
 
     text: str = attrs.field(validator=STRING)
@@ -73,7 +73,7 @@ class AgentAnswer:
 
 @attrs.frozen(kw_only=True)
 class PastTurn:
-    """One turn of a conversation that is over: what the user said, and what was answered."""
+    """A completed turn of a conversation: the user's message and the agent's answer."""
 
     query: str
     answer: str
@@ -81,19 +81,19 @@ class PastTurn:
 
 @attrs.frozen(kw_only=True)
 class AgentCall:
-    """What an agent is told besides its query.
+    """What an agent is given besides its query.
 
     Attributes:
         texts: the texts of the candidate, by name.
-        folder: where the candidate's files are, for deliveries that have any; None otherwise.
+        folder: folder with the candidate's files; None if the delivery uses no files.
         example: id of the case.
-        session_id: one for all turns of a case in one rollout; unique among rollouts.
+        session_id: the same for all turns of one rollout; unique among rollouts.
         turn: number of the turn, from 0.
-        history: the turns before this one.
-        context: what the case says was said before the first turn.
-        state: what the session begins with.
-        deadline: until when; None without a limit.
-        session: where an agent that asks models with adapters of promptgraft has them counted.
+        history: the previous turns.
+        context: messages before the first turn, as given by the case.
+        state: initial state of the session.
+        deadline: the time limit; None for no limit.
+        session: pass it to promptgraft adapters that the agent calls, so that they are counted.
     """
 
     texts: Mapping[str, str]
@@ -110,28 +110,28 @@ class AgentCall:
 
 @runtime_checkable
 class Agent(Protocol):
-    """Something that answers queries; ``ask`` is called from several threads at the same time."""
+    """Something that answers queries; ``ask`` must be thread-safe."""
 
     @property
     def name(self) -> str:
-        """How messages and reports call it, without secrets: ``agent.call``, an address."""
+        """Its name in messages and reports, without secrets: ``agent.call``, an address."""
         ...
 
     @property
     def identity(self) -> str:
-        """Name and version, without secrets; equal as long as its answers may be."""
+        """Name and version, without secrets; must change when its answers may change."""
         ...
 
     @property
     def reports_tools(self) -> bool:
-        """Whether its answers say which tools were called."""
+        """Whether its answers list the tools that were called."""
         ...
 
     def check(self, delivery: str, names: Collection[str]) -> None:
-        """Find out, without a call, whether the texts reach it.
+        """Check, without calling it, that the texts reach it.
 
         Args:
-            delivery: ``Delivery.kind`` of what hands them over; ``argument`` without one.
+            delivery: ``Delivery.kind`` of the delivery; ``argument`` without one.
             names: the names of the texts.
 
         Raises:
@@ -143,30 +143,31 @@ class Agent(Protocol):
         """Answer one query.
 
         Raises:
-            AgentFaultError: it failed in a way that the texts may be at fault for.
-            TransientProviderError: it could not be reached, or had no time: unscored.
-            PermanentProviderError: it refuses for good.
+            AgentFaultError: it failed, and the texts may be the cause.
+            TransientProviderError: it was unreachable or ran out of time; leaves the rollout
+                unscored.
+            PermanentProviderError: it will refuse every query.
             LimitReachedError: the deadline has passed or the run was cancelled.
         """
         ...
 
 
 class Delivery(Protocol):
-    """Hands the texts of a candidate to an agent; used from several threads at the same time."""
+    """Delivers the texts of a candidate to an agent; thread-safe."""
 
     @property
     def kind(self) -> str:
-        """``argument`` and ``request`` travel with the call, ``folder`` and ``live`` are files."""
+        """``argument`` and ``request`` for texts in the call, ``folder`` and ``live`` for files."""
         ...
 
     def opened(self, folder: Path) -> AbstractContextManager[None]:
         """Return a context for one run, entered before its first rollout; may be nested.
 
-        Leaving it puts back, or removes, what the delivery has made. Outside of it, texts are
-        delivered only where nothing has to be put back.
+        Leaving it restores or removes whatever the delivery changed. Outside of it, only deliveries
+        that have nothing to restore accept texts.
 
         Args:
-            folder: the folder of the run; what the delivery keeps is below it.
+            folder: the folder of the run; the delivery keeps its files below it.
 
         Raises:
             ConfigError: texts cannot be delivered now.
@@ -176,17 +177,17 @@ class Delivery(Protocol):
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> AbstractContextManager[Path | None]:
-        """Return a context in which the agent finds ``texts``, for one rollout with all its turns.
+        """Return a context in which the agent finds ``texts``, for all turns of one rollout.
 
-        Yields the folder that holds them, or None where they travel with the call.
+        Yields the folder that holds the texts, or None if they are passed in the call.
 
-        Entering it may block until rollouts of other candidates have ended: enter it in a
-        worker's thread and never in an event loop, hold no lock that other rollouts need, and
-        never enter a second one inside, which would wait for the first one.
+        Entering it may block until rollouts of other candidates have ended. So enter it in a worker
+        thread, never in an event loop; hold no lock that other rollouts need; and do not nest it,
+        because the inner context would wait for the outer one.
 
         Args:
             texts: the text of every source, by name.
-            deadline: ends the waiting.
+            deadline: limits the wait.
 
         Raises:
             ConfigError: the texts cannot be delivered.
@@ -196,23 +197,23 @@ class Delivery(Protocol):
 
 
 LONGEST_SHOWN = 400
-"""Characters of what an agent says of its failure that the reflector is shown."""
+"""Characters of an agent's error message that the reflector is shown."""
 
 _BAD, _LATE, _TOO_MANY, _SERVER_FAILED = 400, 408, 429, 500
-# Where the address or the account is wrong, whatever is asked.
+# The address or the account is wrong, whatever the query.
 _FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
-# Base classes of what HTTP libraries and SDKs raise for a connection or a time limit; none of
-# them is a ConnectionError or a TimeoutError.
+# Base classes that HTTP libraries and SDKs use for connection errors and timeouts; none of them
+# derives from ConnectionError or TimeoutError.
 _PASSING = frozenset(
     {"APIConnectionError", "ClientConnectionError", "PoolError", "TimeoutError", "TransportError"}
 )
 
 
 def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
-    """Return what becomes of an exception that an agent's code has raised.
+    """Return the error for an exception raised by an agent's code.
 
-    A refused connection, a time limit, and the statuses 429 and 5xx of an HTTP library are
-    unscored; everything else is the agent's fault.
+    Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored;
+    everything else is the agent's fault.
     """
     said = said_by(error)
     status = status_of(error)
@@ -220,17 +221,17 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
         return RateLimitedError(f"agent `{name}` raised {said}")
     if status >= _SERVER_FAILED or _may_pass(error):
         return TransientProviderError(f"agent `{name}` raised {said}")
-    # The reflector reads this, to whom names of modules and cases mean nothing.
+    # The reflector reads this message; names of modules and cases would mean nothing to it.
     return AgentFaultError(f"the agent raised {said}", place=place_of(error))
 
 
 def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
-    """Return what becomes of a status of HTTP that is no success.
+    """Return the error for an HTTP status other than success.
 
     Args:
         name: the agent.
-        status: what it answered with.
-        said: what it said of that, in one line without secrets.
+        status: the status.
+        said: the body of the reply, in one line without secrets.
     """
     what = f"status {status}{f': {said}' if said else ''}"
     if status == _TOO_MANY:
@@ -248,13 +249,13 @@ def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
 
 
 def said_by(error: BaseException) -> str:
-    """Return the class of an exception and the beginning of what it says, in one line."""
+    """Return the class of an exception and the start of its message, in one line."""
     text = clip(" ".join(str(error).split()), LONGEST_SHOWN, around=" ")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def status_of(error: BaseException) -> int:
-    """Return the HTTP status that an exception of a library tells; 0 for none."""
+    """Return the HTTP status that an exception of a library carries; 0 for none."""
     response: object = getattr(error, "response", None)
     for holder in (error, response):
         for name in ("status_code", "status"):
@@ -270,7 +271,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
-    """Return a deadline that passes after ``seconds`` at the latest."""
+    """Return a deadline that expires after ``seconds`` at the latest."""
     if deadline is None:
         return Deadline.after(seconds)
     ends = deadline.clock.monotonic() + seconds
@@ -278,7 +279,7 @@ def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
 
 
 def too_late(name: str, seconds: float | None) -> TransientProviderError:
-    """Return what becomes of a query whose time limit has passed."""
+    """Return the error for a query that exceeded its ``timeout``."""
     return TransientProviderError(
         f"agent `{name}` had no answer after {seconds or math.inf:g} s, its `timeout`"
     )

@@ -25,13 +25,13 @@ from promptgraft.strict.checks import SECONDS, STRING
 from promptgraft.text import clip
 
 LONGEST_OUTPUT = 10_000_000
-"""Bytes that a command may write."""
+"""Largest output of a command in bytes."""
 
 _KEPT_OF_ERRORS = 4_000
 _SHORT_PAUSE = 0.001  # seconds
-_LOOK_EVERY = 0.2  # seconds; a command that has ended may have left its pipes to others
-# A process that is killed cannot end its commands. Each has a guard in its group, no child of it,
-# whose input ends with this process; the guard then kills the group.
+_LOOK_EVERY = 0.2  # seconds; pipes inherited by children may stay open after the command ended
+# A killed process cannot clean up its commands. So each command has a guard in its process group,
+# not a child of it, whose standard input closes when this process dies; it then kills the group.
 _GUARD = """\
 exec 3<&0 </dev/null
 ( (read -r _ <&3; kill -9 -$$) >/dev/null 2>&1 & )
@@ -50,26 +50,26 @@ def _as_command(command: Sequence[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True, slots=False)
 class CommandAgent(Templated):
-    """An agent that is a command. It is started for each query, without a shell.
+    """An agent that is a command, started for each query without a shell.
 
-    In arguments and variables ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
-    ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` stand for what it is
-    asked, each as one text, and ``${NAME}`` for a variable of the environment. An exit code other
-    than 0 is the agent's fault. At its time limit, when the run ends and when this process dies,
-    the command is killed with all that it has started in its process group.
+    In arguments and variables, ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
+    ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` are replaced by
+    their values, each as one text, and ``${NAME}`` by an environment variable. A nonzero exit code
+    is the agent's fault. When the time limit passes, the run ends or this process dies, the command
+    is killed together with its process group.
 
     Attributes:
         command: the program and its arguments.
-        env: variables that are set besides those of this process.
+        env: environment variables in addition to those of this process.
         timeout: seconds for one answer.
-        answer: where the answer stands in JSON that it writes: ``$.result``; by default all that
-            it writes is the answer.
-        tools: where the list of the tools stands that it called.
-        version: of the agent; by default a digest of the files that ``command`` names.
-        cwd: the folder that it is started in, where paths in ``command`` begin.
+        answer: path of the answer in JSON output, such as ``$.result``; by default the whole output
+            is the answer.
+        tools: path of the list of called tools.
+        version: version of the agent; by default a digest of the files named in ``command``.
+        cwd: working directory, to which paths in ``command`` are relative.
 
     Raises:
-        ConfigError: an argument is not what it must be.
+        ConfigError: an argument is invalid.
     """
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
@@ -86,7 +86,7 @@ class CommandAgent(Templated):
 
     @property
     def identity(self) -> str:
-        # A program of the system is known by its name: its version is the user's to say.
+        # System programs count by name only; the user states their version.
         paths = [self.cwd / one for one in self.command if not Path(one).is_absolute()]
         seen = self.version or [digest_text(p.read_bytes().hex()) for p in paths if is_file(p)]
         what = digest([list(self.command), sorted(self.env.items()), self.answer, seen])[:12]
@@ -148,7 +148,7 @@ def _ended(code: int) -> str:
 
 @attrs.define(kw_only=True)
 class _Ran:
-    """What a command did; ``code`` is negative for a signal."""
+    """The outcome of a command; ``code`` is negative for a signal."""
 
     output: bytearray = attrs.field(factory=bytearray)
     errors: bytearray = attrs.field(factory=bytearray)
@@ -158,7 +158,7 @@ class _Ran:
 
 
 def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: Deadline) -> _Ran:
-    """Run a command to its end, or until its time is over."""
+    """Run a command until it ends or its time is up."""
     ends.check()
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell line
@@ -171,7 +171,7 @@ def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: D
             bufsize=0,
             start_new_session=True,
         )
-    except OSError as error:  # such as a query that is longer than an argument may be
+    except OSError as error:  # for example, the query exceeds the length limit of arguments
         raise AgentFaultError(f"the command cannot be started: {error.strerror}") from error
     running = _Running(process)
     with process, contextlib.ExitStack() as stack:
@@ -183,34 +183,34 @@ def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: D
 
 @attrs.frozen
 class _Running:
-    """A command under way, with its process group."""
+    """A running command and its process group."""
 
     process: subprocess.Popen[bytes]
     lock: threading.RLock = attrs.field(factory=threading.RLock)
 
     def kill(self) -> None:
-        """Kill the group, unless the command was waited for: its number may be another's now."""
+        """Kill the group, unless the command was reaped: its id may have been reused."""
         with self.lock:
             if self.process.returncode is None:
-                # All of it may have ended and only wait to be waited for.
+                # The group may consist of zombies only.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill what is left and return the exit code of the command."""
+        """Kill the rest of the group and return the exit code of the command."""
         with self.lock:
             self.kill()
             return self.process.wait()
 
     def follow(self, ends: Deadline) -> _Ran:
-        """Read what it writes, until it has ended or may not continue."""
+        """Read its output until it has ended or must be stopped."""
         process, found = self.process, _Ran()
         with selectors.DefaultSelector() as waiting:
             for pipe, kept in ((process.stdout, found.output), (process.stderr, found.errors)):
                 assert pipe is not None  # noqa: S101 - see _run
                 waiting.register(pipe, selectors.EVENT_READ, kept)
             while waiting.get_map() or not self._has_ended():
-                # Once it has closed its output, it is mostly just about to end.
+                # A command that has closed its output is usually about to end.
                 seconds = _LOOK_EVERY if waiting.get_map() else _SHORT_PAUSE
                 for key, _ in waiting.select(min(ends.remaining, ends.look_every, seconds)):
                     data = os.read(key.fd, 65_536)
@@ -223,11 +223,11 @@ class _Running:
                 if found.is_late or found.is_too_long:
                     return found
                 if self._has_ended():
-                    self.kill()  # what it has started and left behind
+                    self.kill()  # children that it left behind
         found.code = self.end()
         return found
 
     def _has_ended(self) -> bool:
-        """Tell whether the command itself has ended; it stays to be waited for."""
+        """Return whether the command itself has ended, without reaping it."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, options) is not None

@@ -1,4 +1,4 @@
-"""How the texts of a candidate reach an agent: in the call, or in a copy of a folder."""
+"""Deliveries of a candidate's texts to an agent: in the call, or in a copy of a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_COPIED = {".git", ".promptgraft"}
 
 @attrs.frozen
 class InCall:
-    """Leaves the texts to the call, which holds them (``AgentCall.texts``).
+    """Passes the texts in the call (``AgentCall.texts``).
 
     Attributes:
         kind: ``argument``, or ``request`` for an agent that sends them in fields of its own.
@@ -36,20 +36,20 @@ class InCall:
     kind: Literal["argument", "request"] = "argument"
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        """Return a context for one run; ``folder`` is left alone."""
+        """Return a context for one run; ``folder`` is not used."""
         del folder
         return contextlib.nullcontext()
 
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> contextlib.AbstractContextManager[Path | None]:
-        """Return a context in which nothing has to be done; never blocks."""
+        """Return an empty context; never blocks."""
         del texts, deadline
         return contextlib.nullcontext()
 
 
 class RunScope:
-    """A context that is entered with its first user and left with its last one."""
+    """A context that is entered for its first user and exited after its last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class RunScope:
 
     @contextlib.contextmanager
     def entered(self, context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        """Enter ``context`` unless it is entered already."""
+        """Enter ``context`` unless one is entered already."""
         with self._lock:
             if not self._users:
                 context.__enter__()
@@ -74,22 +74,22 @@ class RunScope:
 
 
 class FolderCopy:
-    """Gives each rollout a copy of a folder of its own, in which the files hold the candidate.
+    """Gives each rollout its own copy of a folder, whose files hold the candidate.
 
-    A copy has no file in common with the folder or another copy, not even by a hard link: what an
-    agent does in it, in place too, stays in it. Because making many files is slow, a copy whose
-    rollout has ended is put in order and serves another one, under another name.
+    Copies share no files with the folder or each other, not even by hard links, so that writes in
+    place stay within a copy. Because creating many files is slow, copies are restored after a
+    rollout and reused under another name.
 
-    The folder is read once for each run. Links within it stay links within the copy.
+    The folder is read once per run. Links within the folder become links within the copy.
 
     Args:
-        sources: the texts; those of callbacks travel with the call alone.
-        folder: what is copied: every file of the sources is in it.
+        sources: the texts; texts of callbacks are only passed in the call.
+        folder: the folder to copy, which contains every file of the sources.
         leave_out: folders in it that are not copied; ``.git`` and ``.promptgraft`` never are.
 
     Raises:
-        ConfigError: it is no folder, a file of the sources is not in it or in a part that is left
-            out, or a link in it leads to a folder outside.
+        ConfigError: it is not a folder, a file of the sources is not in it or in a part that is
+            left out, or a link in it leads to a folder outside.
         OSError: it cannot be read.
     """
 
@@ -112,7 +112,7 @@ class FolderCopy:
         self._scope = RunScope()
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        """Make copies below ``folder`` while the context lasts; leave none, nor earlier ones."""
+        """Keep copies below ``folder`` during the context; remove them and any leftovers."""
         return self._scope.entered(self._opened(folder))
 
     @contextlib.contextmanager
@@ -128,9 +128,9 @@ class FolderCopy:
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> Iterator[Path]:
-        """Return a context with a copy in which the agent finds ``texts``; waits for no other.
+        """Return a context with a copy that holds ``texts``; does not wait for other rollouts.
 
-        Outside of :meth:`opened` the copy is in the folder for temporary files.
+        Outside of :meth:`opened` the copy is in the system's temporary folder.
 
         Raises:
             ConfigError: the folder cannot be copied.
@@ -148,7 +148,7 @@ class FolderCopy:
             try:
                 yield copy.path
             except BaseException:
-                # An agent that failed, or had no time, may still be writing there.
+                # An agent that failed or ran out of time may still write to it.
                 copies.drop(copy)
                 raise
             copies.give_back(copy, used_at=began)
@@ -162,6 +162,7 @@ class FolderCopy:
         try:
             with self._explained():
                 self._make_pattern(copies.pattern)
+                # Make one copy now, so that a folder that cannot be copied fails before a rollout.
                 copies.give_back(copies.take(), used_at=time.time_ns())
             yield copies
         finally:
@@ -183,7 +184,7 @@ class FolderCopy:
             ) from error
 
     def _make_pattern(self, pattern: Path) -> None:
-        """Copy everything but the files that candidates change."""
+        """Copy everything except the files that candidates change."""
         changing = {str(file.path) for file in self._sources.files.values()}
         base = len(str(self._folder))
         pattern.mkdir(parents=True)
@@ -197,7 +198,7 @@ class FolderCopy:
                 shutil.copy2(entry.path, target)
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
-        """Yield what is copied of a folder, parents first."""
+        """Yield the entries of a folder that are copied, parents first."""
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:
@@ -216,7 +217,7 @@ class FolderCopy:
                 yield from self._entries(entry.path)
 
     def _inner(self, entry: os.DirEntry[str]) -> str | None:
-        """Return where a link within the folder leads, seen from its own place."""
+        """Return the relative target of a link that stays within the folder; None otherwise."""
         if not entry.is_symlink():
             return None
         real = Path(entry.path).resolve()
@@ -226,7 +227,7 @@ class FolderCopy:
 
 
 class _Copies:
-    """The copies of one run: those in use, those that may be used again, and their pattern."""
+    """The copies of one run: the pattern that they are made from, and the spare ones."""
 
     def __init__(self, folder: Path) -> None:
         self.pattern = folder / "pattern"
@@ -235,13 +236,13 @@ class _Copies:
         self._spare: list[_Copy] = []
 
     def take(self) -> _Copy:
-        """Return a copy that nothing else has."""
+        """Return a copy for exclusive use."""
         with contextlib.suppress(IndexError):
             return self._spare.pop()
         return _Copy.of(self.pattern, self._new_path())
 
     def give_back(self, copy: _Copy, *, used_at: int) -> None:
-        """Keep a copy for another rollout, as it was made."""
+        """Restore a copy and keep it for another rollout."""
         try:
             mended = copy.mended(self.pattern, used_at=used_at)
             spare = attrs.evolve(mended, path=copy.path.rename(self._new_path()))
@@ -251,7 +252,7 @@ class _Copies:
             self._spare.append(spare)
 
     def _new_path(self) -> Path:
-        # None ever had it: what is left of an agent cannot find its copy.
+        # Never reuse a path: processes left behind by an agent must not find their copy again.
         return self._folder / str(next(self._numbers))
 
     def drop(self, copy: _Copy) -> None:
@@ -261,7 +262,7 @@ class _Copies:
 
 @attrs.frozen
 class _Copy:
-    """A copy of the pattern, with the status of everything in it by its path."""
+    """A copy of the pattern, with the status of every entry by path."""
 
     path: Path
     made: Mapping[str, tuple[int, ...]]
@@ -273,7 +274,7 @@ class _Copy:
         return cls(path, {one[base:]: _status(one) for one in _walked(path)})
 
     def mended(self, pattern: Path, *, used_at: int) -> _Copy:
-        """Remove what is new in it, and put back what was changed or removed."""
+        """Return the copy restored: new entries removed, changed or removed ones replaced."""
         base = len(str(self.path))
         kept: dict[str, tuple[int, ...]] = {}
         for path in _walked(self.path):
@@ -299,7 +300,7 @@ class _Copy:
 
 
 def _walked(folder: Path) -> Iterator[str]:
-    """Yield the paths of all that is in a folder; what is removed meanwhile is passed over."""
+    """Yield the paths of all entries of a folder; those removed meanwhile are skipped."""
     for parent, folders, files in os.walk(folder):
         yield from (f"{parent}/{name}" for name in (*folders, *files))
 
@@ -307,5 +308,5 @@ def _walked(folder: Path) -> Iterator[str]:
 def _status(path: str) -> tuple[int, ...]:
     found = os.lstat(path)
     if stat.S_ISDIR(found.st_mode):
-        return (found.st_ino, found.st_mode, 0)  # its times change with what is in it
+        return (found.st_ino, found.st_mode, 0)  # its times change with its content
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

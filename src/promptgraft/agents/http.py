@@ -1,4 +1,4 @@
-"""An agent that is a service, asked over HTTP."""
+"""An agent that is an HTTP service."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ def _default_body() -> Json:
 
 @attrs.frozen(kw_only=True, slots=False)
 class HttpAgent(Templated):
-    """An agent that is a service, asked over HTTP with a ``POST`` of JSON.
+    """An agent that is an HTTP service, called with a ``POST`` of JSON.
 
-    In ``json`` and ``headers`` ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
-    ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` stand for what it is
-    asked, and ``${NAME}`` for a variable of the environment, whose value reaches no answer and no
-    message. Redirects are not followed. The statuses 429 and 5xx leave a rollout unscored; a
-    redirect, 401, 403, 404 and such end the run; other statuses are the agent's fault.
+    In ``json`` and ``headers``, ``{query}``, ``{texts.NAME}``, ``{session_id}``, ``{turn}``,
+    ``{history}``, ``{context}``, ``{state}``, ``{folder}`` and ``{example}`` are replaced by
+    their values, and ``${NAME}`` by an environment variable, whose value is blanked in answers and
+    messages. Redirects are not followed. The statuses 429 and 5xx leave a rollout unscored;
+    redirects, 401, 403, 404 and the like end the run; other statuses are the agent's fault.
 
     Attributes:
-        url: where it is asked.
+        url: the address of the service.
         json: the body of a request.
-        headers: further headers of a request.
-        answer: where the answer stands in the JSON of a reply: ``$.final_text``; by default the
-            whole body is the answer.
-        tools: where the list of the tools stands that it called.
+        headers: additional headers of a request.
+        answer: path of the answer in a JSON reply, such as ``$.final_text``; by default the whole
+            body is the answer.
+        tools: path of the list of called tools.
         timeout: seconds for one answer.
-        version: of the agent, to be changed when its answers do: nothing else tells.
+        version: version of the agent; change it when its answers change, which nothing else shows.
 
     Raises:
-        ConfigError: an argument is not what it must be.
+        ConfigError: an argument is invalid.
     """
 
     url: str = attrs.field(validator=_an_address)
@@ -151,17 +151,17 @@ class HttpAgent(Templated):
 
 
 LONGEST_BODY = 10_000_000
-"""Bytes that a reply may have; of a longer one there is none."""
+"""Largest reply in bytes."""
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> tuple[int, bytes]:
-    """Send a request and return status and body of the reply; redirects are not followed.
+    """Send a request and return the status and body of the reply; follows no redirects.
 
     Raises:
-        OSError: the other end is at fault.
-        LimitReachedError: there is no time left.
+        OSError: the connection failed, or the reply is not HTTP.
+        LimitReachedError: time ran out.
     """
-    from http.client import (  # takes its time
+    from http.client import (  # slow to import
         HTTPConnection,
         HTTPException,
         HTTPSConnection,
@@ -179,7 +179,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
     )
     with contextlib.closing(connection), contextlib.ExitStack() as stack:
         connection.connect()
-        # A time limit of the socket begins again with each byte that comes.
+        # The timeout of a socket restarts with every byte received.
         interrupt = functools.partial(_interrupt, connection.sock)
         timer = threading.Timer(seconds, interrupt)
         timer.daemon = True
@@ -195,12 +195,12 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
                     raise IncompleteRead(reply, response.length)
         except HTTPException as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
-        ends.check()  # interrupted, a reply without a length only seems to be whole
+        ends.check()  # a reply without a length looks complete when it is interrupted
         return response.status, reply
 
 
 def _interrupt(wire: socket.socket) -> None:
-    """End a wait in another thread."""
+    """Unblock a thread that waits for the socket."""
     with contextlib.suppress(OSError):
         wire.shutdown(socket.SHUT_RDWR)
 

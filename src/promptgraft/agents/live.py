@@ -1,4 +1,4 @@
-"""Candidates in the very files that an agent reads: one candidate at a time."""
+"""Live files: the sources themselves hold one candidate at a time."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _Key = tuple[str, ...]
 
 @attrs.frozen(eq=False)
 class _Rollout:
-    """A rollout that waits for its candidate, or runs with it."""
+    """A rollout that waits for its candidate or runs with it."""
 
     key: _Key
 
 
 class LiveFiles:
-    """Lets the sources themselves hold a candidate while rollouts of that candidate run.
+    """Writes a candidate into the sources themselves while its rollouts run.
 
-    For agents that cannot be given their texts in another way: everything that reads the sources
-    meanwhile reads candidates. Rollouts of other candidates wait, in the order in which they came;
-    those that wait for the same one run together. The sources are written when the candidate
-    changes, and hold the last one until the run ends.
+    For agents that cannot receive their texts in another way: everything that reads the sources
+    meanwhile sees candidates. Rollouts of other candidates wait in order of arrival; those of the
+    same candidate run together. The sources are written when the candidate changes, and keep the
+    last one until the run ends.
 
-    What the sources held is in the folder ``originals`` of the run before the first write, and is
-    put back at the end, also by the next command after a process was killed. A source that
-    something else writes meanwhile is left as it is, and the run ends.
+    The original content is saved in the folder ``originals`` of the run before the first write, and
+    restored at the end, or by the next command if the process is killed. If something else writes
+    a source meanwhile, the run ends and that source is left alone.
 
     Args:
         sources: the texts, of files and callbacks.
@@ -49,23 +49,23 @@ class LiveFiles:
         self._sources = sources
         self._writer = sources.writer()
         self._scope = RunScope()
-        # Its lock is reentrant: a signal handler may wake the thread that it interrupts.
+        # A condition's lock is reentrant: a signal handler may interrupt the thread that holds it.
         self._changed = threading.Condition()
         self._end("live: the sources are not taken over; begin the run with `opened(folder)`")
 
     def _end(self, why: str) -> None:
-        """Refuse every rollout from here on."""
+        """Refuse every rollout from now on."""
         self._failure: CallerError | None = ConfigError(why)
         self._waiting: list[_Rollout] = []
         self._active: set[_Rollout] = set()
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        """Take the sources over while the context lasts, and put back what they held.
+        """Take over the sources for the duration of the context, then restore them.
 
         Raises:
             ConfigError: a source has changed since it was read, or cannot be put back.
             JournalLockedError: another process writes the sources.
-            OSError: the system refuses.
+            OSError: the file system refuses.
         """
         return self._scope.entered(self._opened(folder))
 
@@ -96,18 +96,18 @@ class LiveFiles:
         try:
             self._writer.settle()
         except ConfigError:
-            if failure is None:  # otherwise the run has ended with it
+            if failure is None:  # otherwise the run has already ended with that error
                 raise
 
     @contextlib.contextmanager
     def deliver(
         self, texts: Mapping[str, str], *, deadline: Deadline | None = None
     ) -> Iterator[Path]:
-        """Return a context in which the sources hold ``texts``; blocks while they hold others.
+        """Return a context in which the sources hold ``texts``; blocks while others are in use.
 
         Raises:
-            ConfigError: the sources are not taken over, cannot be written, or something else has
-                written one.
+            ConfigError: the sources are not taken over, cannot be written, or were written by
+                something else.
             LimitReachedError: the deadline has passed, or the run was cancelled.
         """
         rollout = _Rollout(tuple(texts[name] for name in self._sources.texts))
@@ -123,7 +123,7 @@ class LiveFiles:
                 raise self._failure
 
     def _enter(self, rollout: _Rollout, deadline: Deadline | None) -> None:
-        """Wait until the sources hold what a rollout reads."""
+        """Wait until the sources hold the candidate of a rollout."""
         with self._changed:
             self._waiting.append(rollout)
             self._admit()
@@ -147,10 +147,10 @@ class LiveFiles:
             self._changed.notify_all()
 
     def _admit(self) -> None:
-        """Let in the rollouts that need not wait any more; the lock is held."""
+        """Admit the rollouts that need not wait any longer; the lock is held."""
         ready: Iterable[_Rollout] = self._waiting
         if self._active:
-            # Nobody overtakes those who wait for another candidate, or these might wait for ever.
+            # No rollout overtakes one that waits for another candidate, which might starve.
             ready = itertools.takewhile(lambda one: one.key == self._key, self._waiting)
         elif self._waiting and self._failure is None and self._waiting[0].key != self._key:
             self._switch(self._waiting[0].key)
@@ -160,7 +160,7 @@ class LiveFiles:
         self._changed.notify_all()
 
     def _switch(self, key: _Key) -> None:
-        """Let the sources hold another candidate; the lock is held."""
+        """Write another candidate into the sources; the lock is held."""
         self._check(self._held)
         try:
             if self._failure is None:
@@ -173,7 +173,7 @@ class LiveFiles:
             self._failure = ConfigError(f"live: a candidate cannot be written: {error}")
 
     def _record(self, key: _Key) -> None:
-        """Record what the sources may hold from now on, durably."""
+        """Record durably what the sources may hold from now on."""
         texts = tuple(
             attrs.evolve(
                 self._held[name],
@@ -184,7 +184,7 @@ class LiveFiles:
         self._writer.begin(Record(by=self._by, goal="old", texts=texts))
 
     def _check(self, names: Iterable[str]) -> None:
-        """Fail when something else has written a source; the lock is held."""
+        """Set the failure if something else has written a source; the lock is held."""
         expected = dict(zip(self._held, self._key, strict=True))
         for name in () if self._failure else names:
             text = self._held[name]

@@ -33,20 +33,20 @@ def _tells_tools(agent: PythonAgent) -> bool:
 class PythonAgent:
     """An agent that is a function: ``(query)`` or ``(query, call)``, plain or ``async``.
 
-    It returns a text or an ``AgentAnswer``. What it raises is its own fault and scores 0, but for
-    a refused connection, a time limit, and the statuses 429 and 5xx of an HTTP library. Pickles
-    when the function does.
+    It returns a text or an ``AgentAnswer``. An exception is the agent's fault and scores 0, except
+    for connection errors, timeouts, and the statuses 429 and 5xx of an HTTP library. Picklable if
+    the function is.
 
     Attributes:
-        function: the function; partials, methods and objects that can be called too. It is given
-            the call if it takes a second argument, or one named ``call``.
-        version: of the agent, where a digest of its source does not tell versions apart.
-        timeout: seconds that an ``async`` function has for one answer; None without a limit.
-        reports_tools: whether answers say which tools were called; by default whether the
+        function: a function, partial, method or callable object. It is passed the call if it takes
+            a second argument, or one named ``call``.
+        version: version of the agent, if the digest of its source is not enough.
+        timeout: seconds for one answer of an ``async`` function; None for no limit.
+        reports_tools: whether answers list the tools that were called; by default whether the
             function is annotated to return an ``AgentAnswer``.
 
     Raises:
-        ConfigError: ``function`` takes something else, or has a time limit and is not ``async``.
+        ConfigError: ``function`` has other parameters, or has a ``timeout`` and is not ``async``.
     """
 
     function: Callable[..., Any]
@@ -98,7 +98,7 @@ class PythonAgent:
         except PromptEvaluationError:
             raise
         except (Exception, SystemExit) as error:
-            # One that no code of the user's has raised says that the run cannot wait for it.
+            # Not raised by the user's code but by the wait for it, so it is not the agent's fault.
             if isinstance(error, PromptgraftError) and not place_of(error):
                 raise
             raise fault_of(error, self.name) from error
@@ -117,7 +117,7 @@ class PythonAgent:
 
 
 def as_agent(given: Agent | Callable[..., Any]) -> Agent:
-    """Return an agent as it is, and a function as a :class:`PythonAgent`.
+    """Return an agent unchanged, and a function as a :class:`PythonAgent`.
 
     Raises:
         ConfigError: it is neither.
@@ -145,7 +145,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named"]:
-    """Return how a function takes the call beside the query; nothing where it does not."""
+    """Return how a function takes the call besides the query; empty if it does not."""
     given: object = function
     if not callable(given) or isinstance(given, type):
         raise ConfigError(f"agent: expected a function, found {shown(given)}")

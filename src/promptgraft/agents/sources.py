@@ -1,4 +1,4 @@
-"""Where the texts of an agent are kept: files, and a user's own functions."""
+"""Sources of an agent's texts: files, and callbacks of the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from promptgraft.text import raised
 _logger = logging.getLogger("promptgraft")
 
 Frozen = Literal["", "front_matter"]
-"""What of a file is none of its text: nothing, or the lines between ``---`` at its beginning."""
+"""The part of a file that is not text: none, or the lines between ``---`` at its start."""
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?---[ \t]*(?:\r?\n|\Z)")
 
@@ -34,11 +34,11 @@ class FileSource:
     """A file that holds one text.
 
     Attributes:
-        path: the file, in UTF-8; a relative one begins at the folder of its sources.
-        frozen: ``front_matter`` keeps the lines between ``---`` at its beginning as they are.
+        path: the file, in UTF-8; relative to the folder of its sources.
+        frozen: ``front_matter`` to keep the lines between ``---`` at its start unchanged.
 
     Raises:
-        ConfigError: ``frozen`` is something else.
+        ConfigError: ``frozen`` has another value.
     """
 
     path: Path = attrs.field(converter=Path)
@@ -51,14 +51,14 @@ class FileSource:
 
 @attrs.frozen
 class CallbackSource:
-    """One text that a user's own functions read and write, plain or ``async``.
+    """One text that functions of the user read and write, plain or ``async``.
 
     Attributes:
         read: returns the text.
-        write: stores a text in its place.
+        write: replaces the text.
 
     Raises:
-        ConfigError: one of them is no function.
+        ConfigError: one of them is not a function.
     """
 
     read: Callable[[], str | Awaitable[str]]
@@ -71,10 +71,10 @@ class CallbackSource:
                 raise ConfigError(f"{name}: expected a function, found {shown(function)}")
 
     def text(self) -> str:
-        """Return the text that is stored now.
+        """Return the stored text.
 
         Raises:
-            ConfigError: ``read`` raised something, or returned no text.
+            ConfigError: ``read`` raised an exception or did not return a text.
         """
         found: object = _called("read", self.read)
         if not isinstance(found, str) or not is_unicode(found):
@@ -85,7 +85,7 @@ class CallbackSource:
         """Store a text.
 
         Raises:
-            ConfigError: ``write`` raised something.
+            ConfigError: ``write`` raised an exception.
         """
         _called("write", self.write, text)
 
@@ -102,18 +102,18 @@ Source = FileSource | CallbackSource
 
 @attrs.frozen(kw_only=True)
 class TextFile:
-    """A file as it was read, taken apart into its text and what stays as it is.
+    """A file as it was read, split into its text and the parts that never change.
 
     Attributes:
-        path: where it really stands, without links.
-        name: as the user named it, for messages.
-        mode: who may read and write it.
+        path: its real path, with links resolved.
+        name: its path as the user wrote it, for messages.
+        mode: its permissions.
         raw: all of its bytes.
-        text: what may change: without a byte order mark, what is frozen, and the line breaks
-            around it; where all line breaks are CRLF, they are LF in it.
-        before: what stands before the text.
-        after: the line breaks behind the text.
-        line_break: of the file: CRLF or LF.
+        text: the part that may change: without byte order mark, frozen part and surrounding line
+            breaks. If all line breaks of the file are CRLF, they are LF here.
+        before: everything before the text.
+        after: the line breaks after the text.
+        line_break: line break of the file: CRLF or LF.
     """
 
     path: Path
@@ -126,7 +126,7 @@ class TextFile:
     line_break: str
 
     def holding(self, text: str) -> bytes:
-        """Return the file with another text; with its own text, the very bytes that were read."""
+        """Return the content of the file with another text; with its own text, the bytes read."""
         if text == self.text:
             return self.raw
         whole = self.before + text.replace("\r\n", "\n") + self.after
@@ -136,14 +136,14 @@ class TextFile:
 
 
 def read_file(path: Path, frozen: Frozen, *, name: str) -> TextFile:
-    """Return a file taken apart; messages call it ``name``.
+    """Read and split a file; messages call it ``name``.
 
     Raises:
-        DataFormatError: it cannot be read, is not UTF-8, or lacks what is to be frozen.
+        DataFormatError: it cannot be read, is not UTF-8, or lacks the part to be frozen.
     """
     try:
         real = path.resolve(strict=True)
-        if not real.is_file():  # reading a pipe would wait for ever
+        if not real.is_file():  # reading a pipe would block forever
             raise DataFormatError(f"{name}: expected a file, found something else; name a file")
         raw, mode = real.read_bytes(), stat.S_IMODE(real.stat().st_mode)
     except OSError as error:
@@ -152,7 +152,7 @@ def read_file(path: Path, frozen: Frozen, *, name: str) -> TextFile:
     if decoded(raw, 1, lambda line, why: faults.append(f"{name}:{line}: {why}")) is None:
         raise DataFormatError(faults[0].replace(f"{name}:0:", f"{name}:"))
     whole = raw.decode()  # with its byte order mark
-    # Only where no line break is of another kind, the way back leads to the same bytes.
+    # Only if all line breaks are of one kind does converting them back give the same bytes.
     is_crlf = 0 < whole.count("\r\n") == whole.count("\n")
     if is_crlf:
         whole = whole.replace("\r\n", "\n")
@@ -181,15 +181,13 @@ def read_file(path: Path, frozen: Frozen, *, name: str) -> TextFile:
 
 @attrs.frozen(kw_only=True)
 class Sources:
-    """Named texts as they were when they were read, and where they are kept.
-
-    Made by :func:`read_sources`.
+    """Named texts as they were read, and where they are kept; made by :func:`read_sources`.
 
     Attributes:
-        folder: the folder that every file is in, without links.
-        texts: the texts by name: those of files, then those of callbacks.
-        files: the files by the names of their texts.
-        callbacks: the others by the names of their texts.
+        folder: the folder that contains every file, with links resolved.
+        texts: the texts by name, of files first, then of callbacks.
+        files: the files by name of their text.
+        callbacks: the callbacks by name of their text.
     """
 
     folder: Path
@@ -198,18 +196,18 @@ class Sources:
     callbacks: Mapping[str, CallbackSource]
 
     def content(self, name: str, text: str) -> str:
-        """Return all that the source of a text holds when it holds ``text``."""
+        """Return the whole content of a source that holds ``text``."""
         return self.files[name].holding(text).decode() if name in self.files else text
 
     def held(self, name: str) -> HeldText:
-        """Return a text as a writer takes it."""
+        """Return a text in the form that the writer expects."""
         path = (
             self.files[name].path.relative_to(self.folder).as_posix() if name in self.files else ""
         )
         return HeldText(name=name, path=path, old=self.content(name, self.texts[name]), new=())
 
     def changes(self, texts: Mapping[str, str]) -> tuple[HeldText, ...]:
-        """Return those of ``texts`` that the sources do not hold, as a writer takes them."""
+        """Return the ``texts`` that differ from the sources, in the form for the writer."""
         return tuple(
             attrs.evolve(self.held(name), new=(self.content(name, texts[name]),))
             for name, text in self.texts.items()
@@ -217,24 +215,24 @@ class Sources:
         )
 
     def writer(self) -> SourceWriter:
-        """Return what writes the sources."""
+        """Return a writer for the sources."""
         return SourceWriter(self.folder, self.callbacks)
 
     def write(self, texts: Mapping[str, str], *, by: str) -> tuple[str, ...]:
-        """Let the sources hold other texts, all of them or none: files first, then callbacks.
+        """Write texts to their sources, all or none: files first, then callbacks.
 
-        Killed half-way, the next :func:`read_sources` completes it.
+        If the process is killed, the next :func:`read_sources` completes the write.
 
         Args:
-            texts: by name; those that are left out stay as they are.
-            by: what writes, in a few words, for messages.
+            texts: texts by name; the others stay unchanged.
+            by: description of the writer, for messages.
 
         Returns:
-            What was written.
+            The files and texts that were written.
 
         Raises:
-            ConfigError: a source has changed since it was read, or cannot be written. Every one
-                is as before, but for those that the message says were not put back.
+            ConfigError: a source has changed since it was read, or cannot be written. All sources
+                are unchanged, except those that the message lists as not put back.
             JournalLockedError: another process writes the sources.
         """
         changed = self.changes(texts)
@@ -255,17 +253,18 @@ def read_sources(
     folder: Path,
     line: Callable[[str, str], str] = _unplaced,
 ) -> Sources:
-    """Read every source once, after settling what a writer that was killed has left.
+    """Read every source once, after completing an interrupted write.
 
     Args:
-        sources: at least one source, by the names of their texts.
-        folder: the folder of the project: files must be in it.
-        line: makes the line of a fault out of the name of a text and what is wrong with it.
+        sources: at least one source, by name of its text.
+        folder: the folder of the project, which must contain all files.
+        line: formats a fault from the name of a text and the reason.
 
     Raises:
-        DataFormatError: a source cannot be read, is no text, has a name that is no identifier,
-            is outside of the folder, or is the file of another one: a line for each.
-        ConfigError: what a writer has left cannot be settled.
+        DataFormatError: a source cannot be read, is not text, has a name that is not an
+            identifier, is outside of the folder, or shares its file with another one; one line per
+            fault.
+        ConfigError: an interrupted write cannot be completed.
         JournalLockedError: another process writes the sources.
     """
     if not sources:
@@ -312,10 +311,10 @@ def _file_of(source: FileSource, root: Path, folder: Path) -> TextFile:
 
 
 def _twins(files: Mapping[str, TextFile]) -> Iterator[tuple[str, str]]:
-    """Yield each text whose file is that of an earlier one, however it is spelled."""
+    """Yield each text whose file is that of an earlier one, however its path is written."""
     seen: dict[tuple[int, int], str] = {}
     for name, file in files.items():
-        # The system tells whether case, links and dots lead to the same file.
+        # Compare inodes: paths may differ in case, links or dots.
         status = os.stat(file.path)  # noqa: PTH116
         first = seen.setdefault((status.st_dev, status.st_ino), name)
         if first != name:

@@ -1,4 +1,4 @@
-"""Requests and command lines with places for what an agent is asked, and how replies are read."""
+"""Templates of requests and command lines, and reading replies."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ _TEXTS = "texts"
 
 @attrs.frozen(kw_only=True, slots=False)
 class Template:
-    """Plain data in which ``{query}``, ``{texts.NAME}`` and such stand for what is asked.
+    """Plain data with places such as ``{query}`` and ``{texts.NAME}``.
 
-    ``${NAME}`` stands for a variable of the environment. What is filled in is not looked at again.
+    ``${NAME}`` is replaced by an environment variable. Values that are filled in are not expanded
+    again.
 
     Attributes:
         value: the data.
-        where: what messages call it.
+        where: its name in messages.
     """
 
     value: Json
@@ -60,25 +61,25 @@ class Template:
 
     @cached_property
     def places(self) -> tuple[tuple[str, str], ...]:
-        """The places in it, with what stands behind the dot; braces around others are literal."""
+        """Names in braces, each with the part after the dot; unknown names are literal text."""
         found = dict.fromkeys(one for text in _texts_in(self.value) for one in _PLACE.findall(text))
         return tuple(found)
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the environment in it."""
+        """The environment variables that it uses."""
         texts = _texts_in(self.value)
         return tuple(dict.fromkeys(name for text in texts for name in Secret(text).names))
 
     def names(self, place: str) -> bool:
-        """Tell whether a place stands in it."""
+        """Return whether it contains a place."""
         return any(name == place for name, _ in self.places)
 
     def check(self, texts: Collection[str], *, folder: bool) -> None:
-        """Refuse places that hold nothing.
+        """Check that every place has a value.
 
         Raises:
-            ConfigError: there is no such text, no folder, or the name is nearly that of a place.
+            ConfigError: there is no such text or no folder, or a name is probably misspelled.
         """
         for name, rest in self.places:
             if name == _TEXTS and rest not in texts:
@@ -96,7 +97,7 @@ class Template:
                 raise ConfigError(f"{self.where}: there is no place `{{{name}}}`{near}")
 
     def filled(self, query: str, call: AgentCall) -> Json:
-        """Return the data with what is asked in its places."""
+        """Return the data with all places filled in."""
 
         def value_of(found: re.Match[str]) -> Json:
             name, rest = found[1], found[2]
@@ -117,13 +118,13 @@ class Template:
             if not isinstance(value, str):
                 return value
             whole = _PLACE.fullmatch(value)
-            # Variables first: what is asked may look like one.
+            # Expand variables first: a value that is filled in may look like one.
             return value_of(whole) if whole else _PLACE.sub(plain, Secret(value).reveal())
 
         return fill(self.value)
 
     def text(self, query: str, call: AgentCall) -> str:
-        """Return the same as text."""
+        """Return the filled-in data as text."""
         found = self.filled(query, call)
         return found if isinstance(found, str) else canonical_json(found)
 
@@ -136,7 +137,7 @@ def _texts_in(value: Json) -> list[str]:
 
 
 class Templated(ABC):
-    """An agent that is asked by filling templates in, and whose reply is read."""
+    """An agent whose requests are templates and whose replies are read as text or JSON."""
 
     answer: str | None
     tools: str | None
@@ -151,19 +152,19 @@ class Templated(ABC):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that it needs."""
+        """The environment variables that it needs."""
         return tuple(dict.fromkeys(name for one in self._templates for name in one.variables))
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The values of these variables, to be kept out of messages and answers."""
+        """The values of these variables, which are blanked in messages and answers."""
         return tuple(filter(None, map(os.environ.get, self.variables)))
 
     def _check_places(self, names: Collection[str], where: str, needed: str) -> None:
-        """Refuse templates without the query, or without the place ``needed``, if any is.
+        """Check that the templates contain the query, and the place ``needed`` if it is not empty.
 
         Raises:
-            ConfigError: messages begin with ``where``.
+            ConfigError: a place is missing; the message begins with ``where``.
         """
         for one in self._templates:
             one.check(names, folder=needed == "folder")
@@ -179,10 +180,12 @@ class Templated(ABC):
             )
 
     def _answer_in(self, reply: str) -> AgentAnswer:
-        """Return the answer in a reply, which shows no secrets; no more do texts in its JSON.
+        """Return the answer in a reply in which secrets are blanked already.
+
+        Secrets are blanked again in the parsed JSON, where escapes may have hidden them.
 
         Raises:
-            AgentFaultError: the reply is something else.
+            AgentFaultError: the reply has another form.
         """
         if self.answer is None and self.tools is None:
             return AgentAnswer(text=reply)
@@ -202,7 +205,7 @@ class Templated(ABC):
 
 
 def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
-    """Refuse what leads nowhere in a reply with a ``ConfigError``."""
+    """Raise ``ConfigError`` for an invalid path into a reply."""
     STRING.or_none.hold(field.name, value)
     try:
         parse_path(value or "")
@@ -211,7 +214,7 @@ def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> 
 
 
 def hidden(text: str, secrets: Collection[str]) -> str:
-    """Return ``text`` without secrets."""
+    """Return ``text`` with secrets blanked."""
     if not secrets:
         return text
     [found] = blanked({"": text}, secrets).values()

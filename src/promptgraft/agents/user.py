@@ -1,4 +1,4 @@
-"""A simulated user, who talks to an agent as a scenario has it."""
+"""The simulated user, who talks to an agent according to a scenario."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_SHOWN = 20_000
 
 @attrs.frozen(kw_only=True)
 class UserReply:
-    """What a simulated user says next."""
+    """The next message of a simulated user."""
 
     message: Annotated[
         str, Described("What the user says next; empty when the conversation is over.")
@@ -62,10 +62,10 @@ SIMULATED_USER: PromptTemplate[UserReply] = PromptTemplate(
     ],
     output_type=UserReply,
 )
-"""Asks what the user of a scenario says next."""
+"""Asks for the next message of a scenario's user."""
 
 ASKED_OF_USER = Prompt(SIMULATED_USER)
-"""The same as a prompt that no store changes."""
+"""The template as a prompt without overrides."""
 
 
 def next_message(
@@ -74,17 +74,17 @@ def next_message(
     talk: tuple[Scenario, Sequence[PastTurn]],
     session: SessionProtocol,
 ) -> str:
-    """Return what the simulated user says next; empty when the conversation is over.
+    """Return the next message of the simulated user; empty if the conversation is over.
 
     Args:
         model: plays the user.
-        question: the shipped :data:`SIMULATED_USER`, as it is kept in a store.
-        talk: what is played, and what was said so far.
-        session: of the rollout.
+        question: :data:`SIMULATED_USER`, possibly with the overrides of a store.
+        talk: the scenario, and the conversation so far.
+        session: the session of the rollout.
 
     Raises:
-        ProviderError, LimitReachedError: as the model's adapter does; also when its reply cannot
-            be used, which no text of the agent is at fault for.
+        ProviderError, LimitReachedError: as the model's adapter does; also if its reply is
+            unusable, because that is never the fault of the agent's texts.
     """
     scenario, history = talk
     lines = [f"User: {one.query}\n\nAssistant: {one.answer}" for one in history]
@@ -92,7 +92,7 @@ def next_message(
         plan=fenced(clip(scenario.conversation_plan, _LONGEST_SHOWN)),
         conversation=fenced(clip("\n\n".join(lines), _LONGEST_SHOWN)),
     )
-    # What is said to the user's model is none of what the agent is judged by.
+    # A session of its own: the agent must not be judged by what the user's model was asked.
     aside = AsideSession(session, tags={**session.tags, "scope": "user"})
     try:
         reply = evaluated(model, question.bind(said), session=aside, deadline=session.deadline)

@@ -1,8 +1,8 @@
-"""Texts written to where they are kept, all or none; after a kill, the next start mends them.
+"""Atomic writes of several texts to their sources, with recovery after a kill.
 
-A record in ``.promptgraft`` says what is being written from before the first write until the
-last one has succeeded or was taken back. Effects on files go through :mod:`promptgraft.files`, so
-that tests can end the process at each of them.
+A record in ``.promptgraft`` describes the write from before its first step until all texts are
+written or restored. All file operations go through :mod:`promptgraft.files`, so that tests can
+kill the process at each of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEFT = (
 
 
 def may_be_run(path: Path) -> bool:
-    """Tell whether a file of a project may be code, or say what code is run."""
+    """Return whether a file of a project may be code or decide what code is run."""
     is_of_ci = path.suffix in _YAML and any(one.startswith(".") for one in path.parts)
     return (
         path.suffix in _CODE or path.name == "promptgraft.yaml" or ".git" in path.parts or is_of_ci
@@ -51,9 +51,9 @@ class HeldText:
 
     Attributes:
         name: the name of the text.
-        path: its file in the folder, with `/`; empty for one that is stored by functions.
-        old: the whole file, or the text, as it was.
-        new: what it may hold since; the last one is what it is to hold.
+        path: its file relative to the folder, with `/`; empty for a callback.
+        old: the original content of the file, or the original text.
+        new: contents that it may hold since; the last one is the target.
     """
 
     name: str
@@ -63,18 +63,18 @@ class HeldText:
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.path or f"text `{self.name}`"
 
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """What is being written.
+    """A write in progress.
 
     Attributes:
-        by: what writes, in a few words.
-        goal: whether every text is to hold the old or the new one in the end.
-        texts: in the order in which they are written.
+        by: description of the writer.
+        goal: whether every text is to hold its old or its new content in the end.
+        texts: the texts, in the order in which they are written.
     """
 
     by: str
@@ -84,11 +84,11 @@ class Record:
 
 
 class SourceWriter:
-    """Reads and writes the texts of one folder; one process at a time, under a lock.
+    """Reads and writes the texts of one folder, under a lock between processes.
 
     Args:
-        folder: the folder of the project, without links.
-        stored: the texts that are no files, by name; None leaves them to another writer.
+        folder: the folder of the project, with links resolved.
+        stored: the callbacks, by name of their text; None to leave their texts to another writer.
     """
 
     def __init__(self, folder: Path, stored: Mapping[str, CallbackSource] | None) -> None:
@@ -98,12 +98,12 @@ class SourceWriter:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other writers out, and settle what one that was killed has left.
+        """Hold the lock, and complete an interrupted write first.
 
         Raises:
             JournalLockedError: another process writes.
-            ConfigError: what was left cannot be settled.
-            OSError: the system refuses.
+            ConfigError: the interrupted write cannot be completed.
+            OSError: the file system refuses.
         """
         with self.locked():
             self.settle()
@@ -111,7 +111,7 @@ class SourceWriter:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other writers out, and leave what one that was killed has left."""
+        """Hold the lock, without completing an interrupted write."""
         make_folder(self._record.parent, under=self._folder)
         with (
             contextlib.suppress(FileExistsError),
@@ -124,7 +124,7 @@ class SourceWriter:
             yield
 
     def now(self, text: HeldText) -> str:
-        """Return what a text holds now: the whole file, or the text."""
+        """Return the current content of the file, or the current text of the callback."""
         if not text.path:
             return self._callback(text).text()
         try:
@@ -133,7 +133,7 @@ class SourceWriter:
             raise DataFormatError("expected UTF-8; restore it from version control") from None
 
     def put(self, text: HeldText, value: str) -> None:
-        """Let a text hold ``value``."""
+        """Write ``value`` to the source of a text."""
         if not text.path:
             self._callback(text).put(value)
             return
@@ -156,20 +156,20 @@ class SourceWriter:
         return path
 
     def begin(self, record: Record) -> None:
-        """Keep a record durably."""
+        """Write a record durably."""
         document = json.dumps(unstructure(record), indent=1, ensure_ascii=False)
         write_atomically(self._record, f"{document}\n".encode())
 
     def end(self) -> None:
-        """Forget the record: every text is what it is to be."""
+        """Remove the record: every text holds its target."""
         self._record.unlink(missing_ok=True)
         sync_folder(self._record.parent)
 
     def recorded(self) -> Record | None:
-        """Return the record of what is being written; None when nothing is.
+        """Return the record of an unfinished write; None if there is none.
 
         Raises:
-            DataFormatError: it is no such record.
+            DataFormatError: the file is not a valid record.
         """
         try:
             data = self._record.read_bytes()
@@ -183,12 +183,12 @@ class SourceWriter:
             raise DataFormatError(f"{error}{mend}") from None
 
     def settle(self, *, overwrite: bool = False) -> None:
-        """Let every text of the record hold what it is to hold.
+        """Write the target of every text in the record.
 
-        A text that something else has written since stays as it is, unless ``overwrite``.
+        A text that something else has written since is left alone, unless ``overwrite``.
 
         Raises:
-            ConfigError: some texts cannot be written, or stay as they are; the others are right.
+            ConfigError: some texts cannot be written or were left alone; the others are settled.
         """
         record = self.recorded()
         faults = [] if record is None else self._settled(record, overwrite=overwrite)
@@ -196,7 +196,7 @@ class SourceWriter:
             raise ConfigError(f"{record.by} was interrupted: {'; '.join(faults)}")
 
     def _settled(self, record: Record, *, overwrite: bool = False) -> list[str]:
-        """Settle what can be, keep a record of the rest, and return why it cannot be."""
+        """Settle what is possible, keep a record of the rest, and return the reasons."""
         faults: list[str] = []
         left: list[HeldText] = []
         for text in record.texts:
@@ -228,7 +228,7 @@ class SourceWriter:
             self.put(text, goal)
 
     def check_unchanged(self, texts: Iterable[HeldText]) -> None:
-        """Refuse texts that do not hold the old one any more; say where they differ.
+        """Raise if a text no longer holds its old content, saying where it differs.
 
         Raises:
             ConfigError: a text has changed, or cannot be read.
@@ -245,11 +245,11 @@ class SourceWriter:
             raise ConfigError("; ".join(faults))
 
     def write(self, texts: Sequence[HeldText], *, by: str) -> None:
-        """Write the last ``new`` of every text in this order, or none; under :meth:`held`.
+        """Write the last ``new`` of every text in this order, or of none; call under :meth:`held`.
 
         Raises:
-            ConfigError: a text is not what it was, or cannot be written; every one is as before,
-                but for those that the message says were not put back.
+            ConfigError: a text has changed or cannot be written. All texts are unchanged, except
+                those that the message lists as not put back.
         """
         self.check_unchanged(texts)
         record = Record(by=by, goal="new", texts=tuple(texts))
@@ -271,7 +271,7 @@ class SourceWriter:
             raise
 
     def _take_back(self, record: Record) -> str:
-        """Let every text hold its old one, and return which do not, and why."""
+        """Restore the old content of every text, and return which could not be, and why."""
         back = attrs.evolve(record, goal="old")
         try:
             self.begin(back)
@@ -281,7 +281,7 @@ class SourceWriter:
 
 
 def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) -> str:
-    """Settle what a writer that was killed has left in a folder, and say so; empty for nothing.
+    """Complete an interrupted write in a folder, and describe it; empty if there was none.
 
     Raises:
         ConfigError, DataFormatError, JournalLockedError, OSError: as :meth:`SourceWriter.held`.
@@ -304,12 +304,12 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
 
 
 def why_not(text: HeldText, error: OSError | CallerError) -> str:
-    """Return why a text cannot be read or written, with what messages call it."""
+    """Return why a text cannot be read or written, with its name."""
     return f"{text.where}: {error.strerror if isinstance(error, OSError) else error}"
 
 
 def difference(expected: str, found: str) -> str:
-    """Return the first line where two texts differ: its number, and both."""
+    """Return the first line in which two texts differ: its number and both versions."""
     lines = zip_longest(expected.split("\n"), found.split("\n"))
     for number, (wanted, there) in enumerate(lines, 1):
         if wanted != there:

@@ -1,4 +1,4 @@
-"""Graphs of prompts that are improved together, and what they record of each answer."""
+"""Graphs of prompts that are optimized together, and the trace of each answer."""
 
 from promptgraft.evals.types import Step
 from promptgraft.graphs.flow import AsyncRun

@@ -1,4 +1,4 @@
-"""What a graph is made of: nodes, edges, and the parts of its prompts."""
+"""Descriptions of graphs: nodes, edges, and the parts of their prompts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from promptgraft.graphs.graph import Graph, Node
 
 Edge = tuple[str, str]
-"""A pair of nodes, the second of which follows the first."""
+"""A pair of node names: the second follows the first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +31,7 @@ class PartDescription:
     Attributes:
         id: its name in runs, such as ``support/tickets/route#section rules``; ``#instruction``
             where the prompt has only one section that may change.
-        chars: characters of its text in the source.
+        chars: length of its text in the source.
         may_change: whether runs change it.
     """
 
@@ -48,8 +48,8 @@ class NodeDescription:
         id: the names of graph and node: ``support/tickets/route``.
         kind: ``prompt``, or ``function`` for a node without a text.
         prompt: ``namespace/key`` of its prompt; empty for a function.
-        model: what answers it; empty where the run says that.
-        parts: its parts that may change, in their turn, and then its other sections.
+        model: identity of its adapter; empty if the run provides the adapter.
+        parts: its parts that may change, in the order of a run, then its other sections.
     """
 
     id: str
@@ -61,13 +61,13 @@ class NodeDescription:
 
 @attrs.frozen(kw_only=True)
 class GraphDescription:
-    """What a graph is made of.
+    """The structure of a graph.
 
     Attributes:
         name: the graph.
-        nodes: its nodes, in their order.
-        edges: pairs of ids of nodes: the declared edges, or those that were taken.
-        declared: whether the edges are declared, so that no other one may be taken.
+        nodes: its nodes, in order.
+        edges: pairs of node ids: the declared edges, or those that were taken.
+        declared: whether the edges are declared, so that no others may be taken.
     """
 
     name: str
@@ -76,12 +76,12 @@ class GraphDescription:
     declared: bool
 
     def as_json(self) -> Json:
-        """Return it as plain data."""
+        """Return the description as plain data."""
         return unstructure(self)
 
 
 def describe(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
-    """Return what a graph is made of; see :meth:`Graph.describe`."""
+    """Return the description of a graph; see :meth:`Graph.describe`."""
     edges = edges_of(traces) if graph.edges is None else graph.edges
     unknown = [name for edge in edges for name in edge if name not in graph.node_names]
     return GraphDescription(
@@ -101,7 +101,7 @@ def describe(graph: Graph, traces: Iterable[Sequence[Step]] = ()) -> GraphDescri
 
 
 def edges_of(traces: Iterable[Sequence[Step]]) -> tuple[Edge, ...]:
-    """Return the edges that were taken, between names of nodes, each at its first place."""
+    """Return the edges that were taken, as node names, in order of first use."""
     found: dict[Edge, None] = {}
     for steps in traces:
         nodes = {step.id: step.node for step in steps}
@@ -137,7 +137,7 @@ def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
 
 
 def source_view(template: PromptTemplate[object]) -> View:
-    """Return a prompt as its source has it, to read its parts."""
+    """Return a view of a prompt without overrides, for reading its parts."""
     return View(
         template=template,
         parts=EffectiveParts.of_source(template.descriptor),

@@ -1,4 +1,4 @@
-"""How a graph answers with the prompts of one candidate, also where a single prompt is wanted."""
+"""Answering with a graph: its flow, and the prompt and adapter that stand for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _PartDigests:
-    """Digests of the parts of recent candidates, by the prompt as they have it."""
+    """A cache of the digests of each prompt's parts, for its latest overrides."""
 
     def __init__(self) -> None:
         self._recent: dict[str, tuple[Settled, Mapping[str, HexDigest]]] = {}
@@ -47,7 +47,7 @@ class _PartDigests:
         settled = prompt.template.settled(held)
         address = address_of(prompt)
         found = self._recent.get(address)
-        # Neither changes: other threads may replace the pair, not what is in it.
+        # No lock: the pair is immutable, and threads replace it as a whole.
         if found is None or found[0] is not settled:
             view = attrs.evolve(source_view(prompt.template), parts=settled.parts)
             own = [part for part in parts if part.address == address and not part.is_new]
@@ -58,16 +58,16 @@ class _PartDigests:
 
 @attrs.frozen(kw_only=True)
 class GraphFlow:
-    """The flow of a graph; pickles when its functions and adapters do.
+    """The flow of a graph; picklable if its functions and adapters are.
 
     Attributes:
         graph: name of the graph.
         function: the flow.
-        nodes: ``namespace/key`` and adapter of each node with a prompt, by name.
+        nodes: ``namespace/key`` and adapter of each node with a prompt, by node name.
         parts: the parts that may change.
         edges: the edges that may be taken; None for any.
-        candidate_errors: exceptions of the flow that are the fault of the texts.
-        max_steps: steps that an answer may take.
+        candidate_errors: exceptions of the flow that count as the fault of the texts.
+        max_steps: limit on the steps of an answer.
     """
 
     graph: str
@@ -101,13 +101,12 @@ class GraphFlow:
         session: SessionProtocol,
         deadline: Deadline | None,
     ) -> PromptResponse[object]:
-        """Return what the flow answers; its steps are in ``session``.
+        """Return the answer of the flow, and dispatch its steps to ``session``.
 
         Raises:
-            FlowError: the flow raised, or went where the graph does not.
-            CandidateError: the answer cannot be used, or the flow raised one of
-                ``candidate_errors``.
-            ProviderError, LimitReachedError: a step ended with it, whatever the flow made of it.
+            FlowError: the flow raised an exception, or left the graph.
+            CandidateError: the answer is invalid, or the flow raised one of ``candidate_errors``.
+            ProviderError, LimitReachedError: a step raised it, even if the flow caught it.
         """
         setting = Setting(
             graph=self.graph,
@@ -135,7 +134,7 @@ class GraphFlow:
                 raise run.failed(str(error)) from error
             said = " ".join(raised(error).split())
             if isinstance(error, self.candidate_errors):
-                # The reflector reads this.
+                # Shown to the reflector.
                 raise CandidateError(f"the program raised {said}") from error
             if isinstance(error, PromptgraftError):
                 raise
@@ -157,7 +156,7 @@ class GraphFlow:
 
 @attrs.frozen
 class GraphPrompt(TextsPrompt):
-    """Stands for the prompts of a graph: their texts in one prompt, which a graph answers.
+    """Stands for the prompts of a graph: one prompt with the texts of all nodes.
 
     Attributes:
         graph: the graph.
@@ -167,7 +166,7 @@ class GraphPrompt(TextsPrompt):
 
     @classmethod
     def standing_for(cls, graph: Graph) -> GraphPrompt:
-        """Return what stands for a graph; it takes the input of a case."""
+        """Return the prompt that stands for a graph; it is bound to the input of a case."""
         template = _texts_of(graph, graph.by_address).template
         return cls(template, takes_inputs=True, graph=graph)
 
@@ -202,11 +201,11 @@ def _texts_of(graph: Graph, prompts: Mapping[str, Prompt[object]]) -> TextsPromp
 
 @attrs.frozen
 class GraphAdapter:
-    """Answers what stands for a graph; pickles when its flow and its adapters do.
+    """Answers a :class:`GraphPrompt`; picklable if its flow and its adapters are.
 
     Attributes:
         graph: the graph.
-        adapter: answers nodes that bring no adapter; None where all do.
+        adapter: answers the nodes that have no adapter of their own; None if all have one.
     """
 
     graph: Graph
@@ -219,7 +218,7 @@ class GraphAdapter:
 
     @property
     def identity(self) -> str:
-        """The graph, with what decides its answers."""
+        """The graph, with everything that determines its answers."""
         models = [one for one in (self.adapter, *self.graph.adapters.values()) if one is not None]
         names = ", ".join(dict.fromkeys(map(adapter_identity, models)))
         told = digest([dict(self.graph.details), function_identity(self.graph.flow)])
@@ -232,10 +231,10 @@ class GraphAdapter:
         session: SessionProtocol,
         deadline: Deadline | None = None,
     ) -> PromptResponse[Any]:
-        """Have the graph answer.
+        """Answer with the graph.
 
         Raises:
-            ConfigError: ``prompt`` does not stand for a graph.
+            ConfigError: ``prompt`` is not a :class:`GraphPrompt`.
             FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
         """
         if not isinstance(prompt, GraphPrompt):
@@ -253,14 +252,13 @@ class GraphAdapter:
 
 
 class AsyncRun:
-    """One answer of a graph under way: what an ``async`` flow is called with.
+    """One answer of a graph in progress, as passed to an ``async`` flow.
 
-    Steps are taken in threads, so that other coroutines run meanwhile. They follow each other in
-    the order of the calls: nodes that are to be asked side by side belong into :meth:`together`,
-    not into ``asyncio.gather``.
+    Steps run in threads, so that they do not block other coroutines. They follow each other in the
+    order of the calls: use :meth:`together` to ask nodes concurrently, not ``asyncio.gather``.
 
     Args:
-        run: the run that waits.
+        run: the run that takes the steps.
     """
 
     def __init__(self, run: Run) -> None:
@@ -268,16 +266,16 @@ class AsyncRun:
 
     @property
     def session(self) -> SessionProtocol:
-        """Where the answer is recorded."""
+        """The session that records the answer."""
         return self._run.session
 
     @property
     def deadline(self) -> Deadline | None:
-        """Until when; None for no limit."""
+        """The time limit; None for no limit."""
         return self._run.deadline
 
     async def ask(self, node: str, *params: object) -> Any:
-        """Return what is answered to a node's prompt bound to ``params``; see :meth:`Run.ask`."""
+        """Ask a node, with its prompt bound to ``params``; see :meth:`Run.ask`."""
         import asyncio
 
         return await asyncio.to_thread(self._run.ask, node, *params)
@@ -289,7 +287,7 @@ class AsyncRun:
         return await asyncio.to_thread(self._run.do, node, function, *args)
 
     async def together(self, *branches: Callable[[AsyncRun], Awaitable[Any]]) -> tuple[Any, ...]:
-        """Await coroutines side by side, each with a run of its own; see :meth:`Run.together`."""
+        """Await coroutines concurrently, each with its own run; see :meth:`Run.together`."""
         import asyncio
 
         runs = self._run.fork(len(branches))
@@ -298,7 +296,7 @@ class AsyncRun:
             under_way.set(run)
             try:
                 return Outcome(value=await branch(AsyncRun(run)))
-            except BaseException as error:  # noqa: BLE001 - raised again where they are joined
+            except BaseException as error:  # noqa: BLE001 - raised again by join
                 return Outcome(error=error)
 
         taken = (take(run, branch) for run, branch in zip(runs, branches, strict=True))
@@ -310,6 +308,6 @@ class AsyncRun:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Tell whether calling a function gives a coroutine."""
+    """Return whether calling a function returns a coroutine."""
     method = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)

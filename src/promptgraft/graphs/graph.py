@@ -1,4 +1,4 @@
-"""Graphs of prompts: a flow in plain Python, its nodes, and how it answers with one candidate."""
+"""Graphs of prompts: a flow in plain Python and its nodes; texts and steps of plain code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from promptgraft.targets.texts import as_errors
 from promptgraft.text import listed
 
 INSTRUCTION = "instruction"
-"""How the one text of a node that may change is named, where it is a section."""
+"""The label of a node's only part that may change, if that is a section."""
 
 
 def _as_prompt(given: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:
@@ -47,16 +47,16 @@ class Node:
     """One place in a graph.
 
     Attributes:
-        name: how the flow asks for it; an identifier, unique in its graph.
-        prompt: its prompt, or the template of that; None for a function that the flow has called
-            with ``run.do``. Nodes may share one.
-        adapter: answers it; that of the run when it is None.
-        parts: what may change in the prompt; every section with a text that may be overridden by
-            default. An empty tuple keeps the prompt as it is.
+        name: its name in the flow; an identifier, unique in its graph.
+        prompt: its prompt or template, which nodes may share; None for a function that the flow
+            calls with ``run.do``.
+        adapter: answers it; None for the adapter of the run.
+        parts: the parts of the prompt that may change; by default every section with overridable
+            text. An empty tuple freezes the prompt.
 
     Raises:
-        ConfigError: an argument is not what it must be.
-        InvalidIdentifierError: ``name`` is no identifier.
+        ConfigError: an argument is invalid.
+        InvalidIdentifierError: ``name`` is not an identifier.
     """
 
     name: str
@@ -97,24 +97,24 @@ def _as_edges(given: Iterable[Edge] | None) -> tuple[Edge, ...] | None:
 
 @attrs.frozen
 class Graph(PromptSet):
-    """Prompts that a flow in plain Python answers with; a run takes it like a prompt.
+    """Prompts and the flow in plain Python that uses them; runs accept it in place of a prompt.
 
     Attributes:
-        name: how runs name it, in the form of a namespace, such as ``support/tickets``.
+        name: its name in runs, in the form of a namespace, such as ``support/tickets``.
         flow: ``flow(run, *params)``, plain or ``async``, called with a :class:`Run` (an
-            :class:`AsyncRun` when it is ``async``) and the ``params`` of the example. It returns a
-            text, an object or a ``PromptResponse``. Called from several threads at the same time.
-        nodes: the nodes. One without a prompt need not be among them.
-        edges: pairs of names of nodes, the only ones that the flow may take; any by default.
-        candidate_errors: exceptions of the flow that are the fault of the texts, such as that of a
-            parser: the example scores 0, and the reflector is told why.
-        max_steps: steps that an answer may take; one that takes more scores 0.
+            :class:`AsyncRun` if it is ``async``) and the ``params`` of the example. It returns a
+            text, an object or a ``PromptResponse``, and must be thread-safe.
+        nodes: the nodes; those without a prompt may be left out.
+        edges: pairs of node names, the only edges that the flow may take; by default any.
+        candidate_errors: exceptions of the flow that count as the fault of the texts, such as those
+            of a parser: the example scores 0, and the reflector is shown the reason.
+        max_steps: limit on the steps of an answer; an answer that exceeds it scores 0.
         max_step_chars: longest input, output or error of a step that records keep.
 
     Raises:
-        ConfigError: an argument is not what it must be; two nodes have one name, or different
-            prompts of one namespace and key; an edge leads to no node.
-        InvalidIdentifierError: ``name`` is no namespace.
+        ConfigError: an argument is invalid; two nodes have the same name, or different prompts with
+            the same namespace and key; an edge leads to no node.
+        InvalidIdentifierError: ``name`` is not a namespace.
     """
 
     name: str
@@ -171,11 +171,11 @@ class Graph(PromptSet):
 
         Args:
             function: ``function(*params)``, plain or ``async``, called with the ``params`` of the
-                example. What it does between ``with step(...)`` is recorded.
-            texts: the texts by the names of their nodes. Every character is literal.
-            name: name of the graph; that of the function by default.
-            placeholders: strings that the texts which hold them must keep, or the strings of each
-                text by its name.
+                example. Blocks inside ``with step(...)`` are recorded.
+            texts: the texts by node name. Every character is literal.
+            name: name of the graph; by default that of the function.
+            placeholders: strings to be kept by every text that contains them, or the strings of
+                each text by name.
             options: ``edges``, ``candidate_errors``, ``max_steps`` and ``max_step_chars``.
         """
         name = name or function_name(function).rpartition(".")[2].lower().strip("_")
@@ -188,7 +188,7 @@ class Graph(PromptSet):
 
     @property
     def prompts(self) -> Mapping[str, Prompt[Any]]:
-        """The prompts by the names of their nodes."""
+        """The prompts, by node name."""
         return {node.name: node.prompt for node in self.nodes if node.prompt is not None}
 
     @property
@@ -240,11 +240,11 @@ class Graph(PromptSet):
         return attrs.evolve(self, nodes=nodes)
 
     def describe(self, traces: Iterable[Sequence[Step]] = ()) -> GraphDescription:
-        """Return nodes, edges and parts, as runs name them.
+        """Return nodes, edges and parts, under their names in runs.
 
         Args:
-            traces: steps of answers, such as those of records. Where no edges are declared, the
-                edges are those that were taken in them; nodes that only they know are named too.
+            traces: steps of answers, for example from records. If no edges are declared, the edges
+                taken in them are returned, and nodes that occur only there are included.
         """
         return describe(self, traces)
 
@@ -257,19 +257,19 @@ class Graph(PromptSet):
         session: SessionProtocol | None = None,
         deadline: Deadline | None = None,
     ) -> PromptResponse[Any]:
-        """Return what the graph answers with the texts that are in force.
+        """Answer with the texts in force.
 
         Args:
-            params: what the flow is called with.
-            adapter: answers nodes that bring no adapter.
-            store: the overrides; None for the prompts as they are.
+            params: the parameters of the flow.
+            adapter: answers the nodes that have no adapter of their own.
+            store: the overrides; None for the prompts as defined.
             tag: the tag of the overrides.
-            session: gets a :class:`Step` for each step, among other events.
-            deadline: until when; None for no limit.
+            session: receives a :class:`Step` for each step, among other events.
+            deadline: the time limit; None for no limit.
 
         Raises:
             ConfigError: a node has no adapter.
-            FlowError: the flow raised, or went where the graph does not.
+            FlowError: the flow raised an exception, or left the graph.
             CandidateError, ProviderError, LimitReachedError: as adapters do.
         """
         prompts = self.by_address
@@ -304,11 +304,11 @@ class Graph(PromptSet):
 
 
 def text(node: str) -> str:
-    """Return the text that a node has in the answer under way.
+    """Return the text of a node in the current answer.
 
     Raises:
         FlowError: the graph has no such node.
-        CallerError: no graph answers here.
+        CallerError: called outside of an answer.
     """
     run = under_way.get()
     if run is None:
@@ -321,17 +321,17 @@ def text(node: str) -> str:
 
 @contextmanager
 def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 - what it is
-    """Return a context that records a step; its ``output`` is to be set inside.
+    """Return a context that records a step; set its ``output`` inside.
 
-    A step that is taken inside of another one comes before what comes of the outer one. Where no
-    graph answers, nothing is recorded.
+    A step inside another one precedes the result of the outer one. Outside of an answer, nothing is
+    recorded.
 
     Args:
-        node: its node; one with a text counts as made with that text.
-        input: what it was given: a text, or any other value.
+        node: its node; if the node has a text, the step counts as made with it.
+        input: its input: a text, or any other value.
 
     Raises:
-        FlowError, CandidateError: the step may not be taken.
+        FlowError, CandidateError: the step is not allowed.
     """
     run = under_way.get()
     if run is None:
@@ -345,7 +345,7 @@ def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 
 
 @attrs.frozen
 class PlainFlow:
-    """A function that knows of no run, as the flow of a graph; pickles when the function does.
+    """A plain function as the flow of a graph; picklable if the function is.
 
     Attributes:
         function: the function.
@@ -360,7 +360,7 @@ class PlainFlow:
 
 @attrs.frozen
 class NotAsked:
-    """Stands where adapters stand, for texts that a function reads itself.
+    """The adapter of nodes whose texts a function reads itself; never called.
 
     Attributes:
         function: the function.

@@ -1,4 +1,4 @@
-"""What a flow asks, and the steps that come of it."""
+"""The run that a flow is called with, and the steps that it records."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NO_PARTS: Mapping[str, HexDigest] = FrozenMap()
 
 @attrs.frozen(kw_only=True)
 class Bound:
-    """A node with a prompt, as one candidate has it.
+    """A node with a prompt, for one candidate.
 
     Attributes:
         prompt: its prompt.
         adapter: answers it.
-        parts: SHA-256 of each of its parts that may change, by name.
+        parts: SHA-256 of each part that may change, by name.
     """
 
     prompt: Prompt[object]
@@ -51,15 +51,15 @@ class Bound:
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """What the branches of one run share.
+    """The settings shared by all branches of a run.
 
     Attributes:
         graph: name of the graph.
         nodes: the nodes with a prompt, by name.
         edges: the edges that may be taken; None for any.
-        max_steps: how many steps may be taken.
-        case: the case that is answered; empty for none.
-        deadline: until when.
+        max_steps: limit on the number of steps.
+        case: id of the case; empty for none.
+        deadline: the time limit; None for no limit.
     """
 
     graph: str
@@ -72,11 +72,11 @@ class Setting:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What came of a branch.
+    """The result of a branch.
 
     Attributes:
-        value: what it returned.
-        error: what it raised; None for nothing.
+        value: its return value.
+        error: the exception that it raised; None if it succeeded.
     """
 
     value: Any = None
@@ -85,14 +85,14 @@ class Outcome:
 
 @attrs.define(eq=False)
 class Opened:
-    """A step under way.
+    """A step in progress.
 
     Attributes:
         id: its place.
         node: its node.
-        after: the steps that it follows.
-        input: what it was given.
-        output: what came of it, to be set: a text, or any other value.
+        after: ids of the steps that it follows.
+        input: its input.
+        output: its result, set by the code of the step: a text, or any other value.
         parts: the parts that it was made with.
     """
 
@@ -105,14 +105,14 @@ class Opened:
 
 
 class Run:
-    """One answer of a graph under way: what its flow is called with.
+    """One answer of a graph in progress, as passed to its flow.
 
-    Every node that the flow asks, and every function that it has called here, is a step. A step
-    follows what was done before it in the same branch.
+    Every node that the flow asks and every function that it calls through the run is a step. A step
+    follows the previous one in the same branch.
 
     Attributes:
-        session: where the answer is recorded.
-        deadline: until when; None for no limit.
+        session: the session that records the answer.
+        deadline: the time limit; None for no limit.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class Run:
         self._open: Opened | None = None
 
     def ask(self, node: str, *params: object) -> Any:
-        """Return what is answered to a node's prompt bound to ``params``.
+        """Ask a node, with its prompt bound to ``params``.
 
-        That is the answer parsed into the prompt's output type, or its text without one.
+        Returns the answer parsed into the prompt's output type, or its text if there is none.
 
         Raises:
             FlowError: there is no such node, or the edge to it is not declared.
-            CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may go on
-                after the first, but gives no answer any more after the others.
+            CandidateError, ProviderError, LimitReachedError: as adapters do. A flow may catch the
+                first and continue; the others end the answer in any case.
         """
         with self.step(node, given=params) as (step, own):
             bound = self.find(node)
@@ -160,7 +160,7 @@ class Run:
         return response.text if response.output is None else response.output
 
     def do(self, node: str, function: Callable[..., Any], *args: object) -> Any:
-        """Call a function, plain or ``async``, as a step without a prompt; return what it returns.
+        """Call a function, plain or ``async``, as a step without a prompt; return its result.
 
         Raises:
             FlowError: ``node`` has a prompt, or the edge to it is not declared.
@@ -174,19 +174,19 @@ class Run:
         return value
 
     def together(self, *branches: Callable[[Run], Any]) -> tuple[Any, ...]:
-        """Call functions side by side, each with a run of its own; return what they return.
+        """Call functions concurrently, each with its own run; return their results.
 
-        All come to their end, also when one raises. What is done afterwards follows the ends of
-        all of them.
+        All of them run to completion, even if one raises. Later steps follow the ends of all
+        branches.
 
         Raises:
-            Exception: what the first of them raised that did.
+            Exception: that of the first branch, in order of the arguments, that raised one.
         """
         runs = self.fork(len(branches))
         return self.join(runs, _side_by_side(list(zip(runs, branches, strict=True))))
 
     def fork(self, count: int) -> list[Run]:
-        """Return the runs of so many branches, which :meth:`join` ends."""
+        """Return the runs of so many branches; end them with :meth:`join`."""
         self._places += 1
         place = f"{self._place}{self._places}"
         return [
@@ -195,11 +195,11 @@ class Run:
         ]
 
     def join(self, runs: Sequence[Run], outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
-        """Take in what branches did, in their order; return the values, or raise the first error.
+        """Merge branches in order; return their values, or raise the first error.
 
         Args:
-            runs: those of the branches.
-            outcomes: what came of each.
+            runs: the runs of the branches.
+            outcomes: their results.
         """
         before = self.taken
         ends: list[tuple[str, str]] = []
@@ -219,7 +219,7 @@ class Run:
         return tuple(outcome.value for outcome in outcomes)
 
     def text(self, node: str) -> str:
-        """Return the text of a node's prompt as the candidate has it, with nothing bound to it.
+        """Return the candidate's text of a node's prompt, with nothing bound to it.
 
         Raises:
             FlowError: there is no such node.
@@ -246,7 +246,7 @@ class Run:
         return nodes[node]
 
     def response_of(self, value: object) -> PromptResponse[object] | None:
-        """Return the last response, if ``value`` is what :meth:`ask` returned of it."""
+        """Return the last response if ``value`` is its result of :meth:`ask`; else None."""
         latest = self._latest
         if latest is None:
             return None
@@ -254,7 +254,7 @@ class Run:
         return latest if value is answer else None
 
     def refuse(self, message: str) -> NoReturn:
-        """End the run, whatever the flow makes of it.
+        """End the run, even if the flow catches the error.
 
         Raises:
             FlowError: always.
@@ -263,17 +263,17 @@ class Run:
         raise self.fault
 
     def failed(self, message: str) -> FlowError:
-        """Return the error of a flow that failed where this run is now."""
+        """Return the error of a flow that failed at the current step."""
         at, setting = self.last, self.setting
         step, node = ("", "") if at is None else (at.id, at.node)
         return FlowError(message, graph=setting.graph, case=setting.case, step=step, node=node)
 
     @contextmanager
     def step(self, node: str, *, given: Sequence[object]) -> Iterator[tuple[Opened, Branch]]:
-        """Return a context in which a step is taken, and the session for what happens in it.
+        """Return a context for a step, which yields the step and a session for its events.
 
         Raises:
-            FlowError, CandidateError: the step may not be taken.
+            FlowError, CandidateError: the step is not allowed.
         """
         if self.fault is not None:
             raise self.fault
@@ -319,10 +319,10 @@ class Run:
         return CandidateError(f"the flow did not end within {self.setting.max_steps} steps{which}")
 
     def _close(self, step: Opened, own: Branch, *, error: str = "") -> None:
-        """Record a step that has ended, after what happened in it."""
+        """Record a finished step, after the events inside it."""
         events = own.join()
         if step.id != f"{self._place}{self._places}":
-            # Other steps were taken inside: what came of it follows them.
+            # Steps were taken inside: its result follows them, so it gets a later place.
             self._places += 1
             step.id = f"{self._place}{self._places}"
             step.after = tuple(id_ for id_, _ in self.ends)
@@ -344,22 +344,22 @@ class Run:
 
 
 def fault_of(error: Exception) -> str:
-    """Return why a step failed, in one line."""
+    """Return the one-line reason why a step failed."""
     expected = isinstance(error, (CandidateError, ProviderError, LimitReachedError))
     return " ".join((str(error) if expected else raised(error)).split())
 
 
 def shown_value(value: object) -> str:
-    """Return what went into a step, or came of it, as text."""
+    """Return an input or output of a step as text."""
     return value if type(value) is str else without_address(show_value(value))
 
 
 under_way = contextvars.ContextVar[Run | None]("promptgraft_run", default=None)
-"""The run of the branch that is under way in this thread or task."""
+"""The run of the current branch in this thread or task."""
 
 
 def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[Outcome]:
-    """Take branches in threads, each in a context of its own."""
+    """Run branches in threads, each in its own context."""
     outcomes = [Outcome() for _ in taken]
 
     def take(number: int) -> None:
@@ -367,10 +367,10 @@ def _side_by_side(taken: Sequence[tuple[Run, Callable[[Run], Any]]]) -> list[Out
         under_way.set(run)
         try:
             outcomes[number] = Outcome(value=branch(run))
-        except BaseException as error:  # noqa: BLE001 - raised again where the branches are joined
+        except BaseException as error:  # noqa: BLE001 - raised again by join
             outcomes[number] = Outcome(error=error)
 
-    # No pool: its threads would keep an interrupted process until the last branch has ended.
+    # Not a pool: its threads would keep an interrupted process alive until all branches have ended.
     threads = [
         threading.Thread(target=contextvars.copy_context().run, args=(take, number), daemon=True)
         for number in range(len(taken))
