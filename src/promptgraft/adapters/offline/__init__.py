@@ -29,28 +29,26 @@ __all__ = ["OfflineAdapter", "nothing_learned"]
 class OfflineAdapter:
     """The embedded offline model: no key, no network, no randomness.
 
-    It is a small in-context learner for demos, tests and benchmarks. Asked for a choice, it
-    compares the words of the input (what stands in for placeholders) with the rules and the
-    examples in the prompt's own text, and takes the choice that they speak for most; so a
-    better prompt scores better on unseen inputs. Asked to reflect, it reads the
-    same reflection prompt as any model and writes words of the failures into the rules.
+    A small in-context learner for demos, tests and benchmarks. Asked for a choice, it compares the
+    words of the input (the values of placeholders) with the rules and examples in the prompt's own
+    text, and returns the choice with the most evidence; so a better prompt scores better on unseen
+    inputs. Asked to reflect, it reads the same reflection prompt as any model and adds words from
+    the failures to the rules.
 
     It is **not** a language model: it knows a list of English stop words and word endings and
-    nothing else, understands no sentence, and answers no other prompt. Its scores say that a
-    search works, not how good a prompt is with a real model. ``specs/adapters.md`` tells how
+    nothing else, does not understand sentences, and answers no other prompts. Its scores show that
+    a search works, not how good a prompt is with a real model. ``specs/adapters.md`` describes how
     it decides.
 
-    An answer is a function of the rendered prompt and the options alone. Safe to call from
-    several threads.
+    An answer depends on the rendered prompt and the options alone. Thread-safe.
 
     Args:
-        identity: what a run's fingerprint says about it; options that are not the default
-            are added.
-        attention: how many rule words of each choice count, in reading order.
-        words_per_failure: how many words of a failed input a reflection takes up at most.
+        identity: its name in a run's fingerprint; options other than the defaults are added.
+        attention: how many rule words count per choice, in reading order.
+        words_per_failure: most words that a reflection takes from a failed input.
 
     Raises:
-        ConfigError: an option is no integer of at least 1.
+        ConfigError: an option is not an integer of at least 1.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class OfflineAdapter:
         """Render ``prompt``, answer it, and parse the answer.
 
         Raises:
-            ConfigError: the prompt asks for something that the embedded model does not serve.
+            ConfigError: the embedded model does not serve this kind of prompt.
         """
         if deadline is not None:
             deadline.check()

@@ -1,4 +1,4 @@
-"""The embedded model as an agent: it does what the nearest example in the prompt does."""
+"""The embedded model as an agent: it follows the nearest example in the prompt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json
 
 _NEAR = 0.65
-"""How near a worked example must be to be followed."""
+"""Nearness from which a worked example is followed."""
 
 _MOST_CALLS = 8
 _LONGEST_LINE = 2_000
@@ -56,9 +56,9 @@ def act(
 ) -> str:
     """Answer a prompt: call its tools, and return the answer as text.
 
-    The worked example whose objective is nearest to the input is followed step by step, if it
-    is near enough. Otherwise the tool whose descriptions are nearest is called once, like the
-    nearest of its example calls. ``specs/adapters.md`` tells how.
+    The worked example whose objective is nearest to the input is followed step by step if it is
+    near enough. Otherwise the tool with the nearest descriptions is called once, like the nearest
+    of its example calls. ``specs/adapters.md`` has the details.
 
     Raises:
         DeadlineExceededError: ``deadline`` has passed.
@@ -83,7 +83,7 @@ def _is_worked(section: RenderedSection) -> bool:
 
 
 def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str) -> Pattern:
-    """Return what is to be done for an input: a worked example, or one call of a tool."""
+    """Return the pattern to follow for an input: a worked example, or one call of a tool."""
     said = [
         "\n".join((t.name.replace("_", " "), t.description, *t.param_descriptions.values()))
         for t in tools
@@ -113,7 +113,7 @@ def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str
 
 
 def _guess(tool: RenderedTool, text: str) -> Json:
-    """Return parameters for a tool of which no call is shown: the names in the input, in order."""
+    """Return parameters for a tool without example calls: the names in the input, in order."""
     names = iter([name.value for name in names_in(text) if name.kind != "number"])
     needed = [field for field in fields_of(tool.tool.params_type) if field.required]
     return {
@@ -124,13 +124,13 @@ def _guess(tool: RenderedTool, text: str) -> Json:
 
 @attrs.frozen
 class _Work:
-    """What is done for an input after a pattern, up to the answer in the form that is asked for.
+    """Following a pattern for an input, from its calls to the answer in the output type.
 
     Attributes:
         worked: the worked examples in the prompt.
-        pattern: what is done for an input that is like this one.
+        pattern: the pattern to follow.
         text: the input.
-        made: what was made of each of the calls so far; None where nothing was.
+        made: the calls made so far, in order of the pattern; None for a call that was skipped.
     """
 
     rendered: RenderedPrompt[object]
@@ -141,7 +141,7 @@ class _Work:
     made: list[Call | None] = attrs.field(factory=list)
 
     def make(self, call: Call, session: SessionProtocol) -> None:
-        """Make a call like a shown one, where the prompt has such a tool and value."""
+        """Make a call like one of the pattern, if its tool and its values exist here."""
         tool = next((tool for tool in self.rendered.tools if tool.name == call.tool), None)
         try:
             given = self.like(call.input)
@@ -154,14 +154,14 @@ class _Work:
         self.made.append(Call(tool=tool.name, input=given, output=output))
 
     def like(self, value: Json) -> Json:
-        """Return what answers to a value of the pattern.
+        """Return the counterpart of a value of the pattern.
 
-        Names of its objective become the names at the same place of the input. A text that
-        stands somewhere in a shown result becomes what stands there in the real one.
-        Everything else stays.
+        Names in its objective become the corresponding names of the input. A text that occurs in a
+        shown result becomes the value at the same place of the real result. Everything else is
+        copied.
 
         Raises:
-            LookupError: the real result holds nothing at that place.
+            LookupError: the real result has no value at that place.
         """
         match value:
             case str():
@@ -180,7 +180,7 @@ class _Work:
         return int(number) if number.isdigit() else value
 
     def outcome(self, value: Json) -> Json:
-        """Return what answers to a value of the pattern's outcome; None for nothing."""
+        """Return the counterpart of a value of the pattern's outcome; None if there is none."""
         try:
             if isinstance(value, str):
                 return self.like(value)
@@ -194,7 +194,7 @@ class _Work:
         return (text for call in self.made if call for text in texts_in(call.output))
 
     def _place(self, value: Json) -> tuple[int, Place] | None:
-        """Return which of the shown results holds a value, and where."""
+        """Return which of the shown results contains a value, and at which place."""
         for index, (call, _) in enumerate(zip(self.pattern.calls, self.made, strict=False)):
             for path, leaf in leaves(call.output):
                 if leaf == value and type(leaf) is type(value):
@@ -209,7 +209,7 @@ class _Work:
         return found
 
     def answer(self) -> str:
-        """Return JSON for a class, an option for a choice, else plain text."""
+        """Return JSON for a class, an option for a choice, otherwise plain text."""
         kind: Any = self.rendered.output_type
         outcome = self.pattern.outcome
         if options := options_of(kind):
@@ -222,7 +222,7 @@ class _Work:
         return next(self.texts(), self.text)
 
     def _fields(self, kind: Any, path: Place) -> dict[str, Json]:
-        """Return the fields of a class under the names that are shown."""
+        """Return the fields of a class under their displayed names."""
         values: dict[str, Json] = {}
         for field in fields_of(kind):
             said = self.rendered.described.get(field.key, field.described)
@@ -247,10 +247,10 @@ class _Work:
         return _empty(kind) if found is None and field.required else found
 
     def _choice(self, said: str, options: tuple[str, ...], path: Place) -> str:
-        """Return the option that rules, meanings and worked examples speak for most."""
+        """Return the option with the most evidence in rules, meanings and worked examples."""
         text = "\n\n".join(filter(None, (self._rules(), said, *self._answered(path))))
         evidence = self.text
-        if self.rendered.tools:  # names say which one was looked up, not of which kind it is
+        if self.rendered.tools:  # names say which object was looked up, not of what kind it is
             evidence = " ".join(plain_words("\n".join((evidence, *self.texts()))))
         scores = learn(text, options, self.attention).scores(evidence)
         known = _at(self.pattern.outcome, path)
@@ -276,7 +276,7 @@ class _Work:
                 yield f"{words[:_LONGEST_LINE]}\n{option}"
 
     def _leaf(self, said: str, kind: Any) -> Json:
-        """Return the value in the results whose keys are named in ``said``; the first of equals."""
+        """Return the value whose keys share most words with ``said``; the first on a tie."""
         wanted = set(terms(said))
         best: Json = None
         most = 0
@@ -293,14 +293,14 @@ def _empty(kind: Any) -> Json:
 
 
 def _plain(kind: Any) -> Any:
-    """Return the type that an optional one is made of, else the type itself."""
+    """Return the type inside an optional one, otherwise the type itself."""
     parts = [part for part in get_args(kind) if part is not type(None)]
     optional = len(parts) == 1 and type(None) in get_args(kind)
     return parts[0] if optional else kind
 
 
 def _at(value: Json, path: Place) -> Json:
-    """Return what stands at a place in a JSON value; None for nothing."""
+    """Return the value at a place in a JSON value; None if there is none."""
     for key in path:
         if isinstance(value, dict) and isinstance(key, str):
             value = value.get(key)

@@ -1,6 +1,6 @@
-"""Answers the questions of a gradient search as a model does: from their text.
+"""Replies to the questions of a gradient search, read from their text alone.
 
-It knows one kind of problem: that a value was expected and another one found.
+It knows one kind of problem: a value was expected and another one found.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MEANT = {
 
 @attrs.frozen
 class _Wrong:
-    """A value that was found in the place of another one, as a line of a reason says it."""
+    """A value that was found in place of an expected one, according to a line of a reason."""
 
     severity: str
     expected: str
@@ -52,7 +52,7 @@ class _Wrong:
 
 
 class _Shown:
-    """The headings of a question, with what stands below them."""
+    """The blocks of a question, by their headings."""
 
     def __init__(self, text: str) -> None:
         self.blocks = list(read_blocks(text))
@@ -61,7 +61,7 @@ class _Shown:
         return next((one for one in self.blocks if one.title == title), Block(title))
 
     def wrong(self, title: str) -> Iterator[_Wrong]:
-        """Yield the wrong values that the reasons under a heading name."""
+        """Yield the wrong values named by the reasons below a heading."""
         for label, text in self.titled(title).fenced:
             severity = label.upper() if _SEVERITY.fullmatch(label) else "P1"
             for line in text.split("\n"):
@@ -76,7 +76,7 @@ def _value(pattern: re.Pattern[str], line: str) -> str:
 
 
 def blame_step(text: str) -> Json:
-    """Blame the texts of a step that a wrong value came from, or hand it on to a step before."""
+    """Blame the texts of the step that produced a wrong value, or pass it to an earlier step."""
     shown = _Shown(text)
     step = dict(reversed(shown.titled("step").fenced))
     handles = _handles(shown.titled("texts that may change"))
@@ -89,7 +89,7 @@ def blame_step(text: str) -> Json:
         if is_own and not earlier:
             blame.append(_blame(handles[0], wrong, step.get("input", "")))
             continue
-        # What no step before shows may have come by one of them all the same.
+        # No earlier step shows the value, but one of them may still have caused it.
         said = {"severity": wrong.severity, "problem": wrong.line[:_LONGEST_PROBLEM]}
         sources = earlier or [handle for handle, _ in before[:1]]
         hand_on += [{"step": handle.upper(), **said} for handle in sources]
@@ -97,7 +97,7 @@ def blame_step(text: str) -> Json:
 
 
 def blame_trace(text: str) -> Json:
-    """Blame the texts of the first step that a wrong value came from."""
+    """Blame the texts of the first step that shows a wrong value."""
     shown = _Shown(text)
     steps = [one for one in shown.blocks if one.title.startswith("step ")]
     blame: list[Json] = []
@@ -115,7 +115,7 @@ def _handles(block: Block) -> list[str]:
 
 
 def _names(output: str, value: str) -> bool:
-    """Tell whether an output names a value; every output does where no value is known."""
+    """Return whether an output names a value; true if the value is unknown."""
     return not value or bool(names_of((value,)).named_in(output))
 
 
@@ -127,7 +127,7 @@ def _blame(handle: str, wrong: _Wrong, given: str) -> Json:
 
 
 def merge(text: str) -> Json:
-    """Put together what is said of one expected value."""
+    """Merge the problems with the same expected and found value."""
     said: dict[tuple[str, str], list[str]] = {}
     severities: dict[tuple[str, str], str] = {}
     for wrong in _Shown(text).wrong("what was said"):
@@ -149,7 +149,7 @@ def merge(text: str) -> Json:
 
 
 def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
-    """Write words of the failed inputs into a text; half as many for each text that was refused."""
+    """Add words of the failed inputs to a text; half as many for each refused text."""
     shown = _Shown(text)
     current, part = shown.titled("current text"), PART.search(shown.titled("current text").prose)
     name = part[1].strip("`").rpartition("#")[2] if part else ""
@@ -176,7 +176,7 @@ def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
 
 
 def _choice(wrong: Sequence[_Wrong]) -> list[Field]:
-    """Return the values as one choice, for texts that do not say what answers look like."""
+    """Return the values as one choice, if the question does not say what answers look like."""
     values = sorted({value for one in wrong for value in (one.expected, one.found) if value})
     return [Field(name="", options=tuple(values))] if values else []
 
@@ -200,11 +200,11 @@ REPLIES: Mapping[str, Callable[[str], Json]] = {
     "blame-trace": blame_trace,
     "merge-problems": merge,
 }
-"""By the key of a question, what replies to it; ``write-patch`` is :func:`patch`."""
+"""Functions that reply to a question, by its key; ``write-patch`` is :func:`patch`."""
 
 
 def answer(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
-    """Return a reply to a question of a gradient search: one block of JSON."""
+    """Return the reply to a question of a gradient search: one block of JSON."""
     if key in REPLIES:
         found = REPLIES[key](text)
     else:

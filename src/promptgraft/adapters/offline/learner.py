@@ -1,4 +1,4 @@
-"""The in-context learner: it chooses by the words that a prompt's own rules say of each choice."""
+"""The in-context learner: it chooses by the words of each choice in the prompt's own rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 from promptgraft.adapters.offline.words import LONGEST_TEXT, terms
 
 ATTENTION = 100
-"""How many rule words of each choice count by default."""
+"""Default number of rule words that count per choice."""
 
 _LINES = 200
 _LONGEST_LINE = 2_000
@@ -42,7 +42,7 @@ _STRESS = re.compile(r"\s*(?:above all|especially|in particular|most of all)\b",
 class Opening:
     """A line that opens with a choice, such as ``- refunds: money back``.
 
-    ``choice`` is its index; ``after`` stands between its name and the rest of the line.
+    ``choice`` is its index; ``after`` is the text between its name and the rest of the line.
     """
 
     choice: int
@@ -52,7 +52,7 @@ class Opening:
 
 
 class Names:
-    """Finds the answers of a choice in text, in any case, with ``_`` and ``-`` also as spaces."""
+    """Finds the names of choices in text; ignores case, and treats ``_`` and ``-`` as spaces."""
 
     def __init__(self, choices: tuple[str, ...]) -> None:
         self._positions: dict[str, int] = {}
@@ -63,11 +63,11 @@ class Names:
         self._pattern = re.compile(rf"(?<!\w)(?:{any_of or '(?!)'})(?!\w)", re.IGNORECASE)
 
     def named_in(self, text: str) -> tuple[int, ...]:
-        """Return the indices of the choices that ``text`` names, in order, each once."""
+        """Return the indices of the choices named in ``text``, in order, without duplicates."""
         return tuple(dict.fromkeys(index for index, _ in self._found(text)))
 
     def opening(self, line: str) -> Opening | None:
-        """Return how ``line`` opens with a choice; None when it does not."""
+        """Return the :class:`Opening` of ``line``; None if it does not open with a choice."""
         index, name = next(self._found(line), (0, None))
         marker = _MARKER.match(line)
         if name is None or marker is None or name.start() != marker.end():
@@ -79,7 +79,7 @@ class Names:
 
     def _found(self, text: str) -> Iterator[tuple[int, re.Match[str]]]:
         for match in self._pattern.finditer(text):
-            # Ignoring case, a few letters match others than their lower case.
+            # Case-insensitive matching also accepts letters such as the long s, whose lower case differs.
             index = self._positions.get(_spaced(match[0]))
             if index is not None:
                 yield index, match
@@ -87,7 +87,7 @@ class Names:
 
 @functools.lru_cache(maxsize=64)
 def names_of(choices: tuple[str, ...]) -> Names:
-    """Return the finder for ``choices``, built once."""
+    """Return the cached finder for ``choices``."""
     return Names(choices)
 
 
@@ -97,39 +97,38 @@ def _spaced(name: str) -> str:
 
 @attrs.frozen
 class Lesson:
-    """What a prompt teaches about a choice.
+    """What a prompt teaches about a set of choices.
 
     Attributes:
         size: number of choices.
-        weights: for each stem, the choices that it speaks for or against, and how much.
+        weights: for each stem, the choices that it is evidence for or against, with weights.
     """
 
     size: int
     weights: Mapping[str, Sequence[tuple[int, float]]]
 
     def scores(self, text: str) -> list[float]:
-        """Return how much the words of ``text`` speak for each choice; each counts once."""
+        """Return the evidence in ``text`` for each choice; every word counts once."""
         totals = [0.0] * self.size
-        # Sums of floats depend on their order, and that of a set on the process.
+        # Sort: float sums depend on the order, and the order of a set on the process.
         for stem in sorted(self.weights.keys() & terms(text[:LONGEST_TEXT])):
             for choice, weight in self.weights[stem]:
                 totals[choice] += weight
         return totals
 
     def weight(self, stem: str, choice: int) -> float:
-        """Return how much a stem speaks for a choice."""
+        """Return the weight of a stem for a choice."""
         return sum(weight for found, weight in self.weights.get(stem, ()) if found == choice)
 
 
 @functools.lru_cache(maxsize=256)
 def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Lesson:
-    """Weigh the words that ``text`` says about each choice; worked out once for each wording.
+    """Weigh the words about each choice in ``text``; cached per wording.
 
-    A word counts ``1 + ln(n)`` for a choice whose rules say it ``n`` times, half of one
-    against it in a clause such as "not refunds". It counts less the more choices share it
-    (inverse document frequency, Spärck Jones 1972, over choices), and less the more
-    different words its choice has: noise dilutes. Of each choice, ``attention`` rule words are
-    heard.
+    A word counts ``1 + ln(n)`` for a choice whose rules contain it ``n`` times, minus one half if
+    it occurs in a clause such as "not refunds". It counts less the more choices share it (inverse
+    document frequency, Spärck Jones 1972, over choices), and less the more different words its
+    choice has: noise dilutes. The first ``attention`` rule words of each choice count.
     """
     spoken_for = [Counter(terms(_spaced(choice))) for choice in choices]
     spoken_against: list[set[str]] = [set() for _ in choices]
@@ -154,7 +153,7 @@ def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Le
 
 
 def _read_rules(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """Yield choices and the clauses that speak for or against them, in reading order.
+    """Yield pairs of a choice and a clause for or against it, in reading order.
 
     A line that opens with a choice (``- refunds: money back``) belongs to it, and so does what
     follows under a heading that names it. A line that holds only a choice answers for the
@@ -187,7 +186,7 @@ def _read_rules(text: str, names: Names) -> Iterator[tuple[int, str]]:
 
 
 def _first_lines(text: str) -> Iterator[str]:
-    """Yield the first lines; blank ones are empty, and do not count."""
+    """Yield the first lines; blank ones are emptied and do not count."""
     left = _LINES
     for line in text.split("\n"):
         left -= bool(line.strip())
@@ -216,7 +215,7 @@ def _shared(line: str, names: Names) -> Iterator[tuple[int, str]]:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    """Yield the clauses that say something; those of a stressed sentence come twice."""
+    """Yield the meaningful clauses; those of a stressed sentence twice."""
     for sentence in _SENTENCE_END.split(text):
         said = [one for one in _CLAUSE.split(sentence) if one.strip() and not _NEUTRAL.match(one)]
         yield from said * (2 if _STRESS.match(sentence) else 1)

@@ -1,4 +1,4 @@
-"""Reads a reflection prompt as a model does: from its text."""
+"""Parsing reflection prompts: the embedded model sees nothing but their text."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Case:
     """One example with feedback.
 
     Attributes:
-        score: its score; None when it has none.
-        given: what was answered, by field.
-        wanted: what should have been, by field, as far as the feedback tells.
-        right: the calls that would have been right: those of the evaluation log, else those
-            that were made where the answer was perfect.
+        score: its score; None if it has none.
+        given: the answer, by field.
+        wanted: the expected answer, by field, as far as the feedback names it.
+        right: the calls that would have been right: those of the evaluation log, or those of a
+            perfect answer.
     """
 
     score: float | None
@@ -67,28 +67,28 @@ class Case:
 
     @property
     def failed(self) -> bool:
-        """Whether there is anything to learn from it."""
+        """Whether its score is below 1."""
         return self.score is not None and self.score < _PERFECT
 
     @functools.cached_property
     def evidence(self) -> str:
-        """The plain words of the input, and of what the right calls find."""
+        """The plain words of the input and of the results of the right calls."""
         texts = (self.input, *(text for call in self.right for text in texts_in(call.output)))
         return " ".join(plain_words("\n".join(texts)))
 
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """What a reflection prompt asks for.
+    """The content of a reflection prompt.
 
     Attributes:
         part: name of the part whose ``current`` text is to be improved.
         neighbours: the other parts of the prompt, as one text.
-        max_chars: how long the new text may be; None when nothing is said.
-        refused: the reply that was refused; None at the first attempt.
-        fields: the fields of the answer; none for free text.
+        max_chars: limit on the new text; None if none is stated.
+        refused: the refused reply; None at the first attempt.
+        fields: the fields of the answer; empty for free text.
         tools: names of the tools whose types are shown.
-        others: other examples of the kind, as texts.
+        others: the other examples of the same kind, as texts.
     """
 
     part: str
@@ -125,7 +125,7 @@ class Block:
 
 
 def read_question(text: str) -> Question:
-    """Read a reflection prompt, in linear time.
+    """Parse a reflection prompt, in linear time.
 
     Raises:
         ConfigError: it does not show the current text.
@@ -160,7 +160,7 @@ def read_question(text: str) -> Question:
 
 
 def read_blocks(text: str) -> Iterator[Block]:
-    """Yield what stands before the first heading, and the blocks below the others."""
+    """Yield the text before the first heading, then a block per heading."""
     block = Block("")
     fence, label = "", ""
     inside: list[str] = []
@@ -184,7 +184,7 @@ def read_blocks(text: str) -> Iterator[Block]:
 
 
 def fields_said(prose: str) -> list[Field]:
-    """Return the fields of an answer, as a prompt says what answers must look like."""
+    """Return the fields of an answer from the description of answers in a prompt."""
     if schema := _SCHEMA.search(prose):
         properties = object_in(schema[1].strip()).get("properties")
         kinds = properties.items() if isinstance(properties, dict) else ()
@@ -196,9 +196,9 @@ def fields_said(prose: str) -> list[Field]:
 
 
 def _labels(examples: Sequence[Block]) -> list[Field]:
-    """Return labels as a choice, where a question that names no answers shows some.
+    """Return the labels in examples as a choice, for a question that does not list answers.
 
-    They are what was answered and what feedback expected, as long as each is a few words.
+    Labels are the outputs and the expected values in feedback, if all of them are a few words.
     """
     found: dict[str, None] = {}
     for block in examples:
@@ -226,7 +226,7 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
     perfect = score is not None and score >= _PERFECT
     output = shown.get("output", "")
     given = _given(output, fields)
-    # What feedback says nothing of was right, as long as it is but one of several fields.
+    # With several fields, those that the feedback does not mention were right.
     wanted = given if perfect or any(field.name for field in fields) else {}
     if not perfect:
         wanted = {**wanted, **dict(_wanted(shown.get("feedback", ""), fields, given))}
@@ -243,7 +243,7 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
 
 
 def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
-    """Return the answer by field; where a field was shown under another name, by position."""
+    """Return the answer by field; by position if the fields have other names in it."""
     if len(fields) == 1 and not fields[0].name:
         named = names_of(fields[0].options).named_in(output)
         return {"": fields[0].options[named[0]]} if len(named) == 1 else {}
@@ -257,7 +257,7 @@ def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
 def _wanted(
     feedback: str, fields: Sequence[Field], given: Mapping[str, Json]
 ) -> Iterator[tuple[str, Json]]:
-    """Yield what a line such as ``severity: expected `high`, found `low``` says of a field."""
+    """Yield the expected values in lines such as ``severity: expected `high`, found `low```."""
     for field in fields:
         name = re.compile(rf"(?<!\w){re.escape(field.name)}(?!\w)", re.IGNORECASE)
         lines = feedback.split("\n") if field.name else [feedback]

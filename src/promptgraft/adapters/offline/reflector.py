@@ -1,4 +1,4 @@
-"""Improves the parts of a prompt out of failures, as a reflection model would."""
+"""Improves the parts of a prompt based on failures, as a reflection model would."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Better:
     attention: int
 
     def section(self) -> str:
-        """Return the rules with words of the failures, one field after the other."""
+        """Return the rules with words from the failures added, field by field."""
         rules = self.question.current
         for field in self.question.fields:
             if field.options:
@@ -62,9 +62,9 @@ class Better:
         return rules
 
     def tool(self) -> str:
-        """Return the descriptions with what the inputs that the tool is right for have in common.
+        """Return the descriptions with what is typical of the inputs that the tool is right for.
 
-        That is words, and made-up names of the kinds that only those inputs have.
+        These are words, and made-up names of the kinds that occur only in those inputs.
         """
         name = self.question.part.removeprefix("tool ")
         right = [case for case in self.question.cases if case.right]
@@ -88,12 +88,12 @@ class Better:
         return self._with_words([*samples, *words])
 
     def field(self) -> str:
-        """Return what is said of a field: meanings of options, or where its value is found."""
+        """Return the descriptions of a field: meanings of options, or where its value is found."""
         name = self.question.part.rpartition(".")[2].removeprefix("output field ")
         said = object_in(self.question.current)
         for field in self.question.fields:
             meanings = {option: f"value {option}" for option in field.options}
-            # The field may be shown under another name; its options tell it then.
+            # A field under another name is recognized by its options.
             if field.name != name and not (meanings and said.keys() >= set(meanings.values())):
                 continue
             if not meanings:
@@ -115,7 +115,7 @@ class Better:
         return self.question.current
 
     def tool_example(self) -> str:
-        """Return an example of a tool: the right call of a failed example, in general words."""
+        """Return an example call: the right call of a failed example, generalized."""
         for case in self._worth_showing():
             for call in case.right:
                 if call.tool in self.question.tools[:1] and call.output is not None:
@@ -124,7 +124,7 @@ class Better:
         return self.question.current
 
     def task_example(self, *, keyed: bool = False) -> str:
-        """Return a worked example: what would have been right for a failure, in general words."""
+        """Return a worked example: what would have been right for a failure, generalized."""
         case = next(self._worth_showing(), None)
         if case is None:
             others = self.question.others if keyed else ()
@@ -148,7 +148,7 @@ class Better:
         return one_line(reply)
 
     def _ruled(self, field: Field, rules: str, *, refused: str | None = None) -> str:
-        """Return rules on one choice, improved by what happened with it."""
+        """Return rules about one choice, improved by its right and wrong answers."""
         tried: list[Tried] = []
         for case in self.question.cases:
             given = case.given.get(field.name)
@@ -168,7 +168,7 @@ class Better:
         )
 
     def _with_words(self, words: Iterable[str]) -> str:
-        """Return the present texts with words added to the description that are not there yet."""
+        """Return the current texts with new words added to the description."""
         current = self.question.current
         said = object_in(current)
         known = {term(word) for name in said for word in plain_words(f"{name}: {said[name]}")}
@@ -181,9 +181,9 @@ class Better:
         return one_line(said)
 
     def _worth_showing(self) -> Iterator[Case]:
-        """Yield failed cases with something right to show, those least like the others first.
+        """Yield failed cases whose right calls are known, least similar to other examples first.
 
-        After a refusal the first of them is left out.
+        After a refusal the first of them is skipped.
         """
         cases = [case for case in self.question.cases if case.failed and case.right]
         others = [str(object_in(one).get("objective", one)) for one in self.question.others]
@@ -207,7 +207,7 @@ def _places(cases: Sequence[Case], field: Field) -> Iterator[str]:
 
 
 class _Renamed:
-    """What a case shows, with made-up names for the real ones."""
+    """A case with made-up names in place of the real ones."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -222,13 +222,13 @@ class _Renamed:
         }
 
     def objective(self) -> str:
-        """Return what was asked in general words: with made-up names, or as words only."""
+        """Return the generalized input: with made-up names, or as plain words only."""
         asked = " ".join(self._case.input.split())
         general = self._text(asked, _LONGEST_OBJECTIVE)
         return general if general != asked else " ".join(plain_words(asked)) or "anything"
 
     def call(self, call: Call, description: str) -> dict[str, Json]:
-        """Return a call, described."""
+        """Return a call with a description."""
         return {
             "description": description,
             "input": self._value(call.input),
@@ -236,7 +236,7 @@ class _Renamed:
         }
 
     def outcome(self, fields: Sequence[Field]) -> Json:
-        """Return the answer that is right; options stay as they are."""
+        """Return the right answer; options stay as they are."""
         if not any(field.name for field in fields):
             return str(self._case.wanted.get("", self._case.output))
         options = {field.name for field in fields if field.options}
@@ -268,7 +268,7 @@ REPLIES: Mapping[str, Callable[[Better], str]] = {
     "generate-task-example": lambda better: better.task_example(keyed=True),
     "reflect-output-field": Better.field,
 }
-"""By the key of a reflection prompt, what replies to it."""
+"""Functions that reply to a question about one part, by its key."""
 
 
 ALL_PARTS = "reflect-prompt"

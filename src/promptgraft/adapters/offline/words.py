@@ -1,4 +1,4 @@
-"""What the embedded model sees in a text: words, names, calls, and values. It knows no task."""
+"""What the embedded model sees in a text: words, names, calls and values; no task is built in."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _INVENTED = {
 
 @attrs.frozen
 class Name:
-    """Something called by its name, without quotes.
+    """A name in a text, without quotes.
 
     The kind is ``path``, ``constant``, ``type``, ``identifier``, ``text`` (several words) or
     ``number``.
@@ -69,10 +69,10 @@ def terms(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the different content words of ``text`` as they are spelled, in lower case.
+    """Return the distinct content words of ``text``, in lower case but not stemmed.
 
-    Web and mail addresses, words of two letters and words with digits are left out: they name
-    one thing, not a kind.
+    Web and mail addresses, words of two letters and words with digits are left out: they identify
+    one thing rather than a kind.
     """
     words = dict.fromkeys(words_in(_ADDRESS.sub(" ", text).lower()))
     return [
@@ -88,9 +88,8 @@ def content_words(text: str) -> list[str]:
 def term(word: str) -> str:
     """Return the stem of a lower-case word; empty for stop words, numbers and single letters.
 
-    A light stemmer after Lovins (1968, "Development of a stemming algorithm"): the longest
-    ending that leaves at least four letters with a vowel among them goes, and then a doubled
-    last consonant is made single.
+    A light stemmer after Lovins (1968, "Development of a stemming algorithm"): removes the longest
+    ending that leaves at least four letters including a vowel, then undoubles a final consonant.
     """
     is_letter = len(word) == 1 and is_spaced(word)
     if word in _STOP_WORDS or is_letter or len(word) > _LONGEST_WORD or word.isdigit():
@@ -107,10 +106,10 @@ def term(word: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def names_in(text: str) -> tuple[Name, ...]:
-    """Return the names in ``text``, in order, each once.
+    """Return the names in ``text``, in order, without duplicates.
 
-    A name stands in backticks or double quotes, or it is spelled like one: with a slash, a file
-    ending, an underscore, or a capital inside.
+    A name is in backticks or double quotes, or is spelled like one: with a slash, a file extension,
+    an underscore, or a capital letter inside.
     """
     found: dict[Name, None] = {}
     for match in _NAME.finditer(text[:LONGEST_TEXT]):
@@ -124,7 +123,7 @@ def names_in(text: str) -> tuple[Name, ...]:
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the content words of ``text`` that belong to no name, in lower case."""
+    """Return the content words of ``text`` that are not part of a name, in lower case."""
     return content_words(_NAME.sub(_unless_name, text[:LONGEST_TEXT]))
 
 
@@ -135,18 +134,18 @@ def _unless_name(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def form_of(text: str) -> frozenset[str]:
-    """Return what a text has in common with others of its form.
+    """Return the form of a text, in which similar texts resemble each other.
 
-    Those are the stems of its plain words, and the kinds of its names in angle brackets.
+    It consists of the stems of its plain words and the kinds of its names in angle brackets.
     """
     kinds = {f"<{name.kind}>" for name in names_in(text) if name.kind != "number"}
     return frozenset(kinds | {term(word) for word in plain_words(text)})
 
 
 def counterparts(pattern: str, text: str) -> dict[str, str]:
-    """Return what stands in ``text`` where the names of ``pattern`` stand.
+    """Return the counterparts in ``text`` of the names in ``pattern``.
 
-    The n-th name of a kind answers to the n-th name of that kind, and else the n-th of all
+    The n-th name of a kind corresponds to the n-th name of that kind, or otherwise the n-th of all
     names to the n-th of all.
     """
     before, after = names_in(pattern), names_in(text)
@@ -162,7 +161,7 @@ def counterparts(pattern: str, text: str) -> dict[str, str]:
 
 
 def replaced(text: str, pairs: Mapping[str, str]) -> str:
-    """Return ``text`` with each of the keys replaced, where it stands as a word of its own."""
+    """Return ``text`` with the keys replaced wherever they are whole words."""
     keys = sorted(filter(None, pairs), key=len, reverse=True)
     if not keys:
         return text
@@ -171,7 +170,7 @@ def replaced(text: str, pairs: Mapping[str, str]) -> str:
 
 
 def invented(text: str) -> dict[str, str]:
-    """Return a made-up name for each name in ``text``, of its kind."""
+    """Return a made-up name of the same kind for each name in ``text``."""
     used: dict[str, list[str]] = {}
     for name in names_in(text):
         used.setdefault(name.kind, []).append(name.value)
@@ -192,7 +191,7 @@ Place = tuple[str | int, ...]
 
 @attrs.frozen(kw_only=True)
 class Call:
-    """A call of a tool, and when or why one would make it; a failed one has the output None."""
+    """A call of a tool, and a description of its purpose; the output of a failed one is None."""
 
     tool: str
     input: Json
@@ -202,7 +201,7 @@ class Call:
 
 @attrs.frozen(kw_only=True)
 class Pattern:
-    """A worked example: what was asked, the calls in order, and the answer."""
+    """A worked example: the objective, the calls in order, and the outcome."""
 
     objective: str
     calls: Sequence[Call] = ()
@@ -210,14 +209,14 @@ class Pattern:
 
 
 def read_pattern(text: str) -> Pattern:
-    """Read a worked example; an outcome that is no JSON is text."""
+    """Parse a worked example; an outcome that is not JSON is text."""
     body, _, outcome = text.rpartition("\nOutcome: ")
     objective, _, steps = body.removeprefix("Objective: ").partition("\n\nSteps:\n")
     return Pattern(objective=objective, calls=tuple(read_calls(steps)), outcome=read_json(outcome))
 
 
 def read_calls(text: str) -> Iterator[Call]:
-    """Yield the calls in a log or in the steps of a worked example; other lines are passed over."""
+    """Yield the calls in a log or in the steps of a worked example; other lines are skipped."""
     tool = description = given = ""
     for line in text.split("\n"):
         if head := _CALL.fullmatch(line):
@@ -233,7 +232,7 @@ def read_calls(text: str) -> Iterator[Call]:
 
 
 def read_json(text: str) -> Json:
-    """Return JSON, or the text itself where it is none."""
+    """Return the parsed JSON, or the text itself if it is not JSON."""
     try:
         return parse_json(text, where="text")
     except DataFormatError:
@@ -241,13 +240,13 @@ def read_json(text: str) -> Json:
 
 
 def object_in(text: str) -> dict[str, Json]:
-    """Return the fields of a JSON object; none where the text is something else."""
+    """Return the fields of a JSON object; empty if the text is anything else."""
     read = read_json(text)
     return read if isinstance(read, dict) else {}
 
 
 def leaves(value: Json) -> Iterator[tuple[Place, Json]]:
-    """Yield texts, numbers and truth values of a JSON value with their places, in order."""
+    """Yield the strings, numbers and booleans of a JSON value with their places, in order."""
     waiting: list[tuple[Place, Json]] = [((), value)]
     left = _MOST_LEAVES
     while waiting and left:
@@ -263,15 +262,15 @@ def leaves(value: Json) -> Iterator[tuple[Place, Json]]:
 
 
 def texts_in(value: Json) -> Iterator[str]:
-    """Yield the texts of a JSON value, in order."""
+    """Yield the strings of a JSON value, in order."""
     return (leaf for _, leaf in leaves(value) if isinstance(leaf, str))
 
 
 class Nearness:
-    """Tells how near texts are to one another by form: cosine over words, the rare ones more.
+    """Similarity of texts by form: cosine over words, weighted by rarity.
 
-    A word that is in ``n`` of the ``N`` texts of a collection weighs ``ln(1 + N / n)``. Words
-    that none of them has are passed over: nothing is known of them.
+    A word in ``n`` of the ``N`` texts of a collection weighs ``ln(1 + N / n)``. Words that occur in
+    none of them are ignored, because they have no weight.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -279,17 +278,17 @@ class Nearness:
         self._weights = {word: math.log(1 + len(texts) / n) ** 2 for word, n in counts.items()}
 
     def between(self, text: str, other: str) -> float:
-        """Return how near ``text`` is to ``other``, 0 to 1."""
+        """Return the similarity of two texts, from 0 to 1."""
         first, second = form_of(text), form_of(other)
         shared = self._sum(first & second)
         return shared / math.sqrt(self._sum(first) * self._sum(second)) if shared else 0.0
 
     def nearest(self, text: str, others: Sequence[str]) -> tuple[int, float]:
-        """Return position and nearness of the nearest of ``others``; 0 and 0 when none is near."""
+        """Return index and similarity of the nearest of ``others``; 0 and 0 if none is related."""
         values = [self.between(text, other) for other in others]
         best = max(values, default=0.0)
         return (values.index(best) if best else 0), best
 
     def _sum(self, words: Iterable[str]) -> float:
-        # Sums of floats depend on their order, and that of a set on the process.
+        # Sort: float sums depend on the order, and the order of a set on the process.
         return sum(self._weights.get(word, 0.0) for word in sorted(words))

@@ -1,4 +1,4 @@
-"""Writes what failures teach about a choice as sentences, and reads them again."""
+"""Writes what failures teach about a choice as sentences, and parses such sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from promptgraft.adapters.offline.learner import ATTENTION, Lesson, learn, names
 from promptgraft.adapters.offline.words import content_words, term
 
 WORDS_PER_FAILURE = 15
-"""How many words of a failed input are taken up at most by default."""
+"""Default limit on the words taken from a failed input."""
 
 _WORDS_PER_SENTENCE = 12
 _MOST_WORDS = 3 * _WORDS_PER_SENTENCE
@@ -29,7 +29,7 @@ _LEARNED = re.compile(
 
 @attrs.frozen
 class Tried:
-    """An input that was answered: its text, the right choice, and the one that was given."""
+    """An answered input: its text, the right choice, and the one that was given."""
 
     text: str
     wanted: str
@@ -52,24 +52,24 @@ def rewrite(
     words_per_failure: int = WORDS_PER_FAILURE,
     attention: int = ATTENTION,
 ) -> str:
-    """Return better rules, or the same where there is no failure to learn from.
+    """Return improved rules, or the same rules if there is no failure to learn from.
 
-    Of each failed input, words that no input of another choice has and that no other choice
-    has a stronger claim on are said to point to the choice that is right; those that other
-    inputs of that choice have too go first. Inputs that were answered rightly confirm their
-    choice with half as many words. Words that are learned a second time are stressed; words
-    that misled are no longer said to point to the choice that was wrongly given. As long as
-    the text is too long, or the one that was refused, it takes up half as many words.
+    From each failed input, words are added as evidence for the right choice if no input of another
+    choice contains them and no other choice has more weight on them; words shared with other inputs
+    of the choice come first. Rightly answered inputs contribute half as many words. Words that are
+    learned a second time are stressed; words that misled are removed from the choice that was
+    wrongly given. While the text is too long or equals the refused one, the number of words is
+    halved.
 
     Args:
-        rules: the present text.
-        tried: what went right and wrong.
-        choices: the answers that are allowed.
+        rules: the current text.
+        tried: the inputs that were answered, rightly or wrongly.
+        choices: the allowed answers.
         neighbours: the other parts of the prompt.
-        max_chars: how long the new text may be.
-        refused: the reply that was refused; None at the first attempt.
-        words_per_failure: how many words of a failed input are taken up at most.
-        attention: how many rule words of each choice the model hears.
+        max_chars: limit on the new text.
+        refused: the refused reply; None at the first attempt.
+        words_per_failure: most words taken from a failed input.
+        attention: how many rule words count per choice.
     """
     known = [one for one in tried if one.wanted in choices]
     lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
@@ -86,7 +86,7 @@ def rewrite(
 
 @attrs.frozen
 class _Signs:
-    """Words that point to a choice, by stem: those that were learned once, and again."""
+    """Words that point to a choice, by stem: learned once, or more often."""
 
     once: dict[str, str] = attrs.field(factory=dict)
     again: dict[str, str] = attrs.field(factory=dict)
@@ -103,7 +103,7 @@ class _Signs:
         self.again.pop(stem, None)
 
     def sentences(self, owner: str) -> str:
-        """Return the words as sentences, the latest of too many."""
+        """Return the words as sentences; only the latest if there are too many."""
         said = []
         once = [*self.once.values()][-_MOST_WORDS:]
         again = [*self.again.values()][-_WORDS_PER_SENTENCE:]
@@ -126,10 +126,10 @@ def _listed(words: Sequence[str]) -> str:
 
 
 class _Rules:
-    """A text of rules taken apart: its lines, and the words that it says of each choice.
+    """A parsed text of rules: its lines, and the learned words of each choice.
 
-    The sentences about a choice stand at the end of the first line that opens with it, such as
-    ``- refunds: money back``, else where they stood before, else on a line of their own below.
+    The sentences about a choice go to the end of the first line that opens with it, such as
+    ``- refunds: money back``, or else where they were before, or else on a line of their own below.
     """
 
     def __init__(self, text: str, choices: tuple[str, ...]) -> None:
@@ -140,7 +140,7 @@ class _Rules:
         self._marker = next((m[0] for m in map(_BULLET.match, self._lines) if m), "- ")
 
     def _read(self, number: int, line: str) -> str:
-        """Keep what a line has learned; return the rest, what it says of a choice as sentences."""
+        """Extract the learned words of a line; return the rest, with its rule as a sentence."""
         opening = self._names.opening(line)
         owner = None if opening is None else opening.choice
 
@@ -165,9 +165,9 @@ class _Rules:
         return head + _as_sentence(left[len(head) :].rstrip())
 
     def after(self, tried: Sequence[Tried], lesson: Lesson, quota: int) -> str:
-        """Return the text with what the inputs teach, and without what misled.
+        """Return the text with the words that the inputs teach, and without those that misled.
 
-        Where they teach nothing, that is the text as it was.
+        If the inputs teach nothing, the text is unchanged.
         """
         before = self._text()
         seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -187,7 +187,7 @@ class _Rules:
         return after if after != before else self._source
 
     def _telling(self, one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson) -> list[str]:
-        """Return the words that tell the right choice from the others, the surest first."""
+        """Return the words that distinguish the right choice, the most frequent first."""
         wanted = self._choices.index(one.wanted)
 
         def tells(stem: str) -> bool:
@@ -195,7 +195,7 @@ class _Rules:
             rivals = (weight for _, weight in lesson.weights.get(stem, ()))
             return len(seen[stem]) == 1 and all(weight <= claim for weight in rivals)
 
-        # In a list of words, the name of another choice would speak for that one.
+        # The name of another choice in the list would count as evidence for that choice.
         telling = [
             word
             for word in one.words
@@ -226,7 +226,7 @@ class _Rules:
 
 
 def _as_sentence(text: str) -> str:
-    """Return ``text`` with a capital and a full stop, as far as it is made of plain words."""
+    """Return ``text`` with a capital letter and a full stop if it starts and ends with words."""
     first = text.partition(" ")[0]
     capital = text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
     return f"{capital}." if text[-1:].isalnum() else capital
