@@ -79,7 +79,7 @@ class Names:
 
     def _found(self, text: str) -> Iterator[tuple[int, re.Match[str]]]:
         for match in self._pattern.finditer(text):
-            # Case-insensitive matching also accepts letters such as the long s, whose lower case differs.
+            # Ignoring case also matches letters such as the long s, whose lower case differs.
             index = self._positions.get(_spaced(match[0]))
             if index is not None:
                 yield index, match
