@@ -136,6 +136,7 @@ class AnthropicWire:
         }
         tools: list[JsonObject] = [_tool(tool) for tool in rendered.tools]
         system: list[JsonObject] = [{"type": "text", "text": content.system}]
+        # The cached prefix ends at the mark; tools come before the system text, so it covers both.
         stable = system if content.system else tools
         if self.profile.prompt_caching and stable:
             stable[-1]["cache_control"] = _CACHED

@@ -281,6 +281,7 @@ def evaluated(
     asked = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
     on = f"example `{example}`" if example else asked
     where = f"adapter `{adapter_identity(adapter)}` on {on}"
+    # A session may hold events of earlier evaluations, such as other steps of a graph.
     before, began = len(session.select_all(object)), time.perf_counter()
     try:
         with doing(where):

@@ -341,6 +341,7 @@ def rehearse(
         ProviderError: it was unreachable every time.
         LimitReachedError: time ran out.
     """
+    # With "zero", faults arrive here as AgentFaultError; one turn needs no simulated user.
     lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
     spent: list[Spending] = []
     error: AgentFaultError | ProviderError | None = None

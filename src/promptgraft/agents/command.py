@@ -165,11 +165,11 @@ def _run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], ends: D
             ["/bin/sh", "-c", _GUARD, "agent", *arguments],
             cwd=cwd,
             env=env,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE,  # held open for the guard, closed when this process dies
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,
+            start_new_session=True,  # a process group of its own, to be killed as a whole
         )
     except OSError as error:  # for example, the query exceeds the length limit of arguments
         raise AgentFaultError(f"the command cannot be started: {error.strerror}") from error

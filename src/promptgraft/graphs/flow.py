@@ -128,6 +128,7 @@ class GraphFlow:
         try:
             return self._answered(run, params)
         except Exception as error:
+            # The first fault ends the answer, even if the flow caught it and raised another error.
             if run.fault not in (None, error):
                 raise run.fault from error
             if isinstance(error, CallerError) and not isinstance(error, FlowError):

@@ -124,7 +124,7 @@ class Access:
         if found is not None:
             return found
         if any(name.lower() == "authorization" for name in self.sent_headers):
-            return "unused"
+            return "unused"  # the SDK insists on a key, but the user's header authenticates
         if not self.api.needs_key:
             return ""
         raise ConfigError(

@@ -289,6 +289,7 @@ class ModelAdapter(ABC):
         endpoint = BatchEndpoint(
             self._access, model=self.model, poll=self.batch_poll, seconds=self.timeout
         )
+        # Not limited: a call that waits for its batch would hold a slot for hours.
         policy = attrs.evolve(self.policy, timeout=self.batch_timeout)
         return Caller(endpoint, policy=policy, call_timeout=self.batch_timeout, limited=False)
 

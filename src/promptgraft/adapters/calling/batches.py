@@ -158,6 +158,7 @@ class _Gathering:
             self._start(self._send(batch))
 
     async def _send(self, requests: Sequence[_Request]) -> None:
+        # The place keeps equal requests apart: custom ids must be unique within a batch.
         named = {f"{one.key}-{place}": one for place, one in enumerate(requests)}
         waiting = {name: one.answer for name, one in named.items()}
         bodies = {name: one.body for name, one in named.items()}

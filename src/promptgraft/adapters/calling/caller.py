@@ -117,7 +117,7 @@ class Caller:
                 CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
             ),
         )
-        fault = "broken off"
+        fault = "broken off"  # reported if the call ends in any other way than those below
         try:
             trying = retry(call.attempt, policy=self.policy, time=time, announce=call.announce)
             outcome = event_loop.run(trying, deadline=deadline)
@@ -164,6 +164,7 @@ class _Call:
             what = f"rate limited for another {paused.seconds:.0f} s ({paused.refusal})"
             return Fault(error=RateLimitedError, what=what)
         finally:
+            # The policy's timeout does not cover the queue, whose length is not the call's fault.
             self.time.forgive(clock.monotonic() - queued)
         verdict, wait = Verdict.SILENT, None
         try:
@@ -206,6 +207,7 @@ class _Call:
 
     async def _send(self) -> Received | NothingReceivedError:
         seconds = min(self.caller.call_timeout, self.time.left_of_call)
+        # If the run's deadline shortens the request, a timeout is not the provider's fault.
         last = self.time.left_of_run <= seconds
         seconds = min(seconds, self.time.left_of_run)
         try:

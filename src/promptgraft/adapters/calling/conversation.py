@@ -72,6 +72,7 @@ def converse(
     for rounds in itertools.count():
         turn = ask(request)
         usage += turn.usage
+        # A paused turn is a part of the answer; remarks next to tool requests are not.
         said = said + turn.text if turn.finish is not Finish.TOOLS else ""
         is_done = turn.finish not in {Finish.TOOLS, Finish.PAUSED}
         if is_done or rounds == max_tool_rounds:

@@ -197,6 +197,7 @@ def _mend(error: type[PromptgraftError], status: int) -> str:
 
 
 def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
+    # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
     if said.words & _HOPELESS or _NO_CREDIT.search(said.message):
         return PermanentProviderError
     if said.words & _FILTERED or _FILTERED_TEXT.search(said.message):
@@ -204,6 +205,7 @@ def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
     if _is_too_long(said, status):
         return PromptTooLongError
     if status == 429:
+        # A single request above the limit per minute fails however long one waits.
         alone = _TOO_LARGE_TEXT.search(said.message)
         return RejectedRequestError if alone else RateLimitedError
     if status in _TRANSIENT or status >= 500:

@@ -81,6 +81,7 @@ class BatchExecutor(ThreadPoolExecutor):
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        # Count it before it can run, so that no batch is sent without its call.
         with self._lock:
             self._left += 1
         try:

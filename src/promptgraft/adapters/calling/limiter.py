@@ -137,6 +137,7 @@ class Limiter:
         if ticket.probe:
             self._probing = False
         if verdict is Verdict.CLEAN:
+            # A plain mean at first, then a moving average over about 20 requests.
             self._seconds += ((now - ticket.began) - self._seconds) / min(ticket.serial, 20)
         if verdict is Verdict.LIMITED:
             self._cut(ticket, now=now, wait=wait or 0.0)
@@ -156,6 +157,7 @@ class Limiter:
             self._proven = self._limit
             self._raise_limit(1)
         elif full and self._episodes == 0:
+            # Slow start: one more per clean response doubles the limit each round.
             self._limit += 1
         elif full:
             self._clean += 1
