@@ -127,7 +127,7 @@ HTTP = "{http: {url: 'http://localhost:1/', json: {q: '{query}', p: '{texts.syst
         (HTTP + ", answer: '$.a['}}", "agent.http.answer: expected a path such as"),
         ("{http: {url: 'http://${HOST}/'}}", "`${HOST}` is expanded only in"),
         ("{http: {url: 'localhost'}}", "agent.http.url: expected an address such as"),
-        ("{http: {url: 'http://x/'}}", "agent: json: nothing in it holds `{texts.NAME}`"),
+        ("{http: {url: 'http://x/'}}", "agent: json: nothing in it contains `{texts.NAME}`"),
         ("{command: 'cli {query}'}", "agent.command: expected a list of texts"),
         ("{command: [sh, '{query}', '{texts.nope}']}", "command: there is no text `nope`"),
         ("{command: [nope-cli, '{query}', '{texts.skill}']}", "there is no program `nope-cli`"),

@@ -112,8 +112,8 @@ def test_an_agent_that_always_fails_ends_the_run_before_anything_is_paid_for() -
     with pytest.raises(CallerError) as raised:
         run(agent, on_agent_error="unscored")
     assert str(raised.value).startswith(
-        "agent `test_before_a_run.Agent` fails on each case that it was tried on before the run, "
-        "at last on `c2`: the agent raised ValueError: no key ("
+        "agent `test_before_a_run.Agent` failed on every case tried before the run, "
+        "last on `c2`: the agent raised ValueError: no key ("
     )
     assert "test_before_a_run.py:" in str(raised.value)
     assert len(agent.asked) == 3

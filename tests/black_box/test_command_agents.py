@@ -139,7 +139,7 @@ def test_what_a_command_leaves_behind_is_killed_and_does_not_hold_up_the_answer(
 
 def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    with pytest.raises(TransientProviderError, match=r"had no answer after 1\.5 s"):
+    with pytest.raises(TransientProviderError, match=r"did not answer within 1\.5 s"):
         asked(family(pids, "wait", timeout=1.5))
     assert gone(pids)
 
@@ -201,8 +201,8 @@ def test_a_command_names_its_version_or_the_digest_of_its_files(tmp_path: Path) 
         ({"command": "cli {query}"}, 'command: expected a list of texts such as ["cli", "{query}"'),
         ({"command": []}, "command: expected a list of texts"),
         ({"command": ["cli", 5]}, "command: expected a list of texts"),
-        ({"command": ["sh", "{texts.system}"]}, "command: no argument holds `{query}`"),
-        ({"command": ["sh", "{query}"]}, "no argument holds `{texts.NAME}`, so that the texts"),
+        ({"command": ["sh", "{texts.system}"]}, "command: no argument contains `{query}`"),
+        ({"command": ["sh", "{query}"]}, "no argument contains `{texts.NAME}`, so the texts"),
         ({"command": ["sh", "{quer}"]}, "there is no place `{quer}` (did you mean `query`?)"),
         (
             {"command": ["no-such-program", "{query}", "{texts.system}"]},

@@ -137,7 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "code", "said"),
     [
         ("adapter", 2, "adapter `task` on example `e"),
-        ("nothing", 2, "adapter `silent` on example `e0`: `evaluate` is to return a PromptRespo"),
+        ("nothing", 2, "adapter `silent` on example `e0`: `evaluate` must return a PromptRespo"),
         ("store", 2, "the winner is not stored: OSError: [Errno 28] No space left on device"),
         ("enabled", 2, "example `e0`: section `rules`: `enabled` raised KeyError: 'oops'"),
         ("example_formatter", 2, "example_formatter on example `e0` raised KeyError: 'oops'"),

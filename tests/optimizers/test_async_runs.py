@@ -490,7 +490,7 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
     with pytest.raises(CallerError) as caught:
         world.optimizer(MemoryJournal()).optimize(PROMPT)
     assert str(caught.value) == (
-        f"adapter `odd` on example `e0`: `evaluate` is to return a PromptResponse, found {found}; "
+        f"adapter `odd` on example `e0`: `evaluate` must return a PromptResponse, found {found}; "
         "`promptgraft.adapters.base.answered` builds one; at `baseline/0` of the run"
     )
     with pytest.raises(
@@ -503,7 +503,7 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
 def test_a_function_or_a_class_in_place_of_an_adapter_is_refused(name: str) -> None:
     for wrong, why in (
         (nothing, "it has no method `evaluate(prompt, *, session, deadline=None)`"),
-        (AsyncAdapter, "it is a class, not its object"),
+        (AsyncAdapter, "it is a class, not an instance"),
     ):
         with pytest.raises(ConfigError) as caught:
             OptimizationContext(**{"adapter": PlainAdapter(), name: wrong})  # type: ignore[arg-type]

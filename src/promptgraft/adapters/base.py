@@ -258,7 +258,7 @@ def check_adapter(value: object, what: str) -> None:
     answers = has_evaluate(value)
     if answers and not isinstance(value, type):
         return
-    why = "it is a class, not its object" if answers else f"it has no {EVALUATE}"
+    why = "it is a class, not an instance" if answers else f"it has no {EVALUATE}"
     raise ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
 
 
@@ -293,7 +293,8 @@ def evaluated(
         raise TransientProviderError(f"{where} raised {raised_at(error)}") from error
     except Exception as error:
         raise AdapterError(
-            f"{where} raised {raised_at(error)}; raise a TransientProviderError for what may pass"
+            f"{where} raised {raised_at(error)}; raise a TransientProviderError for failures that "
+            "may pass"
         ) from error
     finally:
         seconds = time.perf_counter() - began
@@ -303,7 +304,7 @@ def evaluated(
     fault = _fault_of(response)
     if fault:
         raise AdapterError(
-            f"{where}: `evaluate` is to return a PromptResponse, {fault}; "
+            f"{where}: `evaluate` must return a PromptResponse, {fault}; "
             "`promptgraft.adapters.base.answered` builds one"
         )
     return response

@@ -151,7 +151,7 @@ class AgentAdapter:
             case (Case() as case,):
                 return case
         raise ConfigError(
-            f"{self.identity}: expected the case as the one parameter, found "
+            f"{self.identity}: expected the case as the only parameter, found "
             f"{shown(prompt.params)}; leave `params` out"
         )
 
@@ -364,8 +364,8 @@ def rehearse(
         where = f"{failed.origin}: " if failed.origin else ""
         place = f" ({error.place})" if error.place else ""
         raise CallerError(
-            f"{where}agent `{adapter.agent.name}` fails on each case that it was tried on before "
-            f"the run, at last on `{failed.id}`: {error}{place}; mend it first"
+            f"{where}agent `{adapter.agent.name}` failed on every case tried before the run, "
+            f"last on `{failed.id}`: {error}{place}; fix it first"
         ) from error
     if error is not None:
         raise error

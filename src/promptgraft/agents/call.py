@@ -281,5 +281,5 @@ def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
 def too_late(name: str, seconds: float | None) -> TransientProviderError:
     """Return the error for a query that exceeded its ``timeout``."""
     return TransientProviderError(
-        f"agent `{name}` had no answer after {seconds or math.inf:g} s, its `timeout`"
+        f"agent `{name}` did not answer within {seconds or math.inf:g} s, its `timeout`"
     )

@@ -124,11 +124,11 @@ class HttpAgent(Templated):
         body = self._body.filled(query, call)
         headers = {name: one.text(query, call) for name, one in self._headers.items()}
         if not is_unicode(body):
-            raise AgentFaultError("a request cannot hold half of a character")
+            raise AgentFaultError("a request cannot contain a lone surrogate")
         for name, value in headers.items():
             if not (value.isprintable() and value.isascii()):
                 raise AgentFaultError(
-                    f"the header `{name}` cannot hold line breaks and other characters than ASCII"
+                    f"the header `{name}` may contain only printable ASCII characters"
                 )
         ends = sooner(call.deadline, self.timeout)
         try:

@@ -170,12 +170,12 @@ class Templated(ABC):
             one.check(names, folder=needed == "folder")
         if not any(one.names("query") for one in self._templates):
             raise ConfigError(
-                f"{where} holds `{{query}}`, so that the agent is asked the same each time; add it"
+                f"{where} contains `{{query}}`, so every request would be the same; add it"
             )
         if needed and not any(one.names(needed) for one in self._templates):
             place = "{folder}" if needed == "folder" else "{texts.NAME}"
             raise ConfigError(
-                f"{where} holds `{place}`, so that the texts of a candidate never reach the agent; "
+                f"{where} contains `{place}`, so the texts of a candidate never reach the agent; "
                 "add it, or choose another delivery"
             )
 
@@ -193,7 +193,7 @@ class Templated(ABC):
             data = parse_json(reply, where="reply")
         except DataFormatError:
             said = shown(clip(reply, LONGEST_SHOWN, around=" "))
-            raise AgentFaultError(f"the agent was to answer with JSON, found {said}") from None
+            raise AgentFaultError(f"expected JSON from the agent, found {said}") from None
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
         found = _at(data, self.answer or "$")

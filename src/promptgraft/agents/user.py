@@ -97,5 +97,5 @@ def next_message(
     try:
         reply = evaluated(model, question.bind(said), session=aside, deadline=session.deadline)
     except OutputError as error:
-        raise TransientProviderError(f"the simulated user said nothing usable: {error}") from error
+        raise TransientProviderError(f"the simulated user gave no usable reply: {error}") from error
     return reply.output.message.strip() if reply.output is not None else ""

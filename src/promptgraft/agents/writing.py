@@ -144,7 +144,7 @@ class SourceWriter:
     def _callback(self, text: HeldText) -> CallbackSource:
         found = (self._stored or {}).get(text.name)
         if found is None:
-            raise ConfigError("the project names no functions for it any more; restore them")
+            raise ConfigError("the project no longer names functions for it; restore them")
         return found
 
     def _path(self, text: HeldText) -> Path:

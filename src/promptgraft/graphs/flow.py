@@ -239,9 +239,7 @@ class GraphAdapter:
             FlowError, CandidateError, ProviderError, LimitReachedError: as :meth:`Graph.answer`.
         """
         if not isinstance(prompt, GraphPrompt):
-            raise ConfigError(
-                f"{self.identity}: expected what stands for it, found {shown(prompt)}"
-            )
+            raise ConfigError(f"{self.identity}: expected a GraphPrompt, found {shown(prompt)}")
         tags = session.tags
         return self._flow.answer(
             prompt.prompts,
