@@ -25,7 +25,7 @@ from promptgraft.strict.checks import FLAG, SECONDS, STRING
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _tells_tools(agent: PythonAgent) -> bool:
+def _reports_tools(agent: PythonAgent) -> bool:
     return "AgentAnswer" in str(getattr(_unwrapped(agent.function), "__annotations__", {}))
 
 
@@ -53,7 +53,7 @@ class PythonAgent:
     version: str = attrs.field(default="", validator=STRING)
     timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
     reports_tools: bool = attrs.field(
-        default=attrs.Factory(_tells_tools, takes_self=True), validator=FLAG
+        default=attrs.Factory(_reports_tools, takes_self=True), validator=FLAG
     )
     _call_is: Literal["", "second", "named"] = attrs.field(init=False, repr=False)
 

@@ -112,7 +112,7 @@ def test_the_time_of_requests_counts_and_that_of_queues_does_not() -> None:
 
     def queue(time: CallTime) -> None:
         clock.advance(8)
-        time.forgive(8)
+        time.exclude(8)
 
     assert Tries([DOWN, DOWN, "hello"], policy=policy, clock=clock, each=queue).run() == "hello"
 

@@ -82,7 +82,7 @@ OutputT = TypeVar("OutputT")
 _WHOLE = Decimal(1)
 _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order in which the identity lists them.
-_TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
+_IDENTIFYING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
 _MAX_TOOL_ROUNDS = 8
 _EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
 """Thinking relative to the model's default effort."""
@@ -186,7 +186,7 @@ class ModelAdapter(ABC):
         said = [f"{self.api.provider}/1", self.model]
         if self._access.host is not None:
             said.append(f"host={self._access.host}")
-        given = {name: getattr(self, name, None) for name in _TELLING}
+        given = {name: getattr(self, name, None) for name in _IDENTIFYING}
         said += [f"{name}={value!r}" for name, value in given.items() if value not in (None, ())]
         if self.extra_body:
             said.append(f"extra_body={digest(self.extra_body)[:16]}")

@@ -171,7 +171,7 @@ class _Gathering:
         except UnusableError as error:
             # The fault of each request, as if it had been sent alone; retries make the next batch.
             for answer in waiting.values():
-                _tell(answer, error.outcome)
+                _resolve(answer, error.outcome)
             return
         except PromptgraftError as error:
             _fail(waiting.values(), error)
@@ -191,7 +191,7 @@ class _Gathering:
                 if outcome := await self._outcome(batch):
                     batch.outcome = outcome
                     for name, answer in batch.waiting.items():
-                        _tell(answer, outcome(name))
+                        _resolve(answer, outcome(name))
                     return
                 await asyncio.wait(waiting, timeout=own.poll)
                 self._woken()  # not every pause wakes its listeners
@@ -219,7 +219,7 @@ class _Gathering:
             return  # it ends by itself within a day
 
 
-def _tell(answer: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _resolve(answer: asyncio.Future[Outcome], outcome: Outcome) -> None:
     if not answer.done():
         answer.set_result(outcome)
 

@@ -165,7 +165,7 @@ class _Call:
             return Fault(error=RateLimitedError, what=what)
         finally:
             # The policy's timeout does not cover the queue, whose length is not the call's fault.
-            self.time.forgive(clock.monotonic() - queued)
+            self.time.exclude(clock.monotonic() - queued)
         verdict, wait = Verdict.SILENT, None
         try:
             outcome = await self._request()
@@ -185,14 +185,14 @@ class _Call:
             received = await self._send()
             if isinstance(received, Received):
                 self.bill.more(received.requests - 1)
-            outcome = self._understood(received)
+            outcome = self._outcome_of(received)
             if isinstance(outcome, Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
             self.bill.failed()
         return outcome
 
-    def _understood(self, received: Received | NothingReceivedError) -> Turn | Fault:
+    def _outcome_of(self, received: Received | NothingReceivedError) -> Turn | Fault:
         gate, secrets = self.caller.gate, self.caller.endpoint.blanked
         body = judge(received, now=self.caller.clock.now())
         if not (isinstance(received, NothingReceivedError) and received.unreachable):

@@ -251,7 +251,7 @@ class Gate:
         turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(lane, refusal, announce, turn)
         self._waiters[waiter] = None
-        self._tell_of_pause((waiter,))
+        self._apply_pause((waiter,))
         self._admit()
         try:
             return await turn
@@ -269,7 +269,7 @@ class Gate:
         lane.in_flight -= 1
         self._limiter.finish(ticket, verdict, now=self._clock.monotonic(), wait=wait)
         if verdict is Verdict.LIMITED:
-            self._tell_of_pause(tuple(self._waiters))
+            self._apply_pause(tuple(self._waiters))
         self._admit()
 
     def _admit(self) -> None:
@@ -280,19 +280,19 @@ class Gate:
                 continue
             ticket = self._limiter.start(now)
             if ticket is None:
-                self._come_back(self._limiter.closed(now))
+                self._schedule_admission(self._limiter.closed(now))
                 return
             waiter.lane.in_flight += 1
             del self._waiters[waiter]
             waiter.turn.set_result(ticket)
 
-    def _come_back(self, seconds: float) -> None:
+    def _schedule_admission(self, seconds: float) -> None:
         if seconds > 0:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
 
-    def _tell_of_pause(self, waiters: tuple[_Waiter, ...]) -> None:
+    def _apply_pause(self, waiters: tuple[_Waiter, ...]) -> None:
         """Refuse the waiters that may not wait for the pause; let one of the others announce it."""
         now = self._clock.monotonic()
         pause = self._limiter.pause(now)

@@ -94,7 +94,7 @@ class CallTime:
         if self._deadline is not None:
             self._deadline.check()
 
-    def forgive(self, seconds: float) -> None:
+    def exclude(self, seconds: float) -> None:
         """Exclude the wait for a slot from the time of the call."""
         self._queued += seconds
 
