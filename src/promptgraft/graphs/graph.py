@@ -198,6 +198,7 @@ class Graph(PromptSet):
 
     @property
     def parts(self) -> tuple[PartOf, ...]:
+        # Nodes with the same prompt share its parts; the last one that selects parts decides.
         named: dict[str, Sequence[PromptModule] | None] = {}
         for node in self.nodes:
             if node.prompt is not None:

@@ -152,6 +152,7 @@ class Run:
                 prompt = bound.prompt.bind(*params)
                 response = evaluated(bound.adapter, prompt, session=own, deadline=self.deadline)
             finally:
+                # An answer that does not parse raises, but its text belongs in the trace.
                 executed = own.latest(PromptExecuted)
                 if executed is not None:
                     step.output = executed.response.text
@@ -187,6 +188,7 @@ class Run:
 
     def fork(self, count: int) -> list[Run]:
         """Return the runs of so many branches; end them with :meth:`join`."""
+        # The fork is itself an action of the flow: its branches are "2.1.", "2.2.", and so on.
         self._places += 1
         place = f"{self._place}{self._places}"
         return [
@@ -209,11 +211,13 @@ class Run:
             self.taken += run.taken - before
             ends += run.ends if run.taken > before else ()
             self.fault = self.fault or run.fault
+        # If no branch took a step, the next step follows what came before the fork.
         self.ends = tuple(dict.fromkeys(ends)) or self.ends
         if self.taken > self.setting.max_steps:
             self.fault = self.fault or self._too_many("")
         for run, outcome in zip(runs, outcomes, strict=True):
             if outcome.error is not None:
+                # For the message of a FlowError: the failed branch decides which step it names.
                 self.last = run.last or self.last
                 raise outcome.error
         return tuple(outcome.value for outcome in outcomes)
