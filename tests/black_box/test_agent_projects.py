@@ -121,7 +121,10 @@ HTTP = "{http: {url: 'http://localhost:1/', json: {q: '{query}', p: '{texts.syst
         ("{python: agent.py:call, timeout: soon}", "agent.timeout: expected seconds above 0"),
         ("{python: agent.py:call, on_agent_error: no}", "agent.on_agent_error: expected one of"),
         ("{python: agent.py:call, http: 5}", "agent: expected an object with one of"),
-        ("{http: {json: {}}}", "agent.http: expected the key `url` (where it is asked), found"),
+        (
+            "{http: {json: {}}}",
+            "agent.http: expected the key `url` (the address of the service), found",
+        ),
         (HTTP + ", method: GET}}", "agent.http.method: unknown key"),
         (HTTP + ", headers: {Authorization: abc}}}", "agent.http.headers.Authorization: expected"),
         (HTTP + ", answer: '$.a['}}", "agent.http.answer: expected a path such as"),

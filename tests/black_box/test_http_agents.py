@@ -180,7 +180,7 @@ def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() 
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         try:
-            with pytest.raises(TransientProviderError, match=r"no answer after 0\.05 s"):
+            with pytest.raises(TransientProviderError, match=r"did not answer within 0\.05 s"):
                 asked(HttpAgent(url=url, json=BODY, timeout=0.05))
             with pytest.raises(DeadlineExceededError):
                 asked(HttpAgent(url=url, json=BODY), deadline=Deadline.after(0.05))

@@ -494,7 +494,7 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
         "`promptgraft.adapters.base.answered` builds one; at `baseline/0` of the run"
     )
     with pytest.raises(
-        CallerError, match="adapter `odd` on the reflection `reflect-section`: `evaluate` is to"
+        CallerError, match="adapter `odd` on the reflection `reflect-section`: `evaluate` must"
     ):
         attrs.evolve(plain(), reflection=Says(value)).optimizer(MemoryJournal()).optimize(PROMPT)
 

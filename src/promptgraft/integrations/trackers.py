@@ -9,7 +9,6 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.integrations import mlflow_runs, wandb_runs
 from promptgraft.project.services import TrackersConfig
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded
@@ -70,7 +69,7 @@ def tracking(
         ConfigError: a package is missing, or the server refuses the run.
     """
     # Each tracker is imported only when it is used; their modules import this one.
-    from promptgraft.integrations import telemetry
+    from promptgraft.integrations import mlflow_runs, telemetry, wandb_runs
 
     mlflow, wandb, spans = trackers.mlflow, trackers.wandb, trackers.opentelemetry
     with contextlib.ExitStack() as held:

@@ -197,7 +197,9 @@ class Proposal:
         self.taught = bool(imperfect or (perfect and strategy.learn_from_perfect))
         if not self.taught:
             return ()
-        every = most_shown(turn.instructions(self._is_worth), self._text) if turn.on_all else ()
+        parent, worth = self.known.lesson.candidate, turn.instructions(self._is_worth)
+        shown = most_shown(worth, lambda one: rules.kit.target.text(one, parent))
+        every = shown if turn.on_all else ()
         if imperfect and len(every) > 1:
             self.on_all = True
             return every
@@ -214,9 +216,6 @@ class Proposal:
         owner = module.owner
         shown = owner is None or any(owner not in record.hidden for record in self.records)
         return shown and self.rules.kit.target.has_room(module, self.known.lesson.candidate)
-
-    def _text(self, module: Module) -> str:
-        return self.rules.kit.target.text(module, self.known.lesson.candidate)
 
     def _propose(self) -> Asking[tuple[Change, ...]]:
         """Return the usable changes, each grafted onto the one before it.
