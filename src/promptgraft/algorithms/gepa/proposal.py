@@ -198,9 +198,8 @@ class Proposal:
         if not self.taught:
             return ()
         parent, worth = self.known.lesson.candidate, turn.instructions(self._is_worth)
-        shown = most_shown(worth, lambda one: rules.kit.target.text(one, parent))
-        every = shown if turn.on_all else ()
-        if imperfect and len(every) > 1:
+        every = most_shown(worth, lambda one: rules.kit.target.text(one, parent))
+        if turn.on_all and imperfect and len(every) > 1:
             self.on_all = True
             return every
         if strategy.module_choice == "all":
