@@ -32,7 +32,13 @@ from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.prompt import Prompt, TaskExample
+from promptgraft.prompt import (
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+    TaskExample,
+    TaskExamplesSection,
+)
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
 from promptgraft.targets.replies import (
@@ -303,6 +309,75 @@ def test_a_worked_example_is_written_that_the_agent_can_follow(meta: MetaPrompt)
     assert garden.visited == ["bed south"]
     assert card is not None
     assert card.bed == "bed south"
+
+
+@attrs.frozen
+class Raised:
+    """What a text says is raised."""
+
+    error: str
+
+
+def raised_prompt(*examples: TaskExample) -> Prompt[Raised]:
+    sections = (
+        MarkdownSection(title="Task", key="task", template="Which error does the text name?"),
+        TaskExamplesSection(title="Done", key="done", template="Like these:", examples=examples),
+        MarkdownSection(title="Text", key="text", template="$text", overridable=False),
+    )
+    template = PromptTemplate(ns="docs", key="raised", sections=sections, output_type=Raised)
+    return Prompt(template)
+
+
+MISSING = TaskExample(
+    key="missing",
+    objective="Remove a message with its headers; raise KeyError if it is missing.",
+    steps=(),
+    outcome=Raised("KeyError"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("Return the header or raise LookupError.", "LookupError"), ("Nothing of the kind.", "")],
+)
+def test_without_tools_a_distant_worked_example_is_better_than_none(text: str, error: str) -> None:
+    found = OfflineAdapter().evaluate(
+        raised_prompt(MISSING).bind({"text": text}), session=Session()
+    )
+    assert found.output == Raised(error)
+
+
+def test_without_tools_a_worked_example_shows_the_answer_that_was_expected() -> None:
+    def written(feedback: str, schema: str = "") -> str:
+        description = ModuleDescription(
+            name="new task example in done",
+            meta_prompt=MetaPrompt.GENERATION,
+            is_new=True,
+            title="Done",
+            text="",
+            max_chars=6_000,
+            output=f"An object with this schema: {json.dumps(schema_of(Raised))}",
+            neighbours=(),
+            schema=schema,
+        )
+        record = RolloutRecord(
+            example_id="e1",
+            inputs_repr=json.dumps({"text": MISSING.objective}),
+            output_repr='{"error": ""}',
+            tool_trace_repr="",
+            feedback=RolloutFeedback(score=0.0, feedback=feedback),
+        )
+        params = reflection_params(description, [record], problem="", previous="")
+        return reply(Prompt(META_PROMPTS[MetaPrompt.GENERATION]).bind(params))
+
+    expected = 'error: expected "KeyError", found ""'
+    _, read = read_task_example(parse_reply(written(expected), tag=JSON_TAG), outcome_is_text=False)
+    assert read.objective == MISSING.objective.replace("KeyError", "SampleName")
+    assert json.loads(read.outcome_json) == {"error": "SampleName"}
+    assert list(read.steps) == []
+    # Nobody has said what would have been right, or which calls lead to it.
+    assert "learned nothing" in written("wrong")
+    assert "learned nothing" in written(expected, schema="Tool `look`: Looks.")
 
 
 def test_words_of_failures_go_into_descriptions_rules_and_meanings() -> None:

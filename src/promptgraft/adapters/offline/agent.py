@@ -92,7 +92,8 @@ def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str
     objectives = [pattern.objective for pattern in worked]
     nearness = Nearness([*objectives, *said, *(one for calls in examples for one in calls)])
     position, near = nearness.nearest(text, objectives)
-    if near >= _NEAR:
+    # Without tools there is nothing else to do than what the nearest example does.
+    if near >= _NEAR or (near and not tools):
         return worked[position]
     if not tools:
         return Pattern(objective="")

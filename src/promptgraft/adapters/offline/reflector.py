@@ -183,9 +183,14 @@ class Better:
     def _worth_showing(self) -> Iterator[Case]:
         """Yield failed cases whose right calls are known, least similar to other examples first.
 
-        After a refusal the first of them is skipped.
+        After a refusal the first of them is skipped. Without tools an expected answer suffices.
         """
-        cases = [case for case in self.question.cases if case.failed and case.right]
+        calls_nothing = not self.question.tools
+        cases = [
+            case
+            for case in self.question.cases
+            if case.failed and (case.right or (calls_nothing and case.wanted != case.given))
+        ]
         others = [str(object_in(one).get("objective", one)) for one in self.question.others]
         nearness = Nearness([*others, *(case.input for case in cases)])
 
