@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import attrs
 
@@ -28,7 +29,6 @@ from promptgraft import (
     GepaOptimizer,
     GepaResult,
     InMemoryPromptOverridesStore,
-    MarkdownSection,
     OfflineAdapter,
     OptimizationContext,
     Prompt,
@@ -43,17 +43,17 @@ from search import peer
 from search.methods import BEST_SETTINGS
 from search.texts import TASKS, Parts, Text, TextTask
 from search.worlds import Item, Texts, Trial
-from search.yardsticks import Linear, Neighbours, share_right
+from search.yardsticks import Learner, Linear, Neighbours, share_right
 from search_bench import header, machine
 
 BASELINE, LEAN = "baseline prompt", "promptgraft lean"
 LINEAR_TRAIN = "linear, training set alone"
-YARDSTICKS = {
+YARDSTICKS: Mapping[str, Learner] = {
     "1 nearest neighbour": Neighbours(1),
     "5 nearest neighbours": Neighbours(5),
     "linear classifier": Linear(),
 }
-PEERS: Mapping[str, Mapping[str, object]] = {
+PEERS: Mapping[str, Mapping[str, Any]] = {
     "gepa defaults": {},
     "gepa best settings": BEST_SETTINGS,
 }
@@ -154,7 +154,7 @@ class TextWorld:
     def _prompt(self, texts: Texts) -> Prompt[object]:
         sections = tuple(
             attrs.evolve(one, template=texts[one.key].replace("$", "$$"))
-            if isinstance(one, MarkdownSection) and one.key in texts
+            if one.key in texts
             else one
             for one in self._task.template.sections
         )

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import random
 import re
+import sys
 import sysconfig
 import textwrap
 from collections import Counter
@@ -24,8 +25,12 @@ import attrs
 from promptgraft import Case, MarkdownSection, PromptTemplate, TaskExamplesSection
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Metric
-from promptgraft.serde import digest
-from search.tickets import TEMPLATE, TRIAGE, Queue, Ticket, load_tickets
+from promptgraft.serde import Json, digest
+
+TRIAGE = Path(__file__).parents[2] / "examples" / "triage"
+sys.path.insert(0, str(TRIAGE))
+
+from task import TEMPLATE, Queue, Ticket, load_tickets  # noqa: E402
 
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
 _ELSEWHERE = {
@@ -137,7 +142,7 @@ class TextTask:
 
     def case(self, text: Text) -> Case:
         """Return a text as a case; its id is the digest of its content."""
-        expected = text.answer if self.labels else {"exception": text.answer}
+        expected: Json = text.answer if self.labels else {"exception": text.answer}
         return Case(id=digest(text.content)[:16], input=text.text, expected=expected)
 
     def split(self, seed: int) -> Parts:
@@ -198,17 +203,16 @@ def _read(path: Path, source: str) -> Iterator[_Documented]:
 
 
 def _capped(texts: Iterator[Text]) -> list[Text]:
-    """Return the first texts of each answer, shortened; without those of a few words."""
-    kept: list[Text] = []
-    seen: set[str] = set()
+    """Return the first texts of each answer, shortened; none is a part of another one."""
+    kept: dict[str, Text] = {}
     of_answer: Counter[str] = Counter()
     for text in (Text(one.text[:_MOST_CHARS], one.answer) for one in texts):
         is_short = len(text.content.split()) < _FEWEST_WORDS
-        if not (is_short or text.content in seen or of_answer[text.answer] >= _MOST_OF_A_LABEL):
-            seen.add(text.content)
+        if not (is_short or text.content in kept or of_answer[text.answer] >= _MOST_OF_A_LABEL):
             of_answer[text.answer] += 1
-            kept.append(text)
-    return kept
+            kept[text.content] = text
+    everything = "\n".join(kept)
+    return [text for content, text in kept.items() if everything.count(content) == 1]
 
 
 def _tickets() -> list[Text]:
@@ -350,7 +354,7 @@ def _raises_task() -> TextTask:
         ),
         changed=("task",),
         metrics=(metrics.json_match(),),
-        sizes=(60, 35, 200),
+        sizes=(60, 30, 200),
     )
 
 
