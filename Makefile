@@ -10,7 +10,7 @@ EXTRAS ?=
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
-.PHONY: demo test extras soak check format docs bench bench-search bench-shapes clean
+.PHONY: demo test extras soak check format docs bench bench-search bench-shapes bench-tasks clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
@@ -51,6 +51,9 @@ bench-search: $(STAMP)
 bench-shapes: $(STAMP)
 	$(BIN)/python benchmarks/shapes.py --odd --shapes 40 --seeds 10 --searches lean,paper,gepa,gepa-best \
 		--budget 800,2400 --json build/shapes.json
+
+bench-tasks: $(STAMP)
+	$(BIN)/python benchmarks/text_tasks.py --json build/tasks.json
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "promptgraft needs Python 3.11 or newer, found %d.%d; run: make PYTHON=python3.12 ..." % sys.version_info[:2])'

@@ -48,6 +48,7 @@ from search_bench import header, machine
 
 BASELINE, LEAN = "baseline prompt", "promptgraft lean"
 LINEAR_TRAIN = "linear, training set alone"
+TOLD_ALL = "no search, one reflection on all"
 YARDSTICKS: Mapping[str, Learner] = {
     "1 nearest neighbour": Neighbours(1),
     "5 nearest neighbours": Neighbours(5),
@@ -207,6 +208,11 @@ def measure(work: tuple[str, int, tuple[int, ...], tuple[int, int, int] | None])
         title = f"{LEAN}, {budget:,} rollouts"
         note(title, score, result.total_rollouts, result.total_reflections)
     if task.labels:
+        world, writer = TextWorld(task, parts, seed), _Writer(task)
+        told = [world.answer(world.first, item).feedback for item in world.train]
+        key = task.changed[0]
+        texts = {**world.first, key: writer.improve(key, world.first[key], told)}
+        note(TOLD_ALL, world.expected(texts, world.test), world.calls, writer.calls)
         for title, settings in PEERS.items():
             world, writer = TextWorld(task, parts, seed), _Writer(task)
             curve = peer.search(world, writer, budget=budgets[-1], **settings)

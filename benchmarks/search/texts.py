@@ -33,60 +33,22 @@ sys.path.insert(0, str(TRIAGE))
 from task import TEMPLATE, Queue, Ticket, load_tickets  # noqa: E402
 
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
-_ELSEWHERE = {
-    "encodings",
-    "pydoc_data",
-    "site-packages",
-    "test",
-    "tests",
-    "idlelib",
-    "lib2to3",
-    "tkinter",
-    "distutils",
-}
+_ELSEWHERE = {"encodings", "pydoc_data", "site-packages", "test", "tests", "idlelib"}
+_ELSEWHERE |= {"lib2to3", "tkinter", "distutils"}
 _FEWEST_WORDS = 6
 _MOST_CHARS = 1_500
 _MOST_OF_A_LABEL = 60
 
 
-class Package(StrEnum):
-    """Where a docstring comes from; all are in every Python from 3.11 on."""
+Package = StrEnum(
+    "Package",
+    "ASYNCIO DECIMAL DOCTEST EMAIL HTTP IMAPLIB IMPORTLIB INSPECT IPADDRESS LOGGING MAILBOX "
+    "MULTIPROCESSING PATHLIB TARFILE THREADING TYPING UNITTEST URLLIB XML ZIPFILE",
+)
+"""Where a docstring comes from; all are in every Python from 3.11 on."""
 
-    ASYNCIO = "asyncio"
-    DECIMAL = "decimal"
-    DOCTEST = "doctest"
-    EMAIL = "email"
-    HTTP = "http"
-    IMAPLIB = "imaplib"
-    IMPORTLIB = "importlib"
-    INSPECT = "inspect"
-    IPADDRESS = "ipaddress"
-    LOGGING = "logging"
-    MAILBOX = "mailbox"
-    MULTIPROCESSING = "multiprocessing"
-    PATHLIB = "pathlib"
-    TARFILE = "tarfile"
-    THREADING = "threading"
-    TYPING = "typing"
-    UNITTEST = "unittest"
-    URLLIB = "urllib"
-    XML = "xml"
-    ZIPFILE = "zipfile"
-
-
-class Verb(StrEnum):
-    """What a function does, by the first word of its docstring."""
-
-    ADD = "add"
-    CONVERT = "convert"
-    CREATE = "create"
-    FIND = "find"
-    GET = "get"
-    PARSE = "parse"
-    READ = "read"
-    RETURN = "return"
-    SET = "set"
-    WRITE = "write"
+Verb = StrEnum("Verb", "ADD CONVERT CREATE FIND GET PARSE READ RETURN SET WRITE")
+"""What a function does, by the first word of its docstring."""
 
 
 @attrs.frozen
