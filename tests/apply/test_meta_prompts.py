@@ -124,7 +124,7 @@ def test_every_fault_of_every_file_is_a_line_with_its_place(tmp_path: Path) -> N
 generate-task-example.md:5: shipped.role: expected the hash of the shipped text, found nothing; wri
 reflect-output-field.md:1: expected a line `---` that ends the front matter
 reflect-section.md: section `schema` is missing; restore its heading `# … {#schema}` and its text
-reflect-task-example.md:17: text before the first heading belongs to no section; move it into one
+reflect-task-example.md:16: text before the first heading belongs to no section; move it into one
 reflect-tool-example.md:4: prompt: there is no meta-prompt `xreflect-tool-example` (did you mean
 reflect-tool.md: section `problem` is missing; restore its heading `# … {#problem}` and its text
 reflect-tool.md: section `task` is missing; restore its heading `# … {#task}` and its text

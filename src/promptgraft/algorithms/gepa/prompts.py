@@ -151,7 +151,7 @@ def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemp
             if_given("Other examples", "siblings", before="These are there already:"),
             *_AROUND,
             MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
-            EDITS,
+            *(() if form else (EDITS,)),
         ),
     )
 

@@ -197,11 +197,12 @@ class Proposal:
         self.taught = bool(imperfect or (perfect and strategy.learn_from_perfect))
         if not self.taught:
             return ()
-        parent, worth = self.known.lesson.candidate, turn.instructions(self._is_worth)
-        every = most_shown(worth, lambda one: rules.kit.target.text(one, parent))
-        if turn.on_all and imperfect and len(every) > 1:
-            self.on_all = True
-            return every
+        if turn.on_all and imperfect:
+            parent, text = self.known.lesson.candidate, rules.kit.target.text
+            every = most_shown(turn.instructions(self._is_worth), lambda one: text(one, parent))
+            if len(every) > 1:
+                self.on_all = True
+                return every
         if strategy.module_choice == "all":
             return turn.all(self._is_worth)[: rules.config.most_together]
         if strategy.module_choice == "random":
@@ -212,8 +213,7 @@ class Proposal:
 
     def _is_worth(self, module: Module) -> bool:
         """Return whether a module was shown to the model and has room for more."""
-        owner = module.owner
-        shown = owner is None or any(owner not in record.hidden for record in self.records)
+        shown = module.owner is None or any(module.owner not in one.hidden for one in self.records)
         return shown and self.rules.kit.target.has_room(module, self.known.lesson.candidate)
 
     def _propose(self) -> Asking[tuple[Change, ...]]:
