@@ -19,11 +19,11 @@ LONG_CHARS = 4_000
 SEARCH = "<<<<<<< SEARCH"
 """What a reply with edits begins with."""
 
-HOW_TO_EDIT = """\
-A text of 4,000 characters or more need not be written out again. You may reply with edits in its \
-place, one below the other:
+HOW_TO_EDIT = f"""\
+A text of {LONG_CHARS:,} characters or more need not be written out again. You may reply with \
+edits in its place, one below the other:
 
-<<<<<<< SEARCH
+{SEARCH}
 <one or more whole lines of the current text, copied exactly; empty to add lines at its end>
 =======
 <the lines that replace them; empty to remove them>
