@@ -42,7 +42,7 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
         PROMPT, surroundings(), config(max_cost=1, max_tokens=10, max_reflections=7, seed=3)
     )
     dry = job.dry()
-    assert {role.model for role in dry.plan().roles} == {"offline/2"}
+    assert {role.model for role in dry.plan().roles} == {"offline/3"}
     assert dry.context.journal is None
     assert (dry.context.overrides_store, dry.context.overrides_tag) == (
         job.context.overrides_store,

@@ -125,7 +125,7 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"metrics": [metrics.exact]}, "metrics: expected metrics such as metrics.exact(), found <cl"),
     ({"metrics": [len]}, "metrics.python(function=f) makes one of a function"),
     ({"model": "ofline"}, "found 'ofline' (did you mean `offline`?)"),
-    ({"model": "offline/2"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
+    ({"model": "offline/3"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
     ({"model": "openai"}, "or an adapter, found 'openai'"),
     ({"model": "openai/gpt-5-mini"}, "OpenAIAdapter: there is no API key; set OPENAI_API_KEY"),
     ({"model": None}, "model: expected an adapter, found None"),

@@ -54,7 +54,7 @@ class OfflineAdapter:
     def __init__(
         self,
         *,
-        identity: str = "offline/2",
+        identity: str = "offline/3",
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
     ) -> None:
