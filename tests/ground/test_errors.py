@@ -138,3 +138,18 @@ def test_an_error_of_many_faults_tells_the_first_and_counts_the_others(lengths: 
     assert told == faults[: len(told)]
     assert len(told) + int(more.removesuffix(" more") or 0) == len(faults)
     assert len(str(error)) <= LONGEST_MESSAGE
+
+
+class QuotaError(ConfigError):
+    """An error of a user, whose constructor takes no message."""
+
+    def __init__(self, used: int, *, most: int) -> None:
+        super().__init__(f"{used} of {most} are used")
+        self.most = most
+
+
+def test_an_error_of_a_user_with_a_constructor_of_its_own_pickles_and_copies() -> None:
+    error = QuotaError(7, most=5)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is QuotaError
+        assert (str(again), again.most) == ("7 of 5 are used", 5)
