@@ -139,8 +139,11 @@ def test_what_a_command_leaves_behind_is_killed_and_does_not_hold_up_the_answer(
 
 def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    with pytest.raises(TransientProviderError, match=r"did not answer within 1\.5 s"):
-        asked(family(pids, "wait", timeout=1.5))
+    for limit in (1.5, 6.0, 24.0, 96.0):  # a busy machine may need long to start a process
+        with pytest.raises(TransientProviderError, match=rf"did not answer within {limit:g} s"):
+            asked(family(pids, "wait", timeout=limit))
+        if pids.exists():
+            break
     assert gone(pids)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -29,6 +29,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 120_000  # a busy machine may be slow; how fast pages are is no matter of these tests
 PARTS = ("held-out", "verdict", "score", "family", "frontier", "cases", "changes", "rejected")
 
 
@@ -49,10 +50,18 @@ def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"there is no {CHROMIUM}; `apt-get install chromium` brings it")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    sync_api.expect.set_options(timeout=PATIENCE_MS)
     with sync_api.sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield launched
         launched.close()
+
+
+def new_page(browser: Browser, **options: Any) -> Page:
+    """Return a page in a context of its own; ``page.context.close()`` closes both."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context.new_page()
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +100,13 @@ class _Open:
     def __call__(
         self, name: str, *, width: int = 1280, dark: bool = False, script: bool = True, at: str = ""
     ) -> Opened:
-        context = self._browser.new_context(
+        page = new_page(
+            self._browser,
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             java_script_enabled=script,
         )
-        found = Opened(context.new_page())
+        found = Opened(page)
         found.page.on("console", lambda message: found.said.append(message.text))
         found.page.on("pageerror", lambda error: found.said.append(str(error)))
         found.page.on("dialog", lambda dialog: found.said.append(dialog.message))

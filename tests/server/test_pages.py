@@ -13,6 +13,7 @@ from jobs.job_world import work_off
 from promptgraft.jobs import JobManager, JobState, Worker
 from promptgraft.project import load_project
 from runs.test_report_in_browser import browser as browser_of_reports
+from runs.test_report_in_browser import new_page
 from server.large_job import large_job
 from server.serving import Client
 
@@ -47,14 +48,15 @@ WIDE, NARROW = (1280, 900), (390, 800)
 @pytest.fixture
 def watched(request: pytest.FixtureRequest, browser: Browser, client: Client) -> Iterator[Watched]:
     width, height = getattr(request, "param", WIDE)
-    context = browser.new_context(
+    page = new_page(
+        browser,
         viewport={"width": width, "height": height},
         color_scheme="dark" if width == NARROW[0] else "light",
     )
-    found = Watched(context.new_page(), client)
+    found = Watched(page, client)
     yield found
     assert found.faults == []
-    context.close()
+    page.context.close()
 
 
 def no_sideways_scrolling(page: Page) -> bool:
@@ -148,8 +150,7 @@ def test_promoting_changes_what_the_next_render_says(watched: Watched, manager: 
 
 
 def test_pages_work_without_a_script(browser: Browser, client: Client, manager: JobManager) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+    page = new_page(browser, java_script_enabled=False)
     page.goto(f"{client.url}/login?code={client.access.new_code()}")
     page.get_by_role("link", name="New job").click()
     page.get_by_role("textbox", name="Rollouts").fill("60")
@@ -160,7 +161,7 @@ def test_pages_work_without_a_script(browser: Browser, client: Client, manager: 
     expect(page.locator(".badge").first).to_have_text("completed")
     page.get_by_role("link", name="Workers").click()
     expect(page.get_by_text("No worker is running a job.")).to_be_visible()
-    context.close()
+    page.context.close()
 
 
 def test_a_form_of_another_site_does_nothing(client: Client, manager: JobManager) -> None:
@@ -220,9 +221,9 @@ def test_hostile_texts_are_shown_as_texts(
 ) -> None:
     text = "\n".join(HOSTILE_TEXTS)
     job = large_job(manager, candidates=4, cases=5, text=text)
-    with closing(browser.new_context()) as context:
-        watched = Watched(context.new_page(), client)
-        page = watched.page
+    page = new_page(browser)
+    with closing(page.context):
+        watched = Watched(page, client)
         at = f"{client.url}/jobs/{job.id}"
         for path in ("/", at, f"{at}/candidates/1", f"{at}/report", "/tags", "/workers"):
             page.goto(path if path.startswith("http") else f"{client.url}{path}")
@@ -242,8 +243,9 @@ def test_pages_of_a_large_job_stay_small(
     browser: Browser, client: Client, manager: JobManager
 ) -> None:
     job = large_job(manager)
-    with closing(browser.new_context(viewport={"width": 390, "height": 800})) as context:
-        watched = Watched(context.new_page(), client)
+    page = new_page(browser, viewport={"width": 390, "height": 800})
+    with closing(page.context):
+        watched = Watched(page, client)
         for path in ("", "/live", "/candidates/499", "/report"):
             answer = watched.page.goto(f"{client.url}/jobs/{job.id}{path}")
             assert answer is not None
