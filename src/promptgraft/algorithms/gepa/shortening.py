@@ -1,9 +1,10 @@
 """Shortens the best candidate at the end of a search by dropping lines that it does not need.
 
-Each line that the search added is first left out alone, on training examples where that could hurt.
-The lines whose loss did not hurt are then left out together, again on such examples, and those that
-concern an example that got worse are restored. The result races the best candidate and replaces it
-unless it is worse by more than a margin; if it is, half of the lines are tried instead.
+Each line that the search added is first left out alone, on training examples where that could hurt;
+redundant lines are out from the start. These and the lines whose loss did not hurt are then left
+out together, again on such examples, and those that concern an example that got worse are restored.
+The result races the best candidate and replaces it unless it is worse by more than a margin; if it
+is, half of the lines are tried instead.
 """
 
 from __future__ import annotations
@@ -140,14 +141,13 @@ class Shortener:
             for line in replaced([line for one, line in added if one == module])
         }
         position = f"step/{step}/shorten/{best}"
-        doubled = yield from self._try_together(
-            self._spares(parent, [at for at in added if at[1] in redundant]), parent, position
-        )
-        gone = [one.at for one in doubled]
+        # Trying these first would take as long again: what is restored too late only stays.
+        presumed = self._spares(parent, [at for at in added if at[1] in redundant])
+        gone = [one.at for one in presumed]
         spares = self._spares(parent, [at for at in added if at not in gone], gone)
         for trial in range(_TRIALS):
             spares = yield from self._try(spares, trial, parent, position)
-        proven = [*doubled, *(one for one in spares if one.is_proven)]
+        proven = [*presumed, *(one for one in spares if one.is_proven)]
         spared = yield from self._try_together(proven, parent, position)
         yield from self._drop(parent, [one.at for one in spared], step)
 
