@@ -117,19 +117,18 @@ def test_a_resumed_run_carries_the_same_lines() -> None:
 
 def test_a_line_that_helps_on_one_failure_alone_is_given_up() -> None:
     teacher, session = Teacher(HARMFUL), Session()
-    search(teacher, MemoryJournal(), session).start()
+    search(teacher, MemoryJournal(), session, training_examples=examples(30)).start()
     harmful, texts = HARMFUL.format(teacher.taught[0]), proposed(session)
-    # It was tried once, and then carried four times.
-    assert [harmful in text for text in texts] == [True] * 5 + [False] * (len(texts) - 5)
-    assert len(texts) > 5
+    # It was tried once, and then carried twelve times.
+    assert [harmful in text for text in texts] == [True] * 13 + [False] * (len(texts) - 13)
+    assert len(texts) > 13
 
 
-def test_several_proposals_of_a_step_carry_nothing() -> None:
+def test_proposals_of_one_step_carry_lines_too() -> None:
     teacher, session = Teacher(SPOILED), Session()
     search(teacher, MemoryJournal(), session, proposals_per_step=2).start()
     lost = [text for text in proposed(session) if f"- know {teacher.taught[0]}" in text]
-    assert lost
-    assert all(RUIN in text for text in lost)
+    assert any(RUIN not in text for text in lost)
 
 
 def test_a_line_is_not_carried_into_what_was_tried_before() -> None:

@@ -19,7 +19,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.types import Candidate, Module
 
-_MOST_RIDES = 4
+_MOST_RIDES = 12
 """How many children a line is carried into: it may help on one failure and harm elsewhere."""
 _MOST_LINES = 1_000
 _REASON = "lines that helped in an earlier child"

@@ -73,6 +73,7 @@ class Known:
         tried: how many candidates of ``Rules.seen`` had been tried.
         strays: lines to try in other parts, instead of a reflection.
         riders: lines to carry into the child.
+        generic: words of feedback that identify no complaint.
     """
 
     lesson: Lesson
@@ -81,6 +82,7 @@ class Known:
     tried: int
     strays: tuple[Stray, ...] = ()
     riders: tuple[Rider, ...] = ()
+    generic: frozenset[str] = frozenset()
 
 
 @attrs.define(kw_only=True)
@@ -177,13 +179,8 @@ class Proposal:
         self, known: Mapping[str, RolloutRecord]
     ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
         """Return the changes that move lines to other parts, and the ids of their examples."""
-        lesson = self.known.lesson
-        changes, about = yield from Relocation(
-            kit=self.rules.kit,
-            parent=lesson.candidate,
-            number=lesson.parent,
-            minibatch=lesson.minibatch,
-        ).run(self.position, self.known.strays, known)
+        relocation = Relocation(self.rules.kit, self.known.lesson, self.known.generic)
+        changes, about = yield from relocation.run(self.position, self.known.strays, known)
         is_new = changes and not self._was_tried(changes[-1].candidate)
         return (changes, about) if is_new else ((), [])
 

@@ -1,25 +1,25 @@
 """Moves lines that did not help where a reflection put them to the part where they do.
 
 A rule in the wrong part of a prompt often has no effect, and models often misplace rules. A line
-that did not mend the failure that it concerns is tried on that failure alone, by binary search: in
-all other parts at once, then in half of them, until one is left. This takes a few rollouts and no
-reflection.
+that did not help with the failure that it concerns is tried on that failure alone, by binary
+search: in all other parts at once, then in half of them, until one is left. This takes a few
+rollouts and no reflection.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.attribution import AddedLine
+from promptgraft.algorithms.gepa.attribution import AddedLine, has_moved_on
 from promptgraft.algorithms.gepa.redundant import lines_of, without
+from promptgraft.algorithms.gepa.sampling import Lesson
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
-from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
 
@@ -35,14 +35,17 @@ class Stray:
         module: the part it was added to.
         text: the line, with its continuation lines.
         key: its normalized content; equal for repetitions.
+        words: its words, without case and accents.
         others: the parts in which it may belong.
         example: the training example that it concerns.
-        enough: the score that must be exceeded there for the line to count as helpful.
+        enough: the score that must be exceeded there for the line to count as helpful, unless the
+            feedback moves on.
     """
 
     module: Module
     text: str
     key: str
+    words: Sequence[str]
     others: tuple[Module, ...]
     example: GepaExample
     enough: float
@@ -99,6 +102,7 @@ class Strays:
                 module=line.module,
                 text=line.text,
                 key=line.key,
+                words=line.words,
                 others=others,
                 example=about[line.place],
                 enough=line.enough,
@@ -134,9 +138,9 @@ class _Sought:
     tried: tuple[Module, ...]
     helps: bool = False
 
-    def learn(self, score: Score) -> None:
-        """Narrow the search by the score with the line in ``tried``."""
-        if score is not None and score > self.stray.enough:
+    def learn(self, *, helped: bool) -> None:
+        """Narrow the search, given whether the line helped in ``tried``."""
+        if helped:
             self.helps, self.places = True, self.tried
         else:
             left = (one for one in self.places if one not in self.tried)
@@ -144,21 +148,19 @@ class _Sought:
         self.tried = self.places[: len(self.places) // 2]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Relocation:
     """Moves lines of a candidate to other parts.
 
     Attributes:
         kit: what the search works with.
-        parent: the candidate.
-        number: its position in the pool.
-        minibatch: the examples that the lines concern.
+        lesson: the candidate, and the examples that the lines concern.
+        generic: words of feedback that identify no complaint.
     """
 
     kit: Kit
-    parent: Candidate
-    number: int
-    minibatch: Sequence[GepaExample]
+    lesson: Lesson
+    generic: Collection[str]
 
     def run(
         self, position: str, strays: Sequence[Stray], known: Mapping[str, RolloutRecord]
@@ -180,7 +182,7 @@ class Relocation:
         while waiting:
             asked = []
             for one in waiting:
-                if (child := self._with(self.parent, one.stray, one.tried)) is not None:
+                if (child := self._with(self.lesson.candidate, one.stray, one.tried)) is not None:
                     where, examples = f"{position}/move/{count}", [one.stray.example]
                     asked.append(
                         (one, Rollouts(position=where, candidate=child, examples=examples))
@@ -188,22 +190,31 @@ class Relocation:
                     count += 1
             made = yield from Together([rollouts for _, rollouts in asked])
             for (one, _), [record] in zip(asked, made, strict=True):
-                one.learn(self.kit.scorer.score(record))
+                one.learn(helped=self._helped(one.stray, known[one.stray.example.id], record))
             waiting = [one for one, _ in asked if one.tried]
-        child, moved = self.parent, list[Stray]()
+        child, moved = self.lesson.candidate, list[Stray]()
         for one in sought:
             if one.helps and (found := self._with(child, one.stray, one.places)) is not None:
                 child = found
                 moved.append(one.stray)
         return tuple(self._changes(child)), [one.example.id for one in moved]
 
+    def _helped(self, stray: Stray, before: RolloutRecord, after: RolloutRecord) -> bool:
+        score = self.kit.scorer.score(after)
+        return score is not None and (
+            score > stray.enough
+            or (
+                score == self.kit.scorer.score(before)
+                and has_moved_on(stray.words, before, after, generic=self.generic)
+            )
+        )
+
     def _changes(self, child: Candidate) -> Iterator[Change]:
-        target = self.kit.target
+        target, parent = self.kit.target, self.lesson.candidate
         for module in target.modules:
-            if not module.is_example and target.text(module, child) != target.text(
-                module, self.parent
-            ):
-                before, text = target.describe(module, self.parent), target.text(module, child)
+            text = target.text(module, child)
+            if not module.is_example and text != target.text(module, parent):
+                before = target.describe(module, parent)
                 yield Change(module, before, text, child, "lines moved to where they help")
 
     def _with(self, onto: Candidate, stray: Stray, places: Sequence[Module]) -> Candidate | None:
@@ -216,12 +227,11 @@ class Relocation:
                 texts[module] = without(text, own)
             elif not own:
                 texts[module] = f"{text}\n{stray.text}"
+        position, minibatch = self.lesson.parent, self.lesson.minibatch
         try:
             for module, text in texts.items():
                 if text != target.text(module, onto):
-                    onto = target.graft(
-                        onto, module, text, parents=(self.number,), examples=self.minibatch
-                    )
+                    onto = target.graft(onto, module, text, parents=(position,), examples=minibatch)
         except InvalidProposalError:
             return None
         return onto

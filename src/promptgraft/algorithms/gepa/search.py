@@ -147,15 +147,24 @@ class GepaSearch(BaseSearch):
 
     def _follow_lines(self, strays: Strays, proposal: Proposal, batches: Sequence[Records]) -> None:
         """Note which lines of a child to carry on, and which to try in other parts."""
-        perfect = self._config.objectives.perfect_score
-        lines = added_lines(self.kit, proposal.changes, batches[0], batches[-1], perfect=perfect)
-        found, known = tuple(lines), proposal.known
+        before, after, known = batches[0], batches[-1], proposal.known
+        self._by.complaints.learn([*before, *after])
+        found = tuple(
+            added_lines(
+                self.kit,
+                proposal.changes,
+                before,
+                after,
+                perfect=self._config.objectives.perfect_score,
+                generic=self._by.complaints.generic,
+            )
+        )
         if self._by.carried is not None:
             self._by.carried.note(known.riders, found)
         if not known.strays:
             own = {(rider.module, rider.key) for rider in known.riders}
             new = [line for line in found if (line.module, line.key) not in own]
-            strays.note(new, batches[0], known.lesson.minibatch)
+            strays.note(new, before, known.lesson.minibatch)
 
     def _close(self, step: Step) -> Asking[None]:
         """Record a complete step: its accepted children are combined, ready to race."""

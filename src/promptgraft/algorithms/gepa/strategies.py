@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.algorithms.gepa.attribution import Complaints
 from promptgraft.algorithms.gepa.carrying import Carried
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.algorithms.gepa.merging import Merger
@@ -35,6 +36,7 @@ class Strategies:
         lessons: chooses parents and minibatches.
         strays: lines to try in other parts; None to leave lines where they are.
         carried: lines to carry into the next children; None to carry none.
+        complaints: learns which words of feedback identify a complaint.
         rules: what all proposals share.
         validator: evaluates candidates on the validation set.
         combiner: combines the accepted children of a step.
@@ -49,6 +51,7 @@ class Strategies:
     lessons: Lessons
     strays: Strays | None
     carried: Carried | None
+    complaints: Complaints
     rules: Rules
     validator: Validator
     combiner: Combiner
@@ -82,11 +85,8 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         strays=Strays(kit, config.trial_size) if config.relocates_lines else None,
-        # With several proposals per step, combining children does the same, and carrying gained
-        # nothing.
-        carried=Carried(kit)
-        if config.relocates_lines and config.strategy.proposals_per_step == 1
-        else None,
+        carried=Carried(kit) if config.relocates_lines else None,
+        complaints=Complaints(),
         rules=Rules(
             config=config,
             trial_size=config.trial_size,

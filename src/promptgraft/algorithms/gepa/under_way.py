@@ -117,6 +117,7 @@ class UnderWay:
                         tried=len(by.seen),
                         strays=strays,
                         riders=by.carried.riders(step.candidate) if by.carried else (),
+                        generic=by.complaints.generic,
                     ),
                 )
                 step.largest += proposal.largest
