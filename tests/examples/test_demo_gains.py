@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from promptgraft.cli.main import run
 
+SEEDS = range(4)
+LEAST = 0.15
+"""Mean gain; over the seeds 0 to 47 it is 0.24, and a single one may be half of that."""
 
-@pytest.mark.parametrize(("seed", "least"), [(0, 0.25), (1, 0), (2, 0), (3, 0)])
+
 def test_every_seed_improves_on_held_out_tickets(
-    tmp_path: Path, seed: int, least: float, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run(["demo", "--json", "--quiet", "--seed", str(seed), "--store", str(tmp_path)])
-
-    document = json.loads(capsys.readouterr().out)
-    assert code == 0
-    assert document["rollouts"]["used"] <= document["rollouts"]["budget"]
-    held_out = document["scores"]["held_out"]
-    assert held_out["best"] > held_out["baseline"]
-    assert held_out["best"] - held_out["baseline"] >= least
+    gains = []
+    for seed in SEEDS:
+        store = str(tmp_path / str(seed))
+        code = run(["demo", "--json", "--quiet", "--seed", str(seed), "--store", store])
+        document = json.loads(capsys.readouterr().out)
+        assert code == 0
+        assert document["rollouts"]["used"] <= document["rollouts"]["budget"]
+        held_out = document["scores"]["held_out"]
+        assert held_out["best"] > held_out["baseline"]
+        gains.append(held_out["best"] - held_out["baseline"])
+    assert fmean(gains) >= LEAST
