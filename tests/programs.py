@@ -120,7 +120,7 @@ def _become(
         opened = os.open(stream, flags)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -135,7 +135,7 @@ def _become(
     elif words[0] == "-c":
         sys.path.insert(0, "")
         sys.argv = ["-c", *words[2:]]
-        exec(words[1], {"__name__": "__main__"})  # noqa: S102
+        exec(words[1], {"__name__": "__main__"})
     else:
         sys.path.insert(0, str(Path(words[0]).resolve().parent))
         sys.argv = words
