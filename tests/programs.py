@@ -85,11 +85,17 @@ class Programs:
 
 
 @contextlib.contextmanager
-def forked_programs(*modules: str) -> Iterator[Programs]:
-    """Start a process that imports modules, if they are installed, and forks one per program."""
+def forked_programs(*modules: str, path: Path | None = None) -> Iterator[Programs]:
+    """Start a process that imports modules, if they are installed, and forks one per program.
+
+    Args:
+        modules: what it imports beside promptgraft.
+        path: where promptgraft is; by default, where Python finds it.
+    """
     command = [sys.executable, __file__, *COMMANDS, *modules]
+    environment = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server:
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as server:
         yield Programs(server)
 
 
