@@ -24,9 +24,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 COMMANDS = (
-    *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.evaluating"),
-    *("promptgraft.cli.optimize", "promptgraft.cli.show_run", "promptgraft.runs.report"),
-    *("promptgraft.algorithms.gepa", "promptgraft.adapters.offline"),
+    *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.eval"),
+    *("promptgraft.cli.optimize", "promptgraft.cli.runs", "promptgraft.cli.show_run"),
+    *("promptgraft.adapters.offline", "promptgraft.algorithms.gepa"),
+    *("promptgraft.runs.report.page", "filelock", "markdown_it"),
 )
 """What most commands import."""
 

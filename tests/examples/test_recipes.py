@@ -62,7 +62,8 @@ def programs() -> Iterator[Programs]:
     """What the recipes import takes longer than they do, so it is imported once for all."""
     with forked_programs(
         *("openai", "langgraph.graph", "pydantic_ai.models.openai", "agents"),
-        "promptgraft.adapters.openai",
+        *("openai.resources.chat.completions", "anyio._backends._asyncio", "genai_prices"),
+        *("promptgraft.adapters.openai", "promptgraft.adapters.scripted"),
     ) as made:
         yield made
 
