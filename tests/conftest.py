@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from programs import Programs, forked_programs
+
 # Of databases only where the extra of the server is installed.
 _IN_DATABASES = ("database.fixtures",) if importlib.util.find_spec("sqlalchemy") else ()
 pytest_plugins = ("pytester", *_IN_DATABASES)
@@ -115,6 +117,13 @@ def no_network() -> Iterator[None]:
             patch.setattr(socket.socket, name, _LocalOnly(name))
         patch.setattr(socket, "getaddrinfo", _local_getaddrinfo)
         yield
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Programs]:
+    """Runs programs and commands, without the time that Python takes to begin."""
+    with forked_programs() as made:
+        yield made
 
 
 _connected: list[weakref.ref[socket.socket]] = []

@@ -6,16 +6,16 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from cli.console import process
+from cli.console import process, read_terminal
+from programs import Programs
 from promptgraft.cli.demo_run import load_example
 
 # Enough for the baseline and a winner.
@@ -66,32 +66,31 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     assert any(line.startswith("step ") and " accepted section " in line for line in lines)
 
 
-def test_the_same_seed_gives_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes(
+    finished: Path, tmp_path: Path, programs: Programs
+) -> None:
     first = json.loads((finished / "first.json").read_bytes())
     stored = Path(first["stored"]["file"]).read_bytes()
 
-    again = process("demo", *SHORT, "--json", "--quiet", "--workers", "4", folder=finished)
-    assert again.stdout == (finished / "first.json").read_bytes()
+    # Texts are hashed in another way there than in the first run.
+    again = programs.promptgraft(
+        *("demo", *SHORT, "--json", "--quiet", "--workers", "4"), folder=finished
+    )
+    assert again.stdout == (finished / "first.json").read_text("utf-8")
     assert Path(first["stored"]["file"]).read_bytes() == stored
 
     (tmp_path / ".git").mkdir()
-    elsewhere = json.loads(process("demo", *SHORT, "--json", folder=tmp_path).stdout)
+    elsewhere = json.loads(programs.promptgraft("demo", *SHORT, "--json", folder=tmp_path).stdout)
     place = {"stored", "use"}
     assert {key: value for key, value in elsewhere.items() if key not in place} == {
         key: value for key, value in first.items() if key not in place
     }
 
 
-def test_the_printed_python_renders_the_winner(finished: Path) -> None:
+def test_the_printed_python_renders_the_winner(finished: Path, programs: Programs) -> None:
     document = json.loads((finished / "first.json").read_bytes())
 
-    ended = subprocess.run(
-        [sys.executable, "-c", "\n".join(document["use"])],
-        cwd=finished,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = programs("-c", "\n".join(document["use"]), folder=finished)
 
     assert ended.stderr == ""
     for part in document["winner"]:
@@ -99,35 +98,32 @@ def test_the_printed_python_renders_the_winner(finished: Path) -> None:
         assert longest in ended.stdout
 
 
-def test_the_stored_winner_is_shown_and_fits_its_source(finished: Path) -> None:
+def test_the_stored_winner_is_shown_and_fits_its_source(finished: Path, programs: Programs) -> None:
     document = json.loads((finished / "first.json").read_bytes())
     folder = document["use"][1].split("'")[1]
 
-    shown = process(
+    shown = programs.promptgraft(
         *("show", document["prompt"], "--template", f"{folder}/task.py:TEMPLATE"), folder=finished
     )
 
     assert shown.returncode == 0
-    assert shown.stdout.count(b": applied\n") == len(document["winner"])
+    assert shown.stdout.count(": applied\n") == len(document["winner"])
 
 
-def test_the_report_fits_a_narrow_screen(finished: Path) -> None:
-    code, _, out = on_terminal(finished, "demo", *SHORT, "--quiet", columns=60)
-
-    assert code == 0
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
-    figures = lines[next(i for i, line in enumerate(lines) if "baseline   best" in line) :]
-    assert max(len(line) for line in lines[: len(lines) - len(figures)]) <= 60
-    assert len(figures) < 40
-
-
-def test_a_panel_is_drawn_on_a_terminal_and_taken_away(finished: Path) -> None:
-    code, screen, _ = on_terminal(finished, "demo", *SHORT, columns=60, watch="stderr")
+def test_on_a_terminal_a_panel_is_drawn_and_taken_away_and_the_report_fits_a_narrow_screen(
+    finished: Path,
+) -> None:
+    code, out, screen = on_terminals(finished, "demo", *SHORT, columns=60)
 
     assert code == 0
     assert "promptgraft demo, embedded offline model, seed 0" in screen
     assert "accepted" in screen
     assert screen.endswith("\x1b[?25h") or "\x1b[?25h" in screen[-200:]
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    figures = lines[next(i for i, line in enumerate(lines) if "baseline   best" in line) :]
+    assert max(len(line) for line in lines[: len(lines) - len(figures)]) <= 60
+    assert len(figures) < 40
 
 
 @pytest.mark.parametrize("workers", ["1", "3"])
@@ -165,37 +161,19 @@ def test_the_demo_runs_in_a_small_locale(environment: dict[str, str], finished: 
     assert (ended.stdout + ended.stderr).isascii()
 
 
-def on_terminal(
-    folder: Path, *arguments: str, columns: int, watch: str = "stdout"
-) -> tuple[int, str, str]:
-    """Run on a terminal; return exit code, what standard error got, what standard output got.
-
-    Only the stream to ``watch`` is a terminal, the other one is a pipe.
-    """
-    ours, theirs = pty.openpty()
+def on_terminals(folder: Path, *arguments: str, columns: int) -> tuple[int, str, str]:
+    """Return exit code, and what the terminals of standard output and of standard error got."""
+    ours, theirs = zip(pty.openpty(), pty.openpty(), strict=True)
     child = subprocess.Popen(
         [sys.executable, "-m", "promptgraft", *arguments],
         cwd=folder,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"},
         stdin=subprocess.DEVNULL,
-        stdout=theirs if watch == "stdout" else subprocess.DEVNULL,
-        stderr=theirs if watch == "stderr" else subprocess.DEVNULL,
+        stdout=theirs[0],
+        stderr=theirs[1],
     )
-    os.close(theirs)
-    got = b""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        ready, _, _ = select.select([ours], [], [], 1)
-        if not ready:
-            continue
-        try:
-            part = os.read(ours, 65536)
-        except OSError:
-            break  # how Linux says that the other end is closed
-        if not part:
-            break
-        got += part
-    os.close(ours)
-    text = got.decode().replace("\r\n", "\n")
-    code = child.wait(timeout=60)
-    return (code, "", text) if watch == "stdout" else (code, text, "")
+    for end in theirs:
+        os.close(end)
+    with ThreadPoolExecutor(2) as readers:
+        out, err = readers.map(read_terminal, ours)
+    return child.wait(timeout=60), *(got.decode().replace("\r\n", "\n") for got in (out, err))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli.console import Console, process
+from cli.console import Console
+from programs import Programs
 from runs.toy_runs import kept_run
 
 
@@ -47,7 +48,7 @@ def test_a_run_that_is_not_there_is_named(console: Console, project: Path) -> No
     assert ended.err.startswith("promptgraft: there are no runs in runs")
 
 
-def test_a_report_is_opened_in_the_browser_that_is_named(project: Path) -> None:
+def test_a_report_is_opened_in_the_browser_that_is_named(project: Path, programs: Programs) -> None:
     folder = kept_run(project / "runs")
     browser = project / "browser"
     browser.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN"\n')
@@ -55,16 +56,16 @@ def test_a_report_is_opened_in_the_browser_that_is_named(project: Path) -> None:
     seen = project / "seen"
 
     named = {"BROWSER": str(browser), "SEEN": str(seen)}
-    ended = process("report", "--open", folder=project, environment=named)
+    ended = programs.promptgraft("report", "--open", folder=project, environment=named)
 
     where = f"runs/{folder.id}/report.html"
-    assert (ended.returncode, ended.stdout.decode()) == (0, f"{where}\n")
+    assert (ended.returncode, ended.stdout) == (0, f"{where}\n")
     assert seen.read_text() == f"{folder.report.resolve().as_uri()}\n"
 
     none = {"BROWSER": "/bin/false", "PATH": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
-    ended = process("report", "--open", folder=project, environment=none)
-    assert (ended.returncode, ended.stdout.decode()) == (2, f"{where}\n")
-    assert ended.stderr.decode() == (
+    ended = programs.promptgraft("report", "--open", folder=project, environment=none)
+    assert (ended.returncode, ended.stdout) == (2, f"{where}\n")
+    assert ended.stderr == (
         f"promptgraft: --open: no browser can be started; open {where} yourself, or name a "
         "browser in BROWSER\n"
     )

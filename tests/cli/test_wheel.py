@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
 import pytest
+
+from programs import Programs, forked_programs
 
 ROOT = Path(__file__).parents[2]
 DOCS = """
@@ -29,38 +31,29 @@ class Installed:
 
     site: Path
     folder: Path
+    programs: Programs
+    """Forks of a process that has imported it."""
+
+    @property
+    def script(self) -> Path:
+        """Its console script."""
+        return self.site / "bin" / "promptgraft"
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run its console script in an empty folder."""
-        return subprocess.run(
-            [sys.executable, str(self.site / "bin" / "promptgraft"), *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.site)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return self.programs(self.script, *arguments, folder=self.folder)
 
     def pages_that_fail(self, pages: Iterable[str]) -> list[str]:
         """Return the pages that `docs` does not find; all are asked for in one process."""
-        ended = subprocess.run(
-            [sys.executable, "-c", DOCS, *pages],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.site)},
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=True,
-        )
+        ended = self.programs("-c", DOCS, *pages, folder=self.folder)
+        assert ended.returncode == 0, ended.stderr
         site, *failing = ended.stdout.rpartition("\0")[2].splitlines()
         assert Path(site).is_relative_to(self.site)
         return failing
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     place = tmp_path_factory.mktemp("wheel")
     wheels, site, folder = place / "wheels", place / "site", place / "elsewhere"
     folder.mkdir()
@@ -74,7 +67,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     python(
         "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel)
     )
-    return Installed(site, folder)
+    with forked_programs(path=site) as programs:
+        yield Installed(site, folder, programs)
 
 
 def python(*module_and_arguments: str) -> None:
@@ -89,10 +83,18 @@ def python(*module_and_arguments: str) -> None:
 
 
 def test_the_wheel_answers(installed: Installed) -> None:
-    assert installed("--help").stdout.startswith("Usage: promptgraft ")
-    ended = installed("show")
+    ended = subprocess.run(
+        [sys.executable, str(installed.script), "show"],
+        cwd=installed.folder,
+        env={**os.environ, "PYTHONPATH": str(installed.site)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert str(installed.folder) in ended.stdout
+    assert installed("--help").stdout.startswith("Usage: promptgraft ")
 
 
 def test_a_project_from_the_wheel_is_right(installed: Installed) -> None:

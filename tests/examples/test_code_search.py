@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from programs import Programs
 from promptgraft import OfflineAdapter, Prompt, PromptTemplate, Session
 from promptgraft.algorithms.gepa import GepaExample
 from promptgraft.project.python_source import load_file
@@ -88,15 +86,11 @@ def test_the_feedback_gives_points_by_field_and_says_what_was_expected(task: Mod
     assert "[read_file]" in found.eval_trace
 
 
-def test_the_script_improves_the_score_on_questions_that_it_never_saw(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, FOLDER / "optimize.py", "0", "600"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_the_script_improves_the_score_on_questions_that_it_never_saw(
+    tmp_path: Path, programs: Programs
+) -> None:
+    done = programs("-W", "error", FOLDER / "optimize.py", "0", "600", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     found = re.search(r"held-out: +([\d.]+) -> ([\d.]+) on 32 questions", done.stdout)
     assert found, done.stdout
     assert float(found[2]) > float(found[1]) + 0.1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from forked import forking
+from programs import Programs
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
 
@@ -17,16 +16,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_algorithm"
 KILLED = Path(__file__).with_name("kill_own_algorithm.py")
 
 
-def promptgraft(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "promptgraft", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-
-
-def test_it_is_short_and_improves_the_prompt() -> None:
+def test_it_is_short_and_improves_the_prompt(programs: Programs) -> None:
     assert len((EXAMPLE / "rewrite.py").read_text("utf-8").splitlines()) <= 80
-    found = subprocess.run(
-        [sys.executable, "bins.py"], capture_output=True, text=True, check=True, cwd=EXAMPLE
-    )
+    found = programs("bins.py", folder=EXAMPLE)
     before, _, after = found.stdout.partition(": ")[2].partition(" -> ")
     assert float(after) > float(before)
 
@@ -46,18 +38,18 @@ def test_killed_at_any_answer_and_resumed_it_ends_the_same(tmp_path: Path) -> No
             assert (folder / "journal.jsonl").read_bytes() == (whole / "journal.jsonl").read_bytes()
 
 
-def test_the_command_line_plans_runs_and_resumes_it(tmp_path: Path) -> None:
+def test_the_command_line_plans_runs_and_resumes_it(tmp_path: Path, programs: Programs) -> None:
     job = f"{EXAMPLE / 'bins.py'}:job"
-    assert "reflections" in promptgraft("plan", job, cwd=tmp_path).stdout
+    assert "reflections" in programs.promptgraft("plan", job, folder=tmp_path).stdout
 
-    ran = promptgraft("optimize", job, cwd=tmp_path)
+    ran = programs.promptgraft("optimize", job, folder=tmp_path)
     assert ran.returncode == 1, ran.stderr  # nothing is held out, so nothing is shown
     assert "the search has come to its own end" in ran.stdout
     [folder] = (tmp_path / "runs").iterdir()
     assert (folder / "report.html").exists()
     assert (folder / "journal.jsonl").exists()
 
-    again = promptgraft("resume", folder.name, cwd=tmp_path)
+    again = programs.promptgraft("resume", folder.name, folder=tmp_path)
     assert again.returncode == 1, again.stderr
 
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import Programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_function"
 
 
-def promptgraft(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "promptgraft", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+    done = programs("-W", "error", "-m", "promptgraft", *words, folder=folder)
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def said_by(folder: Path, program: str) -> str:
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     return done.stdout
 
 
@@ -45,13 +38,15 @@ def test_it_is_at_most_forty_lines_of_code() -> None:
     assert len(lines) - len(docstrings) <= 40
 
 
-def test_two_texts_are_improved_resumed_and_used_by_another_process(tmp_path: Path) -> None:
+def test_two_texts_are_improved_resumed_and_used_by_another_process(
+    tmp_path: Path, programs: Programs
+) -> None:
     whole, stopped = copied(tmp_path / "whole"), copied(tmp_path / "stopped")
-    said = promptgraft(whole, "optimize", "desk.py:job")
-    promptgraft(stopped, "optimize", "desk.py:job", "--budget", "74")
+    said = carried_out(programs, whole, "optimize", "desk.py:job")
+    carried_out(programs, stopped, "optimize", "desk.py:job", "--budget", "74")
     assert winner(stopped) != winner(whole)
     assert (
-        promptgraft(stopped, "resume", "--budget", "136").splitlines()[:8]
+        carried_out(programs, stopped, "resume", "--budget", "136").splitlines()[:8]
         == (said.splitlines()[:8])
     )
     assert winner(stopped) == winner(whole)
@@ -64,6 +59,6 @@ def test_two_texts_are_improved_resumed_and_used_by_another_process(tmp_path: Pa
         "now = desk.DESK.current(pg.LocalPromptOverridesStore())\n"
         "print(asyncio.run(desk.answer(now, 'Hello, my refund')))"
     )
-    assert said_by(stopped, use) == "support: Dear Ada,\n"
-    promptgraft(stopped, "apply")
-    assert said_by(stopped, use) == "billing: Dear Ada,\nticket\n"
+    assert programs("-c", use, folder=stopped).stdout == "support: Dear Ada,\n"
+    carried_out(programs, stopped, "apply")
+    assert programs("-c", use, folder=stopped).stdout == "billing: Dear Ada,\nticket\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from programs import Programs
 
 FOLDER = Path(__file__).parents[2] / "examples" / "own_metrics"
 SCRIPT = FOLDER / "own_metrics.py"
@@ -20,13 +20,13 @@ def shown() -> list[str]:
     return re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
-def test_a_gain_on_unseen_messages_is_reported_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", SCRIPT], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == shown()[0]
-    assert done.stdout.splitlines()[-1].startswith(b"improved: gain +")
+def test_a_gain_on_unseen_messages_is_reported_and_nothing_is_left_behind(
+    tmp_path: Path, programs: Programs
+) -> None:
+    done = programs("-W", "error", SCRIPT, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == shown()[0]
+    assert done.stdout.splitlines()[-1].startswith("improved: gain +")
     assert list(tmp_path.iterdir()) == []
 
 

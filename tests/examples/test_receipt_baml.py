@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from cli.console import Console
+from programs import Programs
+from promptgraft.project.python_source import load_file
 
 BamlRuntime = pytest.importorskip("baml_py").BamlRuntime
 
 FOLDER = Path(__file__).parents[2] / "examples" / "receipt_baml"
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    told = [sys.executable, "offline.py", *command]
-    return subprocess.run(told, cwd=folder, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def model() -> Iterator[dict[str, str]]:
+    """The model of ``offline.py``; the environment says where it is."""
+    module = load_file(FOLDER / "offline.py", name="receipt_offline", what="example")
+    with ThreadingHTTPServer(("127.0.0.1", 0), module.Model) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        yield {"RECEIPT_URL": f"http://127.0.0.1:{server.server_port}/v1", "PATH": path}
+        server.shutdown()
+        thread.join()
 
 
 def passed(folder: Path) -> set[str]:
-    """Return the tests that BAML itself lets pass."""
-    ran = run(folder, "baml-cli", "test", "--from", "baml_src", "--parallel", "16")
+    """Return the tests that BAML itself lets pass, with the model as users run it."""
+    command = ("baml-cli", "test", "--from", "baml_src", "--parallel", "16")
+    told = [sys.executable, "offline.py", *command]
+    ran = subprocess.run(told, cwd=folder, capture_output=True, text=True, check=False)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", ran.stdout)
     return set(re.findall(r"PASSED +ExtractReceipt::(\w+)", plain))
 
 
-def passed_here(folder: Path) -> set[str]:
-    ran = run(folder, "promptgraft", "eval", "receipt", "--split", "all", "--json")
-    document = json.loads(ran.stdout)
+def passed_here(evaluated: str) -> set[str]:
+    document = json.loads(evaluated)
     return {one["id"] for one in document["cases"] if one["passed"]}
 
 
@@ -44,9 +60,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -> None:
+def test_held_out_tests_gain_and_the_patch_does_what_apply_does(
+    project: Path, model: dict[str, str], programs: Programs
+) -> None:
+    run = partial(programs.promptgraft, folder=project, environment=model)
     before = passed(project)
-    ended = run(project, "promptgraft", "optimize", "--quiet")
+    ended = run("optimize", "--quiet")
     assert ended.returncode == 0, ended.stderr
     page = (FOLDER / "README.md").read_text("utf-8")
     shown = page.partition("```text\n")[2].partition("```")[0].splitlines()
@@ -59,7 +78,7 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -
         BamlRuntime.from_files(".", {one.name: one.read_text("utf-8")}, {})
     assert "ISO 8601" in alone[-1].read_text("utf-8")
 
-    patch = run(project, "promptgraft", "apply", "--patch").stdout
+    patch = run("apply", "--patch").stdout
     source = project / "baml_src" / "receipt.baml"
     original = source.read_bytes()
     subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
@@ -68,16 +87,18 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(project: Path) -
     assert 'date string @description("As ISO 8601, YYYY-MM-DD") // how we book it' in patched
     assert "total float @description(" in patched
     source.write_bytes(original)
-    assert run(project, "promptgraft", "apply", "--to-source").returncode == 0
+    assert run("apply", "--to-source").returncode == 0
     assert source.read_text("utf-8") == patched
 
     after = passed(project)
     assert before == set()
     assert len(after) == 47
-    assert passed_here(project) == after
+    assert passed_here(run("eval", "receipt", "--split", "all", "--json").stdout) == after
 
 
-def test_a_command_makes_the_project_file(project: Path, tmp_path: Path) -> None:
+def test_a_command_makes_the_project_file(
+    project: Path, tmp_path: Path, model: dict[str, str], programs: Programs
+) -> None:
     folder = tmp_path / "fresh"
     shutil.copytree(
         project, folder, ignore=shutil.ignore_patterns("runs", ".*", "promptgraft.yaml")
@@ -86,12 +107,13 @@ def test_a_command_makes_the_project_file(project: Path, tmp_path: Path) -> None
     told = ("--baml", "baml_src", "--function", "ExtractReceipt")
     more = ("--test", "::Train*", "--auto", "light", "--reflection", "rewriter.py:make")
     weights = ("--weights", "accuracy=0.8,completion_tokens=0.2")
-    ended = run(folder, "promptgraft", "optimize", *told, *more, *weights)
+    run = partial(programs.promptgraft, folder=folder, environment=model)
+    ended = run("optimize", *told, *more, *weights)
     assert ended.returncode in (0, 1), ended.stderr  # few tests are held out to show a gain
     assert "wrote promptgraft.yaml" in ended.stderr
     written = (folder / "promptgraft.yaml").read_text("utf-8")
     assert '{"score": 0.8, "completion_tokens": 0.2}' in written
-    assert run(folder, "promptgraft", "check").returncode == 0
+    assert run("check").returncode == 0
 
 
 @pytest.mark.parametrize(

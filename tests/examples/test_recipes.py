@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from programs import Programs, forked_programs
 from servers.behaviour import Answer, Asked
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -55,6 +55,17 @@ def brain(asked: Asked) -> Answer:
     said = set(re.findall(r"\w+", asked.texts[-1]))
     [team] = [name for name, words in TEAMS.items() if said & set(words.split())]
     return Answer(text=team if TAUGHT in text else f"I would say it is {team}.")
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    """What the recipes import takes longer than they do, so it is imported once for all."""
+    with forked_programs(
+        *("openai", "langgraph.graph", "pydantic_ai.models.openai", "agents"),
+        *("openai.resources.chat.completions", "anyio._backends._asyncio", "genai_prices"),
+        *("promptgraft.adapters.openai", "promptgraft.adapters.scripted"),
+    ) as made:
+        yield made
 
 
 @pytest.fixture
@@ -105,7 +116,7 @@ def needs(recipe: str) -> None:
 
 @pytest.mark.parametrize("recipe", PACKAGES)
 def test_a_recipe_finds_a_better_text(
-    recipe: str, tmp_path: Path, environment: dict[str, str]
+    recipe: str, tmp_path: Path, environment: dict[str, str], programs: Programs
 ) -> None:
     needs(recipe)
     folder = copied(tmp_path)
@@ -114,10 +125,8 @@ def test_a_recipe_finds_a_better_text(
     one = "minibatch_size: 3, strategy: {whole_prompt: 0}"
     project.write_text(project.read_text("utf-8").replace("minibatch_size: 3", one), "utf-8")
     with serving(folder, environment) if recipe == "http_service" else contextlib.nullcontext():
-        command = [sys.executable, "-m", "promptgraft", "optimize", "--project", f"{recipe}.yaml"]
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
+        command = ("optimize", "--project", f"{recipe}.yaml")
+        done = programs.promptgraft(*command, folder=folder, environment=environment)
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr
     [result] = folder.glob("runs/*/result.json")
@@ -140,7 +149,9 @@ def test_a_recipe_is_short(recipe: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", [name for name in PACKAGES if name.endswith("_graph")])
-def test_two_runs_in_one_process_never_see_each_other_s_texts(recipe: str) -> None:
+def test_two_runs_in_one_process_never_see_each_other_s_texts(
+    recipe: str, programs: Programs
+) -> None:
     needs(recipe)
     seen: list[tuple[str, ...]] = []
 
@@ -151,10 +162,7 @@ def test_two_runs_in_one_process_never_see_each_other_s_texts(recipe: str) -> No
     names = ("alpha", "beta")
     with LoopbackServer(OpenAIChat(), brain=echo) as server:
         own = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY, "AGENT_MODEL": MODEL}
-        command = [sys.executable, str(TWO_RUNS), str(RECIPES / f"{recipe}.py"), *names]
-        done = subprocess.run(
-            command, env={**os.environ, **own}, capture_output=True, text=True, check=False
-        )
+        done = programs(TWO_RUNS, RECIPES / f"{recipe}.py", *names, environment=own)
     assert done.returncode == 0, done.stderr
     for texts in seen:
         assert sum(name in " ".join(texts) for name in names) == 1

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from programs import Programs
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "support_agent"
 
 
-def promptgraft(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "promptgraft", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+    done = programs("-W", "error", "-m", "promptgraft", *words, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def improved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def improved(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> tuple[Path, str]:
     """A copy of the example after a run, and what the run has said."""
     folder = tmp_path_factory.mktemp("example") / "support_agent"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("runs", "__pycache__"))
-    return folder, promptgraft(folder, "optimize")
+    return folder, carried_out(programs, folder, "optimize")
 
 
 def test_it_gains_on_cases_that_the_search_never_saw(improved: tuple[Path, str]) -> None:
@@ -51,19 +50,22 @@ def test_the_run_keeps_every_text_before_and_after(improved: tuple[Path, str]) -
     assert (folder / "prompts/writer.md").read_text("utf-8") == "Write a short reply.\n"
 
 
-def test_a_step_shows_what_was_asked(improved: tuple[Path, str]) -> None:
+def test_a_step_shows_what_was_asked(improved: tuple[Path, str], programs: Programs) -> None:
     folder, _ = improved
-    shown = promptgraft(folder, "show", "latest", "--step", "1")
+    shown = carried_out(programs, folder, "show", "latest", "--step", "1")
     assert "lacks: " in shown
     assert "Write a short reply." in shown
 
 
-def test_the_winner_is_written_where_the_texts_came_from(improved: tuple[Path, str]) -> None:
+def test_the_winner_is_written_where_the_texts_came_from(
+    improved: tuple[Path, str], programs: Programs
+) -> None:
     folder, _ = improved
     [run] = folder.glob("runs/*")
     best = {path.stem: path.read_text("utf-8") for path in (run / "best_prompts").iterdir()}
-    promptgraft(folder, "apply", "--to-source")
+    carried_out(programs, folder, "apply", "--to-source")
     for name in ("router", "writer"):
         assert (folder / f"prompts/{name}.md").read_text("utf-8") == f"{best[name]}\n"
     assert json.loads((folder / "data/service.json").read_text("utf-8")) == {"tone": best["tone"]}
-    promptgraft(folder, "eval", "--source", "--fail-under", "0.9", "--min-pass-rate", "0.5")
+    least = ("--fail-under", "0.9", "--min-pass-rate", "0.5")
+    carried_out(programs, folder, "eval", "--source", *least)

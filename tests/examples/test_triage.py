@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from programs import Programs
 from promptgraft import GepaExample, OfflineAdapter, Prompt, PromptResponse, Session
 from promptgraft.errors import DataFormatError
 
@@ -123,22 +123,15 @@ def test_every_ticket_renders_and_the_ticket_section_is_not_overridable() -> Non
     assert overridable == ["role", "queues", "conventions"]
 
 
-def run(script: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / script)], cwd=cwd, capture_output=True, text=True, check=True
-    )
-    return done.stdout
-
-
 def test_optimizing_helps_on_unseen_tickets_and_another_process_uses_the_winner(
-    tmp_path: Path,
+    tmp_path: Path, programs: Programs
 ) -> None:
     (tmp_path / ".promptgraft").mkdir()
-    said = run("optimize.py", tmp_path)
+    said = programs(FOLDER / "optimize.py", folder=tmp_path).stdout
     held_out = re.search(r"held-out: +(\d\.\d+) -> (\d\.\d+) on", said)
     assert held_out is not None
     assert float(held_out[2]) - float(held_out[1]) >= 0.2
     assert str(tmp_path) in said
-    used = run("use.py", tmp_path)
+    used = programs(FOLDER / "use.py", folder=tmp_path).stdout
     assert "sections improved: 1; overrides skipped: 0" in used
     assert "Charged twice" in used

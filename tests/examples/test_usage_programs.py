@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
 import pytest
 
+from programs import Programs
 from promptgraft import (
     EventBus,
     MarkdownSection,
@@ -67,14 +66,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(script: Path, *arguments: str, project: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script, *arguments],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def said(programs: Programs, script: Path, *arguments: str, project: Path) -> str:
+    done = programs("-W", "error", script, *arguments, folder=project)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -92,22 +85,27 @@ def gain(name: str, output: str) -> float:
     return float(found[2]) - float(found[1])
 
 
-def test_first_steps_improve_a_prompt_and_another_process_uses_it(project: Path) -> None:
-    before = said(FIRST, "a", "jam", "jar", project=project)
+def test_first_steps_improve_a_prompt_and_another_process_uses_it(
+    project: Path, programs: Programs
+) -> None:
+    before = said(programs, FIRST, "a", "jam", "jar", project=project)
     assert before == "source: paper\nimproved: paper\n"
-    improved = said(FIRST, project=project)
+    improved = said(programs, FIRST, project=project)
     assert gain("score", improved) > 0.5
     assert f"stored: tag `bins-v1` in {project}" in improved
-    after = said(FIRST, "a", "jam", "jar", project=project)
+    after = said(programs, FIRST, "a", "jam", "jar", project=project)
     assert after == "source: paper\nimproved: glass\n"
     numbers, answers = shown(FIRST)
     assert numbers in improved
     assert answers == after
-    assert "score:  1.000 -> 1.000" in said(FIRST, project=project)  # begins with the winner
+    # The next run begins with the winner.
+    assert "score:  1.000 -> 1.000" in said(programs, FIRST, project=project)
 
 
-def test_agent_tuning_changes_every_kind_of_part_and_pays_for_it_once(project: Path) -> None:
-    output = said(AGENT, project=project)
+def test_agent_tuning_changes_every_kind_of_part_and_pays_for_it_once(
+    project: Path, programs: Programs
+) -> None:
+    output = said(programs, AGENT, project=project)
     assert gain("held-out", output) > 0.5
     for part in ("tool example search_logs/0", "task example cases/late", "section causes"):
         assert f": {part}: " in output
@@ -116,7 +114,7 @@ def test_agent_tuning_changes_every_kind_of_part_and_pays_for_it_once(project: P
     [page] = shown(AGENT)
     assert page in output
     [count] = re.findall(r"^(\d+) answers, 0 of them from the journal; ", output, re.MULTILINE)
-    again = said(AGENT, project=project)
+    again = said(programs, AGENT, project=project)
     assert again == output.replace("0 of them", f"{count} of them")
 
 

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy
 
 from jobs.job_world import FILE, work_off, write_project
+from programs import Programs
 from promptgraft.cli.main import run
 from promptgraft.jobs import JobManager
 from server.serving import served
@@ -37,16 +38,17 @@ def submitted(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return str(job["id"])
 
 
-def worked_off() -> None:
-    command = [sys.executable, "-m", "promptgraft", "worker", "--until-idle"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def worked_off(programs: Programs) -> None:
+    done = programs.promptgraft("worker", "--until-idle")
     assert (done.returncode, done.stderr.splitlines()[:1]) == (0, ["worker for support"])
 
 
-def test_from_submitting_to_a_run_directory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_submitting_to_a_run_directory(
+    capsys: pytest.CaptureFixture[str], programs: Programs
+) -> None:
     job = submitted(capsys, "--budget", "60", "--set", "patience=5", "--note", "nightly")
     assert "queued" in said(capsys, "jobs", "list")
-    worked_off()
+    worked_off(programs)
     told = json.loads(said(capsys, "jobs", "show", job[:6], "--json"))
     assert told["state"] == "completed"
     assert told["changes"] == {"budget": 60, "patience": 5, "note": "nightly"}
@@ -73,12 +75,12 @@ def test_from_submitting_to_a_run_directory(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_winner_is_promoted_from_the_shell(
-    in_a_project: Path, capsys: pytest.CaptureFixture[str]
+    in_a_project: Path, capsys: pytest.CaptureFixture[str], programs: Programs
 ) -> None:
     kept = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
     (in_a_project / "promptgraft.yaml").write_text(kept)
     submitted(capsys, "--tag", "night")
-    worked_off()
+    worked_off(programs)
     promote = ("jobs", "promote", "triage", "night", "--to", "prod")
     told = said(capsys, *promote, "--expected", "support/triage=77b0", code=2)
     assert "tag `prod` of `support/triage`: expected revision 77b0, found none" in told

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import multiprocessing
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -28,6 +27,7 @@ from optimizers.worlds import (
     judge,
     propose,
 )
+from process_pools import process_pool
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import (
@@ -189,7 +189,7 @@ def test_processes_have_a_loop_of_their_own(in_turn: tuple[object, ...]) -> None
         result = asyncio.run(optimizer.aoptimize(PROMPT))
         return result, answers(journal)
 
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+    with process_pool(2) as executor:
         assert found(TravellingAdapter(), TravellingJudge(), executor) == found(
             PlainAdapter(), Judge(), None
         )

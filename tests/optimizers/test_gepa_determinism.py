@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -39,6 +37,7 @@ from optimizers.worlds import (
     twin,
     with_output,
 )
+from process_pools import process_pool
 from promptgraft.adapters.base import PromptAsked, PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import (
@@ -208,12 +207,6 @@ def test_an_executor_that_runs_later_tasks_first_does_not_change_the_outcome(
     assert outcome(flaky, Reordered(reorder)) == in_turn
 
 
-@contextmanager
-def processes() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        yield executor
-
-
 def test_processes_do_not_change_the_outcome() -> None:
     """Prompt, overrides, examples and records travel, Jinja blocks among them."""
     jinja = MarkdownSection(
@@ -242,7 +235,7 @@ def test_processes_do_not_change_the_outcome() -> None:
         assert result.found_better
         return result, answers(journal)
 
-    with processes() as executor:
+    with process_pool(2) as executor:
         assert run(executor) == run(None)
         assert run(executor, overlap=3) == run(None, overlap=3)
 
@@ -251,7 +244,7 @@ def test_an_error_in_another_process_keeps_its_name_and_its_message() -> None:
     context = OptimizationContext(PlainAdapter(), reflection_adapter=ScriptedAdapter(propose))
     wrong = settings(example_formatter=repr)
     with (
-        processes() as executor,
+        process_pool(2) as executor,
         pytest.raises(Exception, match="_formatter on example `e0` raised TypeError") as caught,
     ):
         GepaOptimizer(attrs.evolve(context, executor=executor), wrong).optimize(PROMPT)

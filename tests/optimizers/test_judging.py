@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from optimizers.worlds import (
     optimize,
     propose,
 )
+from process_pools import process_pool
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, GepaOptimizer, RolloutFeedback
@@ -263,7 +263,7 @@ def test_processes_judge_as_one_thread_does() -> None:
         result = GepaOptimizer(context, settings).optimize(PROMPT)
         return result.scores_matrix, result.objectives, result.best_section_overrides
 
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+    with process_pool(1) as executor:
         assert scores(executor) == scores(None)
 
 

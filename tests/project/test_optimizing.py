@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import attrs
 import pytest
 
 import promptgraft as pg
+from programs import Programs
 from promptgraft.evals import metrics
 from promptgraft.journal import MemoryJournal
 
@@ -154,14 +153,8 @@ def test_what_the_call_cannot_use_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_the_example_prints_what_its_page_shows(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLE / "one_call.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_the_example_prints_what_its_page_shows(tmp_path: Path, programs: Programs) -> None:
+    done = programs("-W", "error", EXAMPLE / "one_call.py", folder=tmp_path)
     page = (EXAMPLE / "README.md").read_text("utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", shown)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from cli.console import process
 from optimizers.worlds import PROMPT, TEMPLATE, Question, Run, config, judge
+from programs import Programs
 from promptgraft import (
     Case,
     GepaConfig,
@@ -84,7 +82,7 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Path:
     """A project with a metric in Python, and a run of it."""
     folder = tmp_path_factory.mktemp("made") / "project"
     folder.mkdir()
@@ -95,8 +93,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "models.py").write_text(MODELS)
     cases = [{"id": f"c{n}", "input": f"w{n}", "expected": "x"} for n in range(8)]
     (folder / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
-    ended = process("optimize", "-q", folder=folder)
-    assert ended.returncode in (0, 1, 3), ended.stderr.decode()
+    ended = programs.promptgraft("optimize", "-q", folder=folder)
+    assert ended.returncode in (0, 1, 3), ended.stderr
     return folder
 
 
@@ -105,15 +103,17 @@ def project(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "project")
 
 
-def test_the_command_line_refuses_a_metric_whose_helper_was_edited(project: Path) -> None:
+def test_the_command_line_refuses_a_metric_whose_helper_was_edited(
+    project: Path, programs: Programs
+) -> None:
     journal = next(project.glob("runs/*/journal.jsonl"))
     before = journal.read_bytes()
     (project / "words.py").write_text(WORDS.replace("0.5 if text else 0.0", "1.0"))
 
-    refused = process("resume", "-q", folder=project)
+    refused = programs.promptgraft("resume", "-q", folder=project)
     assert refused.returncode == 2
     assert journal.read_bytes() == before
-    said = refused.stderr.decode()
+    said = refused.stderr
     assert said.count("\n") == 1
     identity = r"'scoring\.score [0-9a-f]{12}'"
     assert re.search(
@@ -123,28 +123,32 @@ def test_the_command_line_refuses_a_metric_whose_helper_was_edited(project: Path
         said.strip(),
     )
 
-    reused = process("resume", "-q", "--reuse-scores", "--json", folder=project)
+    reused = programs.promptgraft("resume", "-q", "--reuse-scores", "--json", folder=project)
     assert reused.returncode in (0, 1, 3)
     assert json.loads(reused.stdout.splitlines()[-1])["scores"]["pareto"]["baseline"] == 0.5
     assert journal.read_bytes() == before
 
 
-def test_the_command_line_does_not_mind_comments_and_layout(project: Path) -> None:
+def test_the_command_line_does_not_mind_comments_and_layout(
+    project: Path, programs: Programs
+) -> None:
     (project / "words.py").write_text(f"# What words are worth.\n\n{WORDS}\n\nOTHER = 1\n")
     (project / "scoring.py").write_text(
         SCORING.replace("(answer.text)", "(\n        answer.text,\n    )")
     )
-    assert process("resume", "-q", folder=project).stderr == b""
+    assert programs.promptgraft("resume", "-q", folder=project).stderr == ""
 
 
-def test_a_script_refuses_before_any_call_and_resumes_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_script_refuses_before_any_call_and_resumes_when_it_is_told_to(
+    tmp_path: Path, programs: Programs
+) -> None:
     (tmp_path / "run.py").write_text(SCRIPT)
     words = tmp_path / "words.py"
     words.write_text(WORDS)
 
     def said(*arguments: str) -> list[str]:
-        command = [sys.executable, *(arguments or ("run.py",))]
-        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+        done = programs(*(arguments or ("run.py",)), folder=tmp_path)
+        assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
     [mean, calls] = said()

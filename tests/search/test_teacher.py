@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from forked import forking
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import OVERLOADED, numbered
+from programs import Programs
 from promptgraft import (
     Case,
     GepaOptimizer,
@@ -245,28 +244,27 @@ def teacher_model():
 """
 
 
-def promptgraft(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "promptgraft", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+    done = programs.promptgraft(*words, folder=folder)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 
 
-def test_a_project_has_its_teacher_and_marks_its_cases(tmp_path: Path) -> None:
+def test_a_project_has_its_teacher_and_marks_its_cases(tmp_path: Path, programs: Programs) -> None:
     (tmp_path / "promptgraft.yaml").write_text(PROJECT, "utf-8")
     tests = os.fspath(Path(__file__).parents[1])
     (tmp_path / "world.py").write_text(CODE.format(tests=tests), "utf-8")
     lines = [json.dumps({"id": f"c{n}", "input": f"text {n} of it"}) for n in range(30)]
     (tmp_path / "cases.jsonl").write_text("\n".join(lines), "utf-8")
     (tmp_path / "store").mkdir()
-    promptgraft(tmp_path, "optimize")
+    carried_out(programs, tmp_path, "optimize")
     [run_folder] = (tmp_path / "runs").iterdir()
     result = json.loads((run_folder / "result.json").read_text("utf-8"))
     assert len(result["taught"]) == 30
     assert "30 cases had no `expected`" in result["warnings"][0]
     case = result["held_out"]["ids"][0]
-    shown = promptgraft(tmp_path, "show", run_folder.name, "--case", case)
+    shown = carried_out(programs, tmp_path, "show", run_folder.name, "--case", case)
     assert "expected, as the teacher `toy/teaching on loud` answered:" in shown
-    promptgraft(tmp_path, "report", run_folder.name, "--out", "page.html")
+    carried_out(programs, tmp_path, "report", run_folder.name, "--out", "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Expected, as the teacher toy/teaching on loud answered" in page

@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.console import Console, Ended
+from process_pools import process_pool
 from promptgraft import (
     FileJournal,
     GepaOptimizer,
@@ -359,7 +359,7 @@ def test_a_function_that_asks_for_an_unknown_prompt_is_told_the_known_ones() -> 
 
 
 def test_processes_can_make_the_rollouts() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+    with process_pool(1) as executor:
         assert optimize(executor=executor).candidates == optimize().candidates
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import pickle
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 from forked import forking
 from killing import said_by
 from optimizers.worlds import answers, config, instruction, judge, propose, scored
+from process_pools import process_pool
 from promptgraft import (
     Case,
     GepaExample,
@@ -414,10 +414,6 @@ def test_the_winner_is_in_force_in_another_process_until_the_source_changes(tmp_
     assert [one.part for one in skipped] == ["section rules"]
 
 
-def processes() -> Executor:
-    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
-
-
 @pytest.fixture(scope="module")
 def expected() -> tuple[Any, Any]:
     """Return result and journal of a plain function that is called in turn."""
@@ -458,7 +454,7 @@ def test_an_async_function_is_called_in_the_loop_that_the_run_was_begun_in(
 
 def test_a_function_that_pickles_runs_in_other_processes(expected: tuple[Any, Any]) -> None:
     journal = MemoryJournal()
-    with processes() as executor:
+    with process_pool(2) as executor:
         result = optimized(texts_of(KnownAsync()), journal=journal, executor=executor)
     assert (result, answers(journal)) == expected
     copy = pickle.loads(pickle.dumps(texts_of()))

@@ -1,0 +1,153 @@
+"""Runs programs as `python` does, in forks of a process that has imported what they import.
+
+To import promptgraft takes as long as a small program. What a fork has of another process is a
+copy: it has its own environment, folder, modules of the project and end. Only what Python reads
+when it begins is that of the first process: the locale, and how texts are hashed.
+
+As a program, ``python programs.py MODULE...``: each line of standard input is a program as JSON;
+the reply is its exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+COMMANDS = (
+    *("promptgraft.cli.apply", "promptgraft.cli.demo_run", "promptgraft.cli.eval"),
+    *("promptgraft.cli.optimize", "promptgraft.cli.runs", "promptgraft.cli.show_run"),
+    *("promptgraft.adapters.offline", "promptgraft.algorithms.gepa"),
+    *("promptgraft.runs.report.page", "filelock", "markdown_it"),
+)
+"""What most commands import."""
+
+
+class Programs:
+    """Runs programs, one after the other.
+
+    Args:
+        server: the process that is forked.
+    """
+
+    def __init__(self, server: subprocess.Popen[str]) -> None:
+        self._server = server
+
+    def __call__(
+        self,
+        *words: str | Path,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``python WORDS``, where the first are ``-m MODULE``, ``-c CODE`` or a file.
+
+        Args:
+            words: the command.
+            folder: where it runs; by default, in the current folder.
+            environment: the variables that differ from those of this process.
+            given: its standard input.
+        """
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        with tempfile.TemporaryDirectory() as name:
+            streams = [Path(name, stream) for stream in ("in", "out", "err")]
+            streams[0].write_text(given, "utf-8")
+            asked = {
+                "words": [str(word) for word in words],
+                "folder": str(folder or Path.cwd()),
+                "environment": {**os.environ, **(environment or {})},
+                "streams": [str(stream) for stream in streams],
+            }
+            self._server.stdin.write(json.dumps(asked) + "\n")
+            self._server.stdin.flush()
+            reply = self._server.stdout.readline()
+            assert reply, "the process that is forked has ended"
+            out, err = (stream.read_text("utf-8") for stream in streams[1:])
+        return subprocess.CompletedProcess(words, int(reply), out, err)
+
+    def promptgraft(
+        self,
+        *words: str | Path,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of promptgraft."""
+        return self("-m", "promptgraft", *words, folder=folder, environment=environment)
+
+
+@contextlib.contextmanager
+def forked_programs(*modules: str, path: Path | None = None) -> Iterator[Programs]:
+    """Start a process that imports modules, if they are installed, and forks one per program.
+
+    Args:
+        modules: what it imports beside promptgraft.
+        path: where promptgraft is; by default, where Python finds it.
+    """
+    command = [sys.executable, __file__, *COMMANDS, *modules]
+    environment = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as server:
+        yield Programs(server)
+
+
+def _serve(modules: list[str]) -> dict[str, object]:
+    """Fork for each program that is asked for; return it in the fork, exit at the end of input."""
+    del sys.path[0]  # the folder of this file
+    for module in modules:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            asked: dict[str, object] = json.loads(line)
+            return asked
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, flush=True)
+    sys.exit()
+
+
+def _become(
+    *, words: list[str], folder: str, environment: dict[str, str], streams: list[str]
+) -> None:
+    """Be the process that runs a program."""
+    for number, (stream, flags) in enumerate(
+        zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT), strict=True)
+    ):
+        opened = os.open(stream, flags)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    importlib.invalidate_caches()
+    if words[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        del words[:2]
+    if words[0] == "-m":
+        sys.path.insert(0, folder)
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.path.insert(0, "")
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})
+    else:
+        sys.path.insert(0, str(Path(words[0]).resolve().parent))
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _become(**_serve(sys.argv[1:]))  # type: ignore[arg-type]
