@@ -12,10 +12,10 @@ if TYPE_CHECKING:
         LlmRubricKnowledgeRecall,
         LlmRubricResponse,
         Rubric,
-        judge_kinds,
     )
     from promptgraft.evals.judges.panel import JudgeMetric, Voting
-    from promptgraft.evals.judges.prompts import (
+    from promptgraft.evals.judges.registry import judge_kinds
+    from promptgraft.evals.judges.templates import (
         FINAL_RESPONSE,
         JUDGES_NS,
         KNOWLEDGE_RECALL,
@@ -40,11 +40,11 @@ __all__ = [
 
 _NAMES = {
     "evals.judges.kinds": (
-        "CATEGORY_SCORES JudgeOf LlmFinalResponse LlmRubricKnowledgeRecall LlmRubricResponse "
-        "Rubric judge_kinds"
+        "CATEGORY_SCORES JudgeOf LlmFinalResponse LlmRubricKnowledgeRecall LlmRubricResponse Rubric"
     ),
     "evals.judges.panel": "JudgeMetric Voting",
-    "evals.judges.prompts": "FINAL_RESPONSE JUDGES_NS KNOWLEDGE_RECALL RUBRIC_RESPONSE",
+    "evals.judges.registry": "judge_kinds",
+    "evals.judges.templates": "FINAL_RESPONSE JUDGES_NS KNOWLEDGE_RECALL RUBRIC_RESPONSE",
 }
 
 if not TYPE_CHECKING:
