@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,6 +24,9 @@ from promptgraft.strict.checks import COUNT, OBJECT, TEXT, Kind
 from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 ENTRY_POINTS = "promptgraft.metrics"
 """The entry point group in which other packages offer metrics."""
@@ -59,7 +62,7 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """All known names, sorted."""
         own = (*self.added, *_KINDS, *_CLASSES, ByCase.kind)
-        return tuple(sorted({*own, *entry_points(group=ENTRY_POINTS).names}))
+        return tuple(sorted({*own, *_entry_points().names}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind with this name; one of another package is imported only now.
@@ -76,7 +79,7 @@ class Registry:
             return MetricKind(name=name, build=record_of(ByCase, special={"metrics": metrics}).read)
         if name in _CLASSES:
             return _of_class(name, _CLASSES[name])
-        for point in entry_points(group=ENTRY_POINTS, name=name):
+        for point in _entry_points().select(name=name):
             return _loaded(point)
         if name.startswith("llm_"):  # needs an adapter, which no file can provide
             raise ConfigError(
@@ -89,6 +92,12 @@ class Registry:
 
 METRICS = Registry()
 """The built-in metrics and those of other packages."""
+
+
+def _entry_points() -> EntryPoints:
+    from importlib import metadata  # loads much of the standard library
+
+    return metadata.entry_points(group=ENTRY_POINTS)
 
 
 @functools.cache
