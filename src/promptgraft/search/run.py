@@ -43,10 +43,10 @@ from promptgraft.search.first_calls import (
     rehearsed,
     warn_of_nameless,
 )
-from promptgraft.search.fresh import Passing
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
+from promptgraft.search.passing import Passing
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
