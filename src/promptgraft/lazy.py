@@ -15,14 +15,20 @@ def handed_on(
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
     ``names`` lists what each module gives, separated by spaces; modules without ``promptgraft.``.
-    A name must not be that of a module in the package, which Python would return in its place.
+    ``new=old`` hands on a name under another one. A name must not be that of a module in the
+    package, which Python would return in its place.
     """
-    homes = {name: f"promptgraft.{home}" for home, given in names.items() for name in given.split()}
+    homes = {
+        name: (home, own or name)
+        for home, given in names.items()
+        for name, _, own in (one.partition("=") for one in given.split())
+    }
 
     def get(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(homes[name]), name)
+        home, own = homes[name]
+        value: object = getattr(importlib.import_module(f"promptgraft.{home}"), own)
         setattr(sys.modules[package], name, value)  # so that this is not asked for it again
         return value
 
