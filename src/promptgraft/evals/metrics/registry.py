@@ -27,7 +27,7 @@ ENTRY_POINTS = "promptgraft.metrics"
 """The entry point group in which other packages offer metrics."""
 
 _CLASSES = {
-    "assertion": ("expressions", "Assertion"),
+    "assert": ("expressions", "Assertion"),
     "check": ("expressions", "Check"),
     "classification": ("values", "Classification"),
     "contains": ("text", "Contains"),
