@@ -28,12 +28,19 @@ if TYPE_CHECKING:
     from promptgraft.search.context import (
         BasePromptOptimizer,
         OptimizationContext,
-        PersistenceScope,
     )
     from promptgraft.search.job import OptimizationJob, Optimizer
     from promptgraft.search.plan import RolePlan, RunPlan
     from promptgraft.search.result import RunResult
-    from promptgraft.search.settings import Data, Guards, Limits, Objectives, Settings, Targets
+    from promptgraft.search.settings import (
+        Data,
+        Guards,
+        Limits,
+        Objectives,
+        PersistenceScope,
+        Settings,
+        Targets,
+    )
     from promptgraft.search.stopping import (
         MaxCandidates,
         MaxProposals,
@@ -107,11 +114,11 @@ _NAMES = {
         "Reply Rollouts Standing Start Together"
     ),
     "search.config": "RunConfig",
-    "search.context": "BasePromptOptimizer OptimizationContext PersistenceScope",
+    "search.context": "BasePromptOptimizer OptimizationContext",
     "search.job": "OptimizationJob Optimizer",
     "search.plan": "RolePlan RunPlan",
     "search.result": "RunResult",
-    "search.settings": "Data Guards Limits Objectives Settings Targets",
+    "search.settings": "Data Guards Limits Objectives PersistenceScope Settings Targets",
     "search.stopping": (
         "MaxCandidates MaxProposals NoImprovement RequiredObjectives RunState RunStoppedError "
         "StopFile Stopper StopReason TargetScore"

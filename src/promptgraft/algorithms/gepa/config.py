@@ -11,13 +11,13 @@ from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.questions import questions_of, reflection_params
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.search import GepaSearch
+    from promptgraft.search.algorithm import Kit, Questions
 
 
 @attrs.frozen(kw_only=True)
