@@ -26,7 +26,8 @@ from promptgraft.frozenmap import FrozenMap
 
 FOLDER = Path(__file__).parent / "reference"
 
-_HOMES: Mapping[str, str] = vars(promptgraft)["_HOMES"]
+_NAMES: Mapping[str, str] = vars(promptgraft)["_NAMES"]
+_HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}
 _EXAMPLES = Path(__file__).with_name("entry_examples.txt").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"(?ms)^## (\w+)\n+(.*?)\n+(?=^## |\Z)", _EXAMPLES))
 _NOTE = "<!-- Written by `python docs/generate.py` of docstrings and entry_examples.txt. -->"

@@ -38,6 +38,7 @@ ROWS = (
         "files",
         "frozenmap",
         "functions",
+        "lazy",
         "notebook",
         "python_code",
         "strict",

@@ -71,26 +71,50 @@ def test_every_offered_class_and_function_has_a_docstring_of_its_own(package: st
             assert docstring, f"{package}.{name}"
 
 
-def test_the_names_of_promptgraft_are_those_that_it_finds() -> None:
-    homes = promptgraft._HOMES
-    assert sorted(promptgraft.__all__) == sorted([*homes, "__version__"])
-    assert dir(promptgraft) == sorted(promptgraft.__all__)
-    for name, home in homes.items():
-        assert getattr(promptgraft, name) is getattr(import_(home), name)
+def homes_in(package: str) -> dict[str, str]:
+    """Return module and name there of each name that a package imports at its first use."""
+    names: dict[str, str] = import_(package)._NAMES
+    return {
+        name: f"promptgraft.{home}.{own or name}"
+        for home, given in names.items()
+        for name, _, own in (one.partition("=") for one in given.split())
+    }
+
+
+LAZY = [package for package in PACKAGES if hasattr(import_(package), "_NAMES")]
+
+
+def test_the_packages_of_which_others_need_a_part_import_their_names_late() -> None:
+    assert {"promptgraft", "promptgraft.search", "promptgraft.targets", "promptgraft.agents"} <= {
+        *LAZY
+    }
+    assert sorted(promptgraft.__all__) == sorted([*homes_in("promptgraft"), "__version__"])
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_that_are_imported_late_are_those_of_their_modules(package: str) -> None:
+    module = import_(package)
+    assert dir(module) == sorted(module.__all__)
+    within = {name for _, name, _ in pkgutil.iter_modules(module.__path__)}
+    for name, place in homes_in(package).items():
+        home, _, own = place.rpartition(".")
+        assert getattr(module, name) is getattr(import_(home), own)
+        assert name not in within, "Python finds the module, not the name"
         assert not home.rsplit(".", 1)[-1].startswith("_")
 
 
-def test_the_names_that_type_checkers_see_are_the_same() -> None:
-    tree = ast.parse(Path(promptgraft.__file__).read_text("utf-8"))
-    seen = {
-        alias.name: statement.module
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for statement in block.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
-    assert seen == promptgraft._HOMES
+@pytest.mark.parametrize("package", LAZY)
+def test_the_names_that_type_checkers_see_are_the_same(package: str) -> None:
+    tree = ast.parse(Path(str(import_(package).__file__)).read_text("utf-8"))
+    block = next(one for one in tree.body if isinstance(one, ast.If))
+    seen: dict[str, str] = {}
+    for statement in block.body:
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                seen[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+        elif isinstance(statement, ast.Assign):
+            seen[ast.unparse(statement.targets[0])] = seen[ast.unparse(statement.value)]
+    assert seen == homes_in(package)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

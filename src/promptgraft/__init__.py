@@ -4,7 +4,7 @@ Candidate wordings are grafted onto a prompt as overrides, tried on examples, ke
 are better, and handed over as an entry in a tagged override store. The source never changes.
 """
 
-import importlib
+from promptgraft.lazy import handed_on
 
 TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:
@@ -240,16 +240,6 @@ _NAMES = {
     "targets.texts": "Texts",
     "targets.types": "Module",
 }
-_HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'promptgraft' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import metadata
 
 import attrs
 
@@ -17,6 +16,8 @@ def check_package(package: str, at_least: str, *, extra: str, what: str) -> None
     Raises:
         ConfigError: it is not; the message says what needs it and how to install it.
     """
+    from importlib import metadata  # loads much of the standard library, for few runs
+
     try:
         found = metadata.version(package)
     except metadata.PackageNotFoundError:

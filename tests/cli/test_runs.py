@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -645,6 +646,32 @@ def test_a_limit_in_tokens_or_time_is_that_of_one_command(console: Console, demo
 
 
 CANARY = "sk-canary-0123456789-abcdefghijklmnop"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["runs"], ["report"], ["compare", "latest"], ["show", "latest"]], ids=" ".join
+)
+def test_reading_runs_loads_nothing_that_makes_them(arguments: list[str], demo: Path) -> None:
+    makers = (
+        "asyncio",
+        "promptgraft.adapters.offline",
+        "promptgraft.adapters.calling.gathering",
+        "promptgraft.agents",
+        "promptgraft.algorithms",
+        "promptgraft.evals.judges",
+        "promptgraft.project.project",
+        "promptgraft.search.config",
+        "promptgraft.search.run",
+    )
+    code = (
+        "import sys\nfrom promptgraft.cli.main import run\n"
+        f"assert run({arguments!r}) == 0\n"
+        f"print([name for name in sys.modules if name.startswith({makers!r})], file=sys.stderr)"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=demo, check=True)
+
+    assert ended.stderr == b"[]\n"
 
 
 @pytest.fixture

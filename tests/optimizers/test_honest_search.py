@@ -44,7 +44,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.policies import MinibatchChoice
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.outcome import exit_code_for
+from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import evaluate

@@ -195,6 +195,13 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
+GIVE_PRICES = (
+    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
+    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
+)
+"""Advice for a run with ``max_cost`` and a model without a known price."""
+
+
 @runtime_checkable
 class ThinkingAdapter(Protocol):
     """An adapter for a model that may think before it answers; ``thinking`` is in tokens."""

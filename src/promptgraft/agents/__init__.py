@@ -1,13 +1,24 @@
 """Black-box agents: their texts, how candidates are delivered, and what agents answer."""
 
-from promptgraft.agents.adapter import BlackBox
-from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
-from promptgraft.agents.command import CommandAgent
-from promptgraft.agents.delivery import FolderCopy, InCall
-from promptgraft.agents.http import HttpAgent
-from promptgraft.agents.live import LiveFiles
-from promptgraft.agents.python import PythonAgent
-from promptgraft.agents.sources import CallbackSource, FileSource, Sources, TextFile, read_sources
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.agents.adapter import BlackBox
+    from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
+    from promptgraft.agents.command import CommandAgent
+    from promptgraft.agents.delivery import FolderCopy, InCall
+    from promptgraft.agents.http import HttpAgent
+    from promptgraft.agents.live import LiveFiles
+    from promptgraft.agents.python import PythonAgent
+    from promptgraft.agents.sources import (
+        CallbackSource,
+        FileSource,
+        Sources,
+        TextFile,
+        read_sources,
+    )
 
 __all__ = [
     "Agent",
@@ -28,3 +39,17 @@ __all__ = [
     "TextFile",
     "read_sources",
 ]
+
+_NAMES = {
+    "agents.adapter": "BlackBox",
+    "agents.call": "Agent AgentAnswer AgentCall Delivery PastTurn",
+    "agents.command": "CommandAgent",
+    "agents.delivery": "FolderCopy InCall",
+    "agents.http": "HttpAgent",
+    "agents.live": "LiveFiles",
+    "agents.python": "PythonAgent",
+    "agents.sources": "CallbackSource FileSource Sources TextFile read_sources",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

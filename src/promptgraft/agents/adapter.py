@@ -24,7 +24,7 @@ from promptgraft.adapters.base import (
 from promptgraft.agents.call import Agent, AgentAnswer, AgentCall, Delivery, PastTurn
 from promptgraft.agents.delivery import InCall
 from promptgraft.agents.python import as_agent
-from promptgraft.agents.user import ASKED_OF_USER, UserReply, next_message
+from promptgraft.agents.user import UserReply, asked_of_user, next_message
 from promptgraft.errors import (
     AgentFaultError,
     CallerError,
@@ -73,7 +73,7 @@ class AgentAdapter:
     on_agent_error: OnAgentError = "zero"
     user: ProviderAdapter | None = None
     max_turns: int = DEFAULT_TURNS
-    question: Prompt[UserReply] = ASKED_OF_USER
+    question: Prompt[UserReply] = attrs.field(factory=asked_of_user)
 
     @property
     def reports_tools(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -50,22 +51,31 @@ _TASK = (
     'message, or "" when the conversation is over.'
 )
 
-SIMULATED_USER: PromptTemplate[UserReply] = PromptTemplate(
-    ns="promptgraft/agents",
-    key="simulated-user",
-    name="Talk to an agent as its user",
-    sections=[
-        MarkdownSection(title="Role", key="role", template=_ROLE),
-        MarkdownSection(title="Plan", key="plan", template="$plan"),
-        MarkdownSection(title="Conversation", key="conversation", template="$conversation"),
-        MarkdownSection(title="Task", key="task", template=_TASK),
-    ],
-    output_type=UserReply,
-)
-"""Asks for the next message of a scenario's user."""
 
-ASKED_OF_USER = Prompt(SIMULATED_USER)
-"""The template as a prompt without overrides."""
+@functools.cache
+def simulated_user() -> PromptTemplate[UserReply]:
+    """Return the template that asks for the next message of a scenario's user.
+
+    It is made when it is needed, because checking its reply takes longer than everything else here.
+    """
+    return PromptTemplate(
+        ns="promptgraft/agents",
+        key="simulated-user",
+        name="Talk to an agent as its user",
+        sections=[
+            MarkdownSection(title="Role", key="role", template=_ROLE),
+            MarkdownSection(title="Plan", key="plan", template="$plan"),
+            MarkdownSection(title="Conversation", key="conversation", template="$conversation"),
+            MarkdownSection(title="Task", key="task", template=_TASK),
+        ],
+        output_type=UserReply,
+    )
+
+
+@functools.cache
+def asked_of_user() -> Prompt[UserReply]:
+    """Return the template as a prompt without overrides."""
+    return Prompt(simulated_user())
 
 
 def next_message(
@@ -78,7 +88,7 @@ def next_message(
 
     Args:
         model: plays the user.
-        question: :data:`SIMULATED_USER`, possibly with the overrides of a store.
+        question: :func:`simulated_user`, possibly with the overrides of a store.
         talk: the scenario, and the conversation so far.
         session: the session of the rollout.
 

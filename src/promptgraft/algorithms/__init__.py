@@ -6,8 +6,8 @@ Anyone may add one: a package registers its subclass of
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
 
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.template import PromptTemplate
@@ -18,10 +18,7 @@ DEFAULT = "gepa"
 """The algorithm of those who name none."""
 
 _GROUP = "promptgraft.algorithms"
-_OWN = {
-    DEFAULT: EntryPoint(DEFAULT, f"{__name__}.gepa:GepaConfig", _GROUP),
-    "gradient": EntryPoint("gradient", f"{__name__}.gradient:GradientConfig", _GROUP),
-}
+_OWN = {DEFAULT: ("gepa.config", "GepaConfig"), "gradient": ("gradient.config", "GradientConfig")}
 
 
 def algorithm(name: str = DEFAULT) -> type[RunConfig]:
@@ -30,7 +27,17 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
     Raises:
         ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
     """
-    points = [_OWN[name]] if name in _OWN else list(entry_points(group=_GROUP, name=name))
+    if name not in _OWN:
+        return _of_another_package(name)
+    module, settings = _OWN[name]
+    found: type[RunConfig] = getattr(importlib.import_module(f"{__name__}.{module}"), settings)
+    return found
+
+
+def _of_another_package(name: str) -> type[RunConfig]:
+    from importlib.metadata import entry_points  # loads much of the standard library
+
+    points = list(entry_points(group=_GROUP, name=name))
     if not points:
         known = sorted({*_OWN, *entry_points(group=_GROUP).names})
         raise ConfigError(

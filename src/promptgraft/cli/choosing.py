@@ -13,13 +13,12 @@ import click
 
 from promptgraft.cli import options
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
-from promptgraft.overrides import RevisionedStore
 from promptgraft.project.files import DEFAULT_RUNS, project_around, project_path, runs_folder_of
-from promptgraft.project.services import open_store
 from promptgraft.text import listed
 
-# Projects and runs are slow to import, so functions import them when they need them.
+# Projects, stores and runs are slow to import, so functions import them when they need them.
 if TYPE_CHECKING:
+    from promptgraft.overrides import RevisionedStore
     from promptgraft.project import Project
     from promptgraft.prompt import PromptTemplate
     from promptgraft.runs import RunFolder
@@ -48,6 +47,8 @@ def chosen_store(
         raise ConfigError("--project and --store: both say where the store is; leave one out")
     if store is None and in_project(project):
         return opened_project(project).store()
+    from promptgraft.project.services import open_store
+
     return open_store(store)
 
 

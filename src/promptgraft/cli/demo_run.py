@@ -19,14 +19,13 @@ from promptgraft.cli.outcome import (
     MODEL,
     Runner,
     early_stop,
-    exit_code_for,
     print_found,
-    print_next,
     print_verdict,
 )
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.show import entry_json, shown_entries
+from promptgraft.cli.summary import exit_code_for, print_next
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,

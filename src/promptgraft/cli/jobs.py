@@ -20,8 +20,8 @@ from promptgraft.cli.job_options import (
     place_options,
     projects_option,
 )
-from promptgraft.cli.outcome import exit_code_for
 from promptgraft.cli.output import Screen, echo, print_json, relative
+from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError
 from promptgraft.project.files import runs_folder_of
 from promptgraft.serde import Json

@@ -13,12 +13,12 @@ from typing import TextIO
 
 import attrs
 
-from promptgraft.adapters.offline import nothing_learned
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit_code_of
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
+from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
 from promptgraft.overrides import PartDiff
@@ -30,12 +30,11 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.scores import Score
 from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
-from promptgraft.text import counted, difference, dollars, duration, fewer_tokens, score
+from promptgraft.text import counted, dollars, duration, fewer_tokens
 
 MODEL = "embedded offline model"
 """How the command line names the model of the demo and of dry runs."""
@@ -137,15 +136,6 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
-def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
-    """Return the exit code of a command about a run that ended for ``stop_reason``."""
-    if stop_reason == StopReason.PROVIDER_FAILED:
-        return ExitCode.PROVIDER_FAILED
-    if is_early(stop_reason):
-        return ExitCode.STOPPED_EARLY
-    return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
-
-
 def early_stop(result: RunResult) -> str:
     """Return why a run stopped early, for standard error; empty if it went to its end."""
     if not is_early(result.stop_reason):
@@ -168,26 +158,11 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     return {**outcome.document(), "dry_run": outcome.dry, "stored": kept}
 
 
-def means_row(
-    before: Score, after: Score, *, estimated: tuple[bool, bool] = (False, False)
-) -> tuple[str, str, str]:
-    """Return two means and their difference as cells of a table; estimates are marked."""
-    gain = difference(before, after, estimated=estimated)
-    return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
-
-
 def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
     """Print the verdict on a run in one line."""
     early = ", stopped early" if is_early(result.stop_reason) else ""
     color = "green" if result.improved else None
     screen.line(f"{prompt}: {result.verdict}{early}", bold=True, color=color)
-
-
-def print_next(screen: Screen, command: str) -> None:
-    """Print the command that most people want next, so that it can be copied."""
-    screen.line()
-    screen.line("Next:", bold=True)
-    screen.body(command)
 
 
 def print_found(
@@ -237,10 +212,12 @@ def print_found(
         ],
         width=FIELD,
     )
-    if not result.ended.accepted and (
-        why := nothing_learned(one.text for one in result.rejections)
-    ):
-        screen.line(why, color="yellow")
+    if not result.ended.accepted:
+        # The embedded model takes long to import, and few runs with a real one come here.
+        from promptgraft.adapters.offline import nothing_learned
+
+        if why := nothing_learned(one.text for one in result.rejections):
+            screen.line(why, color="yellow")
 
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:

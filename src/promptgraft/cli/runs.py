@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import click
 from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.outcome import exit_code_for, means_row, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
+from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import Gain
@@ -278,9 +277,16 @@ def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_js
         print_json({"run": folder.id, "report": str(written.absolute()), "bytes": size})
     else:
         Screen().line(str(relative(written)))
-    if opened and not webbrowser.open(written.absolute().as_uri()):
+    if opened:
+        _open(written)
+
+
+def _open(page: Path) -> None:
+    import webbrowser  # loads much of the standard library, for one option
+
+    if not webbrowser.open(page.absolute().as_uri()):
         raise ConfigError(
-            f"--open: no browser can be started; open {relative(written)} yourself, or name a "
+            f"--open: no browser can be started; open {relative(page)} yourself, or name a "
             "browser in BROWSER"
         )
 

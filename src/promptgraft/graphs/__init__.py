@@ -1,8 +1,23 @@
 """Graphs of prompts that are optimized together, and the trace of each answer."""
 
-from promptgraft.evals.types import Step
-from promptgraft.graphs.flow import AsyncRun
-from promptgraft.graphs.graph import Graph, Node, step, text
-from promptgraft.graphs.run import Run
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.evals.types import Step
+    from promptgraft.graphs.flow import AsyncRun
+    from promptgraft.graphs.graph import Graph, Node, step, text
+    from promptgraft.graphs.run import Run
 
 __all__ = ["AsyncRun", "Graph", "Node", "Run", "Step", "step", "text"]
+
+_NAMES = {
+    "evals.types": "Step",
+    "graphs.flow": "AsyncRun",
+    "graphs.graph": "Graph Node step text",
+    "graphs.run": "Run",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

@@ -26,7 +26,7 @@ from promptgraft.algorithms import algorithm
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.judges.kinds import judge_kinds
+from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
@@ -40,7 +40,7 @@ from promptgraft.project.parts import judge_among
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.documents import described_job, run_config
+from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime.deadline import Cancellation

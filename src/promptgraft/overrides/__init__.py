@@ -1,38 +1,48 @@
 """Overrides of the parts of a prompt, and the stores that keep them."""
 
-from promptgraft.overrides.base_store import (
-    BasePromptOverridesStore,
-    InMemoryPromptOverridesStore,
-    OverlayPromptOverridesStore,
-    RevisionedStore,
-)
-from promptgraft.overrides.codec import file_schema
-from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.overrides.resolution import PartDiff, diff_bodies, diff_override, diff_revisions
-from promptgraft.overrides.store import (
-    OverrideAddress,
-    PromptOverridesStore,
-    RevisionedPromptOverridesStore,
-)
-from promptgraft.overrides.types import (
-    AppliedOverride,
-    PromptOverride,
-    Provenance,
-    Revision,
-    SkippedOverride,
-)
-from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
-from promptgraft.parts.descriptors import (
-    PromptDescriptor,
-    PromptLike,
-    SectionDescriptor,
-    SectionPath,
-)
-from promptgraft.parts.entry import SkipReason
-from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.section import SectionOverride, SummaryOverride
-from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.overrides.base_store import (
+        BasePromptOverridesStore,
+        InMemoryPromptOverridesStore,
+        OverlayPromptOverridesStore,
+        RevisionedStore,
+    )
+    from promptgraft.overrides.codec import file_schema
+    from promptgraft.overrides.local_store import LocalPromptOverridesStore
+    from promptgraft.overrides.resolution import (
+        PartDiff,
+        diff_bodies,
+        diff_override,
+        diff_revisions,
+    )
+    from promptgraft.overrides.store import (
+        OverrideAddress,
+        PromptOverridesStore,
+        RevisionedPromptOverridesStore,
+    )
+    from promptgraft.overrides.types import (
+        AppliedOverride,
+        PromptOverride,
+        Provenance,
+        Revision,
+        SkippedOverride,
+    )
+    from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
+    from promptgraft.parts.descriptors import (
+        PromptDescriptor,
+        PromptLike,
+        SectionDescriptor,
+        SectionPath,
+    )
+    from promptgraft.parts.entry import SkipReason
+    from promptgraft.parts.output_field import OutputFieldOverride
+    from promptgraft.parts.section import SectionOverride, SummaryOverride
+    from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
+    from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = [
     "AddedTaskExample",
@@ -68,3 +78,25 @@ __all__ = [
     "diff_revisions",
     "file_schema",
 ]
+
+_NAMES = {
+    "overrides.base_store": (
+        "BasePromptOverridesStore InMemoryPromptOverridesStore OverlayPromptOverridesStore "
+        "RevisionedStore"
+    ),
+    "overrides.codec": "file_schema",
+    "overrides.local_store": "LocalPromptOverridesStore",
+    "overrides.resolution": "PartDiff diff_bodies diff_override diff_revisions",
+    "overrides.store": "OverrideAddress PromptOverridesStore RevisionedPromptOverridesStore",
+    "overrides.types": "AppliedOverride PromptOverride Provenance Revision SkippedOverride",
+    "parts.added_example": "AddedTaskExample RemovedTaskExample",
+    "parts.descriptors": "PromptDescriptor PromptLike SectionDescriptor SectionPath",
+    "parts.entry": "SkipReason",
+    "parts.output_field": "OutputFieldOverride",
+    "parts.section": "SectionOverride SummaryOverride",
+    "parts.task_example": "TaskExampleOverride TaskStepOverride",
+    "parts.tool": "ToolExampleOverride ToolOverride",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

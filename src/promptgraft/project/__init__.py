@@ -5,9 +5,9 @@ Most names are imported at their first use, because finding a project needs less
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from promptgraft.lazy import handed_on
 from promptgraft.project.files import (
     FILE_NAME,
     FileChange,
@@ -34,16 +34,11 @@ __all__ = [
     "runs_folder_of",
 ]
 
-_HOMES = {
-    **dict.fromkeys(("Project", "load_project", "open_project"), "project"),
-    "ProjectPrompt": "parts",
-    "project_schema": "format",
+_NAMES = {
+    "project.format": "project_schema",
+    "project.parts": "ProjectPrompt",
+    "project.project": "Project load_project open_project",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

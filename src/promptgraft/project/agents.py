@@ -17,7 +17,7 @@ from promptgraft.agents.call import Delivery
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
-from promptgraft.agents.user import SIMULATED_USER
+from promptgraft.agents.user import simulated_user
 from promptgraft.agents.writing import HeldText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
@@ -204,7 +204,7 @@ def asking(
         on_agent_error=config.on_agent_error,
         user=user,
         max_turns=config.max_turns,
-        question=as_kept(SIMULATED_USER, store),
+        question=as_kept(simulated_user(), store),
     )
 
 

@@ -21,6 +21,7 @@ from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
+from promptgraft.yaml_text import YamlPath
 
 if TYPE_CHECKING:
     from promptgraft.adapters.calling.adapter import ModelAdapter
@@ -68,6 +69,15 @@ class ModelsConfig:
     judges: Mapping[str, ModelConfig] = attrs.field(factory=dict)
     user: ModelConfig | None = None
     teacher: ModelConfig | None = None
+
+    @property
+    def by_place(self) -> dict[YamlPath, ModelConfig]:
+        """Every model by its place in the file."""
+        found = dict[YamlPath, ModelConfig]()
+        for role in ("task", "reflection", "user", "teacher"):
+            if (config := getattr(self, role)) is not None:
+                found["models", role] = config
+        return found | {("models", "judges", name): one for name, one in self.judges.items()}
 
 
 def _key(value: object) -> Secret | None:

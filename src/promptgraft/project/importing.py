@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.errors import ConfigError
-from promptgraft.evals.judges.kinds import judge_kinds
+from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
 from promptgraft.project.format_models import NO_KEY, ModelConfig

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.agents.user import SIMULATED_USER
+from promptgraft.agents.user import simulated_user
 from promptgraft.algorithms import shipped_questions
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
@@ -26,7 +26,7 @@ from promptgraft.yaml_text import Note
 
 Template = PromptTemplate[object]
 
-SHIPPED: Mapping[str, Template] = {**shipped_questions(), SIMULATED_USER.key: SIMULATED_USER}
+SHIPPED: Mapping[str, Template] = {**shipped_questions(), simulated_user().key: simulated_user()}
 """The meta-prompts by name."""
 _NAMESPACES = tuple(dict.fromkeys(template.ns for template in SHIPPED.values()))
 

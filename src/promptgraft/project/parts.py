@@ -16,7 +16,7 @@ from promptgraft.agents.adapter import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.dataset import Dataset, file_and_case
-from promptgraft.evals.judges.kinds import judge_kinds
+from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits

@@ -36,15 +36,16 @@ from promptgraft.project.parts import (
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
 from promptgraft.project.settings import Judging, described, run_config, target_faults
-from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig
-from promptgraft.search.teacher import Teacher
+from promptgraft.search.config import RunConfig
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
+# What makes runs is imported by those who ask for a job: most commands open a project for less.
 if TYPE_CHECKING:
     from promptgraft.project.baml import BamlSource
+    from promptgraft.search import OptimizationJob, Teacher
 
 
 class Project:
@@ -197,6 +198,8 @@ class Project:
         """Answers cases without ``expected``; None if no teacher is configured."""
         if self.config.teacher is None:
             return None
+        from promptgraft.search.teacher import Teacher
+
         subject = load_teacher(self.config.teacher, self.surroundings)
         return Teacher(subject, self.adapter("teacher"), params=self.params)
 
@@ -240,6 +243,8 @@ class Project:
             ConfigError: as :meth:`prompt`.
             DataFormatError: something that the run needs has faults.
         """
+        from promptgraft.search import OptimizationContext, OptimizationJob
+
         config = self.run_config(name)
         context = OptimizationContext(
             adapter=self.adapter("task"),
@@ -276,11 +281,7 @@ class Project:
 
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""
-        given, found = self.config.models, dict[YamlPath, ModelConfig]()
-        for role in ("task", "reflection", "user", "teacher"):
-            if (config := getattr(given, role)) is not None:
-                found["models", role] = config
-        return found | {("models", "judges", name): one for name, one in given.judges.items()}
+        return self.config.models.by_place
 
     def stand_in(self) -> list[str]:
         """Make every model for planning, and return a line for each missing secret.

@@ -22,7 +22,7 @@ from promptgraft.project.project import Project
 from promptgraft.project.python_source import place_of
 from promptgraft.project.services import ExecutorConfig, TrackersConfig
 from promptgraft.runs import RunFolder, State, list_runs, read_run, transcripts
-from promptgraft.runs.documents import described_job, run_config
+from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, read_document, write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus

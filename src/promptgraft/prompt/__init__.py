@@ -1,26 +1,31 @@
 """Prompts: sections, tools, examples and output types, and their rendering for a model."""
 
-from promptgraft.prompt.describing import hash_task_example, hash_tool_example
-from promptgraft.prompt.fields import Described
-from promptgraft.prompt.rendered import (
-    PromptRendered,
-    RenderedPrompt,
-    RenderedSection,
-    RenderedTool,
-    Segment,
-    text_of_section,
-)
-from promptgraft.prompt.sections import (
-    MarkdownSection,
-    SectionVisibility,
-    TaskExample,
-    TaskExamplesSection,
-    TaskStep,
-    Tool,
-    ToolExample,
-    plain_section,
-)
-from promptgraft.prompt.template import Prompt, PromptTemplate
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.prompt.describing import hash_task_example, hash_tool_example
+    from promptgraft.prompt.fields import Described
+    from promptgraft.prompt.rendered import (
+        PromptRendered,
+        RenderedPrompt,
+        RenderedSection,
+        RenderedTool,
+        Segment,
+        text_of_section,
+    )
+    from promptgraft.prompt.sections import (
+        MarkdownSection,
+        SectionVisibility,
+        TaskExample,
+        TaskExamplesSection,
+        TaskStep,
+        Tool,
+        ToolExample,
+        plain_section,
+    )
+    from promptgraft.prompt.template import Prompt, PromptTemplate
 
 __all__ = [
     "Described",
@@ -43,3 +48,19 @@ __all__ = [
     "plain_section",
     "text_of_section",
 ]
+
+_NAMES = {
+    "prompt.describing": "hash_task_example hash_tool_example",
+    "prompt.fields": "Described",
+    "prompt.rendered": (
+        "PromptRendered RenderedPrompt RenderedSection RenderedTool Segment text_of_section"
+    ),
+    "prompt.sections": (
+        "MarkdownSection SectionVisibility TaskExample TaskExamplesSection TaskStep Tool "
+        "ToolExample plain_section"
+    ),
+    "prompt.template": "Prompt PromptTemplate",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

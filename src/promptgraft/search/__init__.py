@@ -1,45 +1,61 @@
 """The engine: what a search asks, what finds the answers, and what every algorithm shares."""
 
-from promptgraft.search.algorithm import BaseSearch, Kit
-from promptgraft.search.asks import (
-    AnyEnded,
-    Ask,
-    Asking,
-    Branch,
-    Checkpoint,
-    GiveUp,
-    Join,
-    Outlook,
-    Question,
-    Records,
-    Release,
-    Reply,
-    Rollouts,
-    Standing,
-    Start,
-    Together,
-)
-from promptgraft.search.config import RunConfig
-from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
-from promptgraft.search.job import OptimizationJob, Optimizer
-from promptgraft.search.plan import RolePlan, RunPlan
-from promptgraft.search.result import RunResult
-from promptgraft.search.settings import Data, Guards, Limits, Objectives, Settings, Targets
-from promptgraft.search.stopping import (
-    MaxCandidates,
-    MaxProposals,
-    NoImprovement,
-    RequiredObjectives,
-    RunState,
-    RunStoppedError,
-    StopFile,
-    Stopper,
-    StopReason,
-    TargetScore,
-)
-from promptgraft.search.teacher import Teacher
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.replies import parse_reply
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.search.algorithm import BaseSearch, Kit
+    from promptgraft.search.asks import (
+        AnyEnded,
+        Ask,
+        Asking,
+        Branch,
+        Checkpoint,
+        GiveUp,
+        Join,
+        Outlook,
+        Question,
+        Records,
+        Release,
+        Reply,
+        Rollouts,
+        Standing,
+        Start,
+        Together,
+    )
+    from promptgraft.search.config import RunConfig
+    from promptgraft.search.context import (
+        BasePromptOptimizer,
+        OptimizationContext,
+    )
+    from promptgraft.search.job import OptimizationJob, Optimizer
+    from promptgraft.search.plan import RolePlan, RunPlan
+    from promptgraft.search.result import RunResult
+    from promptgraft.search.settings import (
+        Data,
+        Guards,
+        Limits,
+        Objectives,
+        PersistenceScope,
+        Settings,
+        Targets,
+    )
+    from promptgraft.search.stopping import (
+        MaxCandidates,
+        MaxProposals,
+        NoImprovement,
+        RequiredObjectives,
+        RunState,
+        RunStoppedError,
+        StopFile,
+        Stopper,
+        StopReason,
+        TargetScore,
+    )
+    from promptgraft.search.teacher import Teacher
+    from promptgraft.targets.base import InvalidProposalError, RejectionReason
+    from promptgraft.targets.replies import parse_reply
 
 __all__ = [
     "AnyEnded",
@@ -90,3 +106,27 @@ __all__ = [
     "Together",
     "parse_reply",
 ]
+
+_NAMES = {
+    "search.algorithm": "BaseSearch Kit",
+    "search.asks": (
+        "AnyEnded Ask Asking Branch Checkpoint GiveUp Join Outlook Question Records Release "
+        "Reply Rollouts Standing Start Together"
+    ),
+    "search.config": "RunConfig",
+    "search.context": "BasePromptOptimizer OptimizationContext",
+    "search.job": "OptimizationJob Optimizer",
+    "search.plan": "RolePlan RunPlan",
+    "search.result": "RunResult",
+    "search.settings": "Data Guards Limits Objectives PersistenceScope Settings Targets",
+    "search.stopping": (
+        "MaxCandidates MaxProposals NoImprovement RequiredObjectives RunState RunStoppedError "
+        "StopFile Stopper StopReason TargetScore"
+    ),
+    "search.teacher": "Teacher",
+    "targets.base": "InvalidProposalError RejectionReason",
+    "targets.replies": "parse_reply",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
@@ -14,8 +14,6 @@ from promptgraft.evals.spending import Role
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
-from promptgraft.search.algorithm import BaseSearch, Kit, Questions
-from promptgraft.search.context import PersistenceScope
 from promptgraft.search.fresh import again_size
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
@@ -27,6 +25,7 @@ from promptgraft.search.settings import (
     Guards,
     Limits,
     Objectives,
+    PersistenceScope,
     Settings,
     Several,
     Size,
@@ -36,11 +35,14 @@ from promptgraft.search.settings import (
 from promptgraft.search.stopping import RequiredObjectives
 from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
-from promptgraft.targets.base import Target
-from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
+
+if TYPE_CHECKING:
+    from promptgraft.search.algorithm import BaseSearch, Kit, Questions
+    from promptgraft.targets.base import Target
+    from promptgraft.targets.estimating import Sizes
 
 BUDGET: Check[int | str] = check(
     f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",

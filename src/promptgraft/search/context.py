@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from copy import copy
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -42,17 +41,6 @@ _KINDS = (
     ("journal", Journal),
     ("teacher", Teacher),
 )
-
-
-class PersistenceScope(StrEnum):
-    """Where a winner is stored.
-
-    ``GLOBAL``: in the context's override store. ``SESSION``: only in the session given to
-    ``optimize``, as a ``PromptOverride`` event; refused without a session.
-    """
-
-    GLOBAL = "global"
-    SESSION = "session"
 
 
 @attrs.frozen

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.adapters.base import (
+    GIVE_PRICES,
     MeteredAdapter,
     ProviderAdapter,
     Usage,
     adapter_identity,
     is_nameless,
 )
-from promptgraft.adapters.calling.prices import MEND
 from promptgraft.agents.adapter import MOST_CALLS, AgentAdapter, rehearse
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges.panel import JudgeMetric
@@ -88,7 +88,7 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
         if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
             raise ConfigError(
                 f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
-                f"known, so it cannot be kept; {MEND}"
+                f"known, so it cannot be kept; {GIVE_PRICES}"
             )
 
 

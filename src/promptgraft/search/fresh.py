@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.metrics.base import ends_case, is_required
 from promptgraft.evals.statistics import ANSWERS, Gain, Outcome, gain
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.search.scores import Score, paired_means
 from promptgraft.serde import Json
-from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.types import FeedbackFn, GepaExample, RolloutRecord
+from promptgraft.targets.types import GepaExample
 
 LEVEL = 0.95
 """Confidence of a verdict; at most half of the rest is called improved without a real gain."""
@@ -148,69 +145,6 @@ class Figures:
 
 
 NO_FIGURES = Figures()
-
-
-@attrs.frozen(kw_only=True)
-class Passing:
-    """Which answers of a run pass, according to its metrics.
-
-    Attributes:
-        thresholds: the lowest score that passes, by metric; empty if there are no metrics.
-        required: the metrics that an answer has to pass.
-    """
-
-    thresholds: Mapping[str, float] = FrozenMap()
-    required: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, feedback: FeedbackFn | None) -> Passing:
-        """Return the requirements of a feedback function; none if it has no metrics."""
-        metrics = metrics_of(feedback)
-        asked = {one.name for one in metrics if is_required(one) or ends_case(one)}
-        thresholds = {one.name: one.threshold for one in metrics}
-        return cls(thresholds=thresholds, required=frozenset(asked or thresholds))
-
-    def passes(self, record: RolloutRecord) -> bool | None:
-        """Return whether an answer passes; None if it is unscored."""
-        if record.feedback is None:
-            return None
-        said = {verdict.metric: verdict.passed for verdict in record.verdicts}
-        return all(said.get(name) for name in self.required)
-
-    def figures(self, records: Iterable[RolloutRecord]) -> Figures:
-        """Return the figures of answers."""
-        return Tally(self).add(records)
-
-
-@attrs.define
-class Tally:
-    """Running figures of one candidate."""
-
-    _asked: Passing
-    _passed: int = 0
-    _judged: int = 0
-    _sums: dict[str, float] = attrs.field(factory=lambda: defaultdict(float))
-    _counts: dict[str, int] = attrs.field(factory=lambda: defaultdict(int))
-
-    def add(self, records: Iterable[RolloutRecord]) -> Figures:
-        """Add answers to further examples, and return the figures of all so far."""
-        for record in records if self._asked.thresholds else ():
-            if record.feedback is None:
-                continue
-            self._judged += 1
-            self._passed += self._asked.passes(record) is True
-            scores = {one.metric: one.score for one in record.verdicts}
-            for name in self._asked.thresholds:
-                score = scores.get(name, 0.0)
-                if score is not None:
-                    self._sums[name] += score
-                    self._counts[name] += 1
-        if not self._judged:
-            return NO_FIGURES
-        return Figures(
-            pass_rate=self._passed / self._judged,
-            means=FrozenMap((name, self._sums[name] / n) for name, n in self._counts.items()),
-        )
 
 
 @attrs.frozen(kw_only=True)

@@ -12,10 +12,11 @@ from promptgraft.errors import ConfigError
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import BasePromptOptimizer, OptimizationContext, PersistenceScope
+from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.result import RunResult
 from promptgraft.search.run import Run
+from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
 from promptgraft.strict.checks import instance

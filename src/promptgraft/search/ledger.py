@@ -8,8 +8,7 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.prices import MEND
+from promptgraft.adapters.base import GIVE_PRICES, Usage
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.evals.spending import MICROSECONDS, Role, Spending
 from promptgraft.runtime.session import ZERO, Budget, Charge
@@ -110,7 +109,8 @@ class Ledger:
             for (_, model), found in whole.sums.items():
                 if found.unpriced:
                     raise BudgetExhaustedError(
-                        f"max_cost cannot be kept: the price of `{model}` is not known; {MEND}",
+                        f"max_cost cannot be kept: the price of `{model}` is not known; "
+                        f"{GIVE_PRICES}",
                         limit="max_cost",
                     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
-from promptgraft.search.fresh import Figures, Passing, Tally
+from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (
     Cover,
     Frontier,
@@ -17,6 +17,7 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.passing import Passing, Tally
 from promptgraft.search.scores import (
     UNSCORED,
     Objectives,

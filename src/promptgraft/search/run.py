@@ -30,7 +30,7 @@ from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import OptimizationContext, PersistenceScope
+from promptgraft.search.context import OptimizationContext
 from promptgraft.search.course import Course, Remarks
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit, RunStarted
@@ -43,16 +43,17 @@ from promptgraft.search.first_calls import (
     rehearsed,
     warn_of_nameless,
 )
-from promptgraft.search.fresh import Passing
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.notices import StopFileRemoved
 from promptgraft.search.notices import Working as WorkingNotice
+from promptgraft.search.passing import Passing
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
 from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
+from promptgraft.search.settings import PersistenceScope
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.search.stops import Stops
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -39,6 +40,18 @@ from promptgraft.strict.checks import (
 )
 from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.types import GepaExample, named_numbers_fault
+
+
+class PersistenceScope(StrEnum):
+    """Where a winner is stored.
+
+    ``GLOBAL``: in the context's override store. ``SESSION``: only in the session given to
+    ``optimize``, as a ``PromptOverride`` event; refused without a session.
+    """
+
+    GLOBAL = "global"
+    SESSION = "session"
+
 
 Size = Literal["light", "medium", "heavy"]
 """The size of a run, as an alternative to a number of rollouts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,10 +23,8 @@ from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Watch
-from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.context import OptimizationContext, PersistenceScope
-from promptgraft.search.settings import Settings
+from promptgraft.search.settings import PersistenceScope, Settings
 from promptgraft.serde import HexDigest, Json, did_you_mean, digest, unstructure
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
@@ -53,6 +52,10 @@ from promptgraft.targets.prompts import (
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
 from promptgraft.text import listed, raised
+
+if TYPE_CHECKING:
+    from promptgraft.search.algorithm import Questions
+    from promptgraft.search.context import OptimizationContext
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:

@@ -1,28 +1,39 @@
 """Targets and candidates: what is improved, evaluated and stored."""
 
-from promptgraft.targets.base import (
-    Identity,
-    InvalidProposalError,
-    RejectionReason,
-    Subject,
-    Target,
-    TextTarget,
-)
-from promptgraft.targets.estimating import Estimate
-from promptgraft.targets.part import PartOf, PromptModule, View
-from promptgraft.targets.part_kinds import (
-    GenerationModule,
-    OutputFieldModule,
-    SectionModule,
-    SummaryModule,
-    TaskExampleModule,
-    ToolExampleModule,
-    ToolModule,
-)
-from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
-from promptgraft.targets.prompt_target import PromptTarget
-from promptgraft.targets.prompts import Ask, Prompts
-from promptgraft.targets.types import Candidate, Change, Module, ModuleDescription, RolloutRecord
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.targets.base import (
+        Identity,
+        InvalidProposalError,
+        RejectionReason,
+        Subject,
+        Target,
+        TextTarget,
+    )
+    from promptgraft.targets.estimating import Estimate
+    from promptgraft.targets.part import PartOf, PromptModule, View
+    from promptgraft.targets.part_kinds import (
+        GenerationModule,
+        OutputFieldModule,
+        SectionModule,
+        SummaryModule,
+        TaskExampleModule,
+        ToolExampleModule,
+        ToolModule,
+    )
+    from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
+    from promptgraft.targets.prompt_target import PromptTarget
+    from promptgraft.targets.prompts import Ask, Prompts
+    from promptgraft.targets.types import (
+        Candidate,
+        Change,
+        Module,
+        ModuleDescription,
+        RolloutRecord,
+    )
 
 __all__ = [
     "Ask",
@@ -54,3 +65,20 @@ __all__ = [
     "ToolModule",
     "View",
 ]
+
+_NAMES = {
+    "targets.base": "Identity InvalidProposalError RejectionReason Subject Target TextTarget",
+    "targets.estimating": "Estimate",
+    "targets.part": "PartOf PromptModule View",
+    "targets.part_kinds": (
+        "GenerationModule OutputFieldModule SectionModule SummaryModule TaskExampleModule "
+        "ToolExampleModule ToolModule"
+    ),
+    "targets.prompt_rollout": "Flow PromptRollout Scoring",
+    "targets.prompt_target": "PromptTarget",
+    "targets.prompts": "Ask Prompts",
+    "targets.types": "Candidate Change Module ModuleDescription RolloutRecord",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

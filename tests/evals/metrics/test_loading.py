@@ -12,8 +12,16 @@ import pytest
 
 from promptgraft.errors import DataFormatError
 from promptgraft.evals import metrics
-from promptgraft.evals.metrics import METRICS, MetricKind, Node, load_metric_config, load_metrics
-from promptgraft.evals.metrics.base import verdict_of
+from promptgraft.evals.metrics import (
+    METRICS,
+    MetricKind,
+    Node,
+    load_metric_config,
+    load_metrics,
+    registry,
+)
+from promptgraft.evals.metrics.base import AllOf, verdict_of
+from promptgraft.evals.metrics.dialects import DIALECTS
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
 from promptgraft.serde import Json
 
@@ -29,6 +37,17 @@ def test_a_broken_metric_file_gives_exactly_its_faults_all_at_once(path: Path) -
     lines = [fault.replace(str(path), path.name) for fault in caught.value.faults]
     assert "\n".join(lines) + "\n" == (BROKEN / f"{path.name}.errors").read_text("utf-8")
     assert all(len(line.splitlines()) == 1 for line in lines)
+
+
+def test_built_in_kinds_are_found_by_the_names_that_they_have() -> None:
+    classes = {name: getattr(metrics, own) for name, (_, own) in registry._CLASSES.items()}
+    assert {name: one.kind for name, one in classes.items()} == {name: name for name in classes}
+    assert tuple(sorted(DIALECTS)) == registry._DIALECTS
+    offered = {getattr(metrics, name) for name in metrics.__all__}
+    kinds = {one.kind for one in offered if isinstance(getattr(one, "kind", None), str)}
+    assert kinds - {AllOf.kind} <= {*METRICS.names}
+    for name in METRICS.names:
+        assert METRICS.find(name).name == name
 
 
 def test_there_are_enough_broken_metric_files() -> None:

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import attrs
 
@@ -277,7 +276,11 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
         return milliseconds / 1000
     told = headers.get("retry-after", "").strip()
     seconds = _number(told)
-    return _until(told, parsedate_to_datetime, now) if seconds is None else seconds
+    if seconds is not None:
+        return seconds
+    from email.utils import parsedate_to_datetime  # loads much, and few providers send dates
+
+    return _until(told, parsedate_to_datetime, now)
 
 
 def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | None:

@@ -14,12 +14,6 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import shown
 from promptgraft.strict.checks import money
 
-MEND = (
-    "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
-    "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
-)
-"""Advice for a run with ``max_cost`` and a model without a known price."""
-
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
 """US dollars for a million tokens, as a number or a text."""

@@ -6,8 +6,6 @@ from decimal import Decimal
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
-from promptgraft.adapters.offline import gradients
-from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
 from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, reflect
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
@@ -101,10 +99,15 @@ class OfflineAdapter:
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
         elif rendered.ns == _GRADIENT_NS:
+            from promptgraft.adapters.offline import gradients  # for one of the algorithms
+
             text = gradients.answer(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
         elif rendered.tools or fields_of(kind) or options_of(kind):
+            # Projects are also checked and planned for without asking anything.
+            from promptgraft.adapters.offline.agent import act
+
             text = act(rendered, session=session, deadline=deadline, attention=attention)
         else:
             raise ConfigError(

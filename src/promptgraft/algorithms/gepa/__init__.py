@@ -1,39 +1,52 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
-from promptgraft.algorithms.gepa.config import GepaConfig, GepaOptimizer
-from promptgraft.algorithms.gepa.policies import Strategy
-from promptgraft.algorithms.gepa.prompts import meta_prompt
-from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
-from promptgraft.search.events import CandidateScored as GepaCandidateScored
-from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
-from promptgraft.search.events import MergeAccepted as GepaMergeAccepted
-from promptgraft.search.events import MergeAttempted as GepaMergeAttempted
-from promptgraft.search.events import MergeRejected as GepaMergeRejected
-from promptgraft.search.events import MutationAccepted as GepaMutationAccepted
-from promptgraft.search.events import MutationProposed as GepaMutationProposed
-from promptgraft.search.events import MutationRejected as GepaMutationRejected
-from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
-from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
-from promptgraft.search.events import RunStarted as GepaOptimizationStarted
-from promptgraft.search.fresh import HeldOut, RunVerdict
-from promptgraft.search.job import OptimizationJob
-from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
-from promptgraft.search.notices import Working as GepaWorking
-from promptgraft.search.plan import RolePlan, RunPlan
-from promptgraft.search.result import GeneratedTaskExample
-from promptgraft.search.result import RunResult as GepaResult
-from promptgraft.search.settings import Data, Guards, Limits, Objectives, Targets, ToolExampleTarget
-from promptgraft.search.validation import Full, Racing
-from promptgraft.targets.types import (
-    Candidate,
-    ExampleFormatter,
-    FeedbackFn,
-    GepaExample,
-    RolloutFeedback,
-    RolloutRecord,
-    TraceFormatter,
-)
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.config import GepaConfig
+    from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
+    from promptgraft.algorithms.gepa.policies import Strategy
+    from promptgraft.algorithms.gepa.prompts import meta_prompt
+    from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+    from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
+    from promptgraft.search.events import CandidateScored as GepaCandidateScored
+    from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
+    from promptgraft.search.events import MergeAccepted as GepaMergeAccepted
+    from promptgraft.search.events import MergeAttempted as GepaMergeAttempted
+    from promptgraft.search.events import MergeRejected as GepaMergeRejected
+    from promptgraft.search.events import MutationAccepted as GepaMutationAccepted
+    from promptgraft.search.events import MutationProposed as GepaMutationProposed
+    from promptgraft.search.events import MutationRejected as GepaMutationRejected
+    from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
+    from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
+    from promptgraft.search.events import RunStarted as GepaOptimizationStarted
+    from promptgraft.search.fresh import HeldOut, RunVerdict
+    from promptgraft.search.job import OptimizationJob
+    from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
+    from promptgraft.search.notices import Working as GepaWorking
+    from promptgraft.search.plan import RolePlan, RunPlan
+    from promptgraft.search.result import GeneratedTaskExample
+    from promptgraft.search.result import RunResult as GepaResult
+    from promptgraft.search.settings import (
+        Data,
+        Guards,
+        Limits,
+        Objectives,
+        Targets,
+        ToolExampleTarget,
+    )
+    from promptgraft.search.validation import Full, Racing
+    from promptgraft.targets.types import (
+        Candidate,
+        ExampleFormatter,
+        FeedbackFn,
+        GepaExample,
+        RolloutFeedback,
+        RolloutRecord,
+        TraceFormatter,
+    )
 
 __all__ = [
     "AcceptancePolicy",
@@ -81,3 +94,33 @@ __all__ = [
     "TraceFormatter",
     "meta_prompt",
 ]
+
+_NAMES = {
+    "algorithms.gepa.config": "GepaConfig",
+    "algorithms.gepa.optimizer": "GepaOptimizer",
+    "algorithms.gepa.policies": "Strategy",
+    "algorithms.gepa.prompts": "meta_prompt",
+    "search.acceptance": "AcceptancePolicy MinGain Paired Strict",
+    "search.events": (
+        "GepaCandidateAdded=CandidateAdded GepaCandidateScored=CandidateScored "
+        "GepaExampleGenerated=ExampleGenerated GepaMergeAccepted=MergeAccepted "
+        "GepaMergeAttempted=MergeAttempted GepaMergeRejected=MergeRejected "
+        "GepaMutationAccepted=MutationAccepted GepaMutationProposed=MutationProposed "
+        "GepaMutationRejected=MutationRejected GepaRolloutCompleted=RolloutCompleted "
+        "GepaOptimizationCompleted=RunEnded GepaOptimizationStarted=RunStarted"
+    ),
+    "search.fresh": "HeldOut RunVerdict",
+    "search.job": "OptimizationJob",
+    "search.notices": "GepaStopFileRemoved=StopFileRemoved GepaWorking=Working",
+    "search.plan": "RolePlan RunPlan",
+    "search.result": "GeneratedTaskExample GepaResult=RunResult",
+    "search.settings": "Data Guards Limits Objectives Targets ToolExampleTarget",
+    "search.validation": "Full Racing",
+    "targets.types": (
+        "Candidate ExampleFormatter FeedbackFn GepaExample RolloutFeedback RolloutRecord "
+        "TraceFormatter"
+    ),
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

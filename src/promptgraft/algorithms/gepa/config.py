@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.questions import questions_of, reflection_params
-from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.search.algorithm import Kit, Questions
-from promptgraft.search.job import Optimizer
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.search import GepaSearch
+    from promptgraft.search.algorithm import Kit, Questions
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +35,9 @@ class GepaConfig(GepaSettings):
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {**META_PROMPTS}
 
     def search(self, kit: Kit) -> GepaSearch:
+        # Settings are read, checked and planned with by many who do not search.
+        from promptgraft.algorithms.gepa.search import GepaSearch
+
         return GepaSearch(self, kit)
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
@@ -49,10 +53,6 @@ class GepaConfig(GepaSettings):
             for one in described
         )
         return [sent_chars(question.render()) for question in asked]
-
-
-class GepaOptimizer(Optimizer):
-    """Improves a prompt with GEPA, whose settings are a ``GepaConfig``."""
 
 
 def _record(sizes: Sizes) -> RolloutRecord:

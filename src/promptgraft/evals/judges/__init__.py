@@ -1,21 +1,26 @@
 """Judges: metrics that ask models."""
 
-from promptgraft.evals.judges.kinds import (
-    CATEGORY_SCORES,
-    JudgeOf,
-    LlmFinalResponse,
-    LlmRubricKnowledgeRecall,
-    LlmRubricResponse,
-    Rubric,
-    judge_kinds,
-)
-from promptgraft.evals.judges.panel import JudgeMetric, Voting
-from promptgraft.evals.judges.prompts import (
-    FINAL_RESPONSE,
-    JUDGES_NS,
-    KNOWLEDGE_RECALL,
-    RUBRIC_RESPONSE,
-)
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.evals.judges.kinds import (
+        CATEGORY_SCORES,
+        JudgeOf,
+        LlmFinalResponse,
+        LlmRubricKnowledgeRecall,
+        LlmRubricResponse,
+        Rubric,
+    )
+    from promptgraft.evals.judges.panel import JudgeMetric, Voting
+    from promptgraft.evals.judges.registry import judge_kinds
+    from promptgraft.evals.judges.templates import (
+        FINAL_RESPONSE,
+        JUDGES_NS,
+        KNOWLEDGE_RECALL,
+        RUBRIC_RESPONSE,
+    )
 
 __all__ = [
     "CATEGORY_SCORES",
@@ -32,3 +37,15 @@ __all__ = [
     "Voting",
     "judge_kinds",
 ]
+
+_NAMES = {
+    "evals.judges.kinds": (
+        "CATEGORY_SCORES JudgeOf LlmFinalResponse LlmRubricKnowledgeRecall LlmRubricResponse Rubric"
+    ),
+    "evals.judges.panel": "JudgeMetric Voting",
+    "evals.judges.registry": "judge_kinds",
+    "evals.judges.templates": "FINAL_RESPONSE JUDGES_NS KNOWLEDGE_RECALL RUBRIC_RESPONSE",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

@@ -21,9 +21,6 @@ from promptgraft.evals.judges.panel import (
     weighted_share,
 )
 from promptgraft.evals.judges.prompts import (
-    FINAL_RESPONSE,
-    KNOWLEDGE_RECALL,
-    RUBRIC_RESPONSE,
     Category,
     CategoryReply,
     Met,
@@ -33,8 +30,9 @@ from promptgraft.evals.judges.prompts import (
     checked_reason,
     material_of,
 )
+from promptgraft.evals.judges.templates import FINAL_RESPONSE, KNOWLEDGE_RECALL, RUBRIC_RESPONSE
 from promptgraft.evals.metrics.dialects import Criterion, Options
-from promptgraft.evals.types import Answer, Case, Metric, MetricKind
+from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import (
@@ -215,21 +213,9 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 }
 
 
-def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
-    """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
-
-    ``judge_of`` makes the adapter of a judge from its model in a file. ``llm_rubric_critic`` is
-    the same as ``llm_rubric_response``.
-    """
-    return tuple(
-        MetricKind(
-            name=name, build=functools.partial(_metric, kind, judge_of), takes_criterion=True
-        )
-        for name, kind in _KINDS.items()
-    )
-
-
-def _metric(kind: type[JudgeMetric], judge_of: JudgeOf, node: Node) -> Metric | None:
+def read_judge(name: str, judge_of: JudgeOf, node: Node) -> Metric | None:
+    """Return the judge of a kind with the options in ``node``; None if they have faults."""
+    kind = _KINDS[name]
     given = _translated(node)
     own: dict[str, Any] = {}
     if issubclass(kind, LlmRubricResponse):

@@ -1,23 +1,50 @@
 """Metrics: each judges an answer with a score, pass or fail, and a reason."""
 
-from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
-from promptgraft.evals.metrics.expressions import Assertion, Check, Python
-from promptgraft.evals.metrics.json_schema import JsonSchema
-from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, ToolRule, ToolTrajectory
-from promptgraft.evals.metrics.judging import check_cases, check_metrics, judge_case
-from promptgraft.evals.metrics.reading import UnusableAnswerError
-from promptgraft.evals.metrics.registry import (
-    METRICS,
-    MetricConfig,
-    Registry,
-    load_metric_config,
-    load_metrics,
-)
-from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
-from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
-from promptgraft.evals.types import MetricKind
-from promptgraft.strict.kinds import record_of
-from promptgraft.strict.nodes import Node
+from typing import TYPE_CHECKING
+
+from promptgraft.lazy import handed_on
+
+if TYPE_CHECKING:
+    from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
+    from promptgraft.evals.metrics.expressions import Assertion, Check, Python
+    from promptgraft.evals.metrics.json_schemas import JsonSchema
+    from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, ToolRule, ToolTrajectory
+    from promptgraft.evals.metrics.judging import check_cases, check_metrics, judge_case
+    from promptgraft.evals.metrics.reading import UnusableAnswerError
+    from promptgraft.evals.metrics.registry import (
+        METRICS,
+        MetricConfig,
+        Registry,
+        load_metric_config,
+        load_metrics,
+    )
+    from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
+    from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
+    from promptgraft.evals.types import MetricKind
+    from promptgraft.strict.kinds import record_of
+    from promptgraft.strict.nodes import Node
+
+    # The names that metric files use, so that Python reads the same:
+    # `metrics.exact(ignore_case=True)`.
+    all_of = AllOf
+    assertion = Assertion
+    by_case = ByCase
+    check = Check
+    classification = Classification
+    contains = Contains
+    cost = Cost
+    edit_similarity = EditSimilarity
+    exact = Exact
+    json_match = JsonMatch
+    json_schema = JsonSchema
+    latency = Latency
+    length = Length
+    number = Number
+    python = Python
+    regex = Regex
+    rouge = Rouge
+    tokens = Tokens
+    tool_trajectory = ToolTrajectory
 
 __all__ = [
     "METRICS",
@@ -56,23 +83,31 @@ __all__ = [
     "record_of",
 ]
 
-# The names that metric files use, so that Python reads the same: `metrics.exact(ignore_case=True)`.
-all_of = AllOf
-assertion = Assertion
-by_case = ByCase
-check = Check
-classification = Classification
-contains = Contains
-cost = Cost
-edit_similarity = EditSimilarity
-exact = Exact
-json_match = JsonMatch
-json_schema = JsonSchema
-latency = Latency
-length = Length
-number = Number
-python = Python
-regex = Regex
-rouge = Rouge
-tokens = Tokens
-tool_trajectory = ToolTrajectory
+_NAMES = {
+    "evals.metrics.base": "AllOf BaseMetric ByCase all_of=AllOf by_case=ByCase",
+    "evals.metrics.expressions": (
+        "Assertion Check Python assertion=Assertion check=Check python=Python"
+    ),
+    "evals.metrics.json_schemas": "JsonSchema json_schema=JsonSchema",
+    "evals.metrics.json_values": (
+        "JsonMatch JsonRules ToolRule ToolTrajectory json_match=JsonMatch "
+        "tool_trajectory=ToolTrajectory"
+    ),
+    "evals.metrics.judging": "check_cases check_metrics judge_case",
+    "evals.metrics.reading": "UnusableAnswerError",
+    "evals.metrics.registry": "METRICS MetricConfig Registry load_metric_config load_metrics",
+    "evals.metrics.text": (
+        "Contains EditSimilarity Exact Length Regex Rouge contains=Contains "
+        "edit_similarity=EditSimilarity exact=Exact length=Length regex=Regex rouge=Rouge"
+    ),
+    "evals.metrics.values": (
+        "Classification Cost Latency Number Tokens classification=Classification cost=Cost "
+        "latency=Latency number=Number tokens=Tokens"
+    ),
+    "evals.types": "MetricKind",
+    "strict.kinds": "record_of",
+    "strict.nodes": "Node",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = handed_on(__name__, _NAMES)

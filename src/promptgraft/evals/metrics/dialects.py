@@ -220,11 +220,11 @@ def _response_match(node: Node) -> Metric | None:
     return made(Rouge, {"variant": "rouge1", **measure, **common}, node)
 
 
-DIALECTS = tuple(
-    MetricKind(name=name, build=build, takes_criterion=True)
+DIALECTS = {
+    name: MetricKind(name=name, build=build, takes_criterion=True)
     for name, build in (
         ("final_response_avg_score", _final_response),
         ("tool_trajectory_avg_score", _tool_trajectory),
         ("response_match_score", _response_match),
     )
-)
+}

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, ByCase
-from promptgraft.evals.metrics.dialects import DIALECTS
-from promptgraft.evals.metrics.expressions import Assertion, Check, Python
-from promptgraft.evals.metrics.json_schema import JSON_SCHEMA
-from promptgraft.evals.metrics.json_values import JsonMatch, ToolTrajectory
-from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
-from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
+from promptgraft.evals.metrics.base import ByCase
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, did_you_mean, field_names, shown
@@ -25,17 +20,34 @@ from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
 ENTRY_POINTS = "promptgraft.metrics"
 """The entry point group in which other packages offer metrics."""
 
-_CLASSES: Mapping[str, type[BaseMetric]] = {
-    one.kind: one
-    for one in (
-        *(Assertion, Check, Classification, Contains, Cost, EditSimilarity, Exact, JsonMatch),
-        *(Latency, Length, Number, Python, Regex, Rouge, Tokens, ToolTrajectory),
-    )
+_CLASSES = {
+    "assert": ("expressions", "Assertion"),
+    "check": ("expressions", "Check"),
+    "classification": ("values", "Classification"),
+    "contains": ("text", "Contains"),
+    "cost": ("values", "Cost"),
+    "edit_similarity": ("text", "EditSimilarity"),
+    "exact": ("text", "Exact"),
+    "json_match": ("json_values", "JsonMatch"),
+    "latency": ("values", "Latency"),
+    "length": ("text", "Length"),
+    "number": ("values", "Number"),
+    "python": ("expressions", "Python"),
+    "regex": ("text", "Regex"),
+    "rouge": ("text", "Rouge"),
+    "tokens": ("values", "Tokens"),
+    "tool_trajectory": ("json_values", "ToolTrajectory"),
 }
-_KINDS = {one.name: one for one in (JSON_SCHEMA, *DIALECTS)}
+"""Module and class of each kind; a module is imported when a file names one of its kinds."""
+
+_JSON_SCHEMA = "json_schema"
+_DIALECTS = ("final_response_avg_score", "response_match_score", "tool_trajectory_avg_score")
 
 _NAMES = ("name", "metric_name", "metricName")
 # Sections of other tools' files that are not about metrics.
@@ -58,8 +70,8 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """All known names, sorted."""
-        own = (*self.added, *_KINDS, *_CLASSES, ByCase.kind)
-        return tuple(sorted({*own, *entry_points(group=ENTRY_POINTS).names}))
+        own = (*self.added, _JSON_SCHEMA, *_DIALECTS, *_CLASSES, ByCase.kind)
+        return tuple(sorted({*own, *_entry_points().names}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind with this name; one of another package is imported only now.
@@ -69,14 +81,14 @@ class Registry:
         """
         if name in self.added:
             return self.added[name]
-        if name in _KINDS:
-            return _KINDS[name]
+        if name in (_JSON_SCHEMA, *_DIALECTS):
+            return _special(name)
         if name == ByCase.kind:
             metrics = Kind(lambda node: _config(node, self).metrics)
             return MetricKind(name=name, build=record_of(ByCase, special={"metrics": metrics}).read)
         if name in _CLASSES:
-            return _of_class(name, _CLASSES[name])
-        for point in entry_points(group=ENTRY_POINTS, name=name):
+            return _of_class(name, _class(name))
+        for point in _entry_points().select(name=name):
             return _loaded(point)
         if name.startswith("llm_"):  # needs an adapter, which no file can provide
             raise ConfigError(
@@ -89,6 +101,30 @@ class Registry:
 
 METRICS = Registry()
 """The built-in metrics and those of other packages."""
+
+
+def _entry_points() -> EntryPoints:
+    from importlib import metadata  # loads much of the standard library
+
+    return metadata.entry_points(group=ENTRY_POINTS)
+
+
+def _special(name: str) -> MetricKind:
+    if name == _JSON_SCHEMA:
+        from promptgraft.evals.metrics.json_schemas import JSON_SCHEMA
+
+        return JSON_SCHEMA
+    from promptgraft.evals.metrics.dialects import DIALECTS
+
+    return DIALECTS[name]
+
+
+def _class(name: str) -> type[Metric]:
+    module, own = _CLASSES[name]
+    found: type[Metric] = getattr(
+        importlib.import_module(f"promptgraft.evals.metrics.{module}"), own
+    )
+    return found
 
 
 @functools.cache
