@@ -175,5 +175,6 @@ def on_terminals(folder: Path, *arguments: str, columns: int) -> tuple[int, str,
     for end in theirs:
         os.close(end)
     with ThreadPoolExecutor(2) as readers:
-        out, err = readers.map(read_terminal, ours)
-    return child.wait(timeout=60), *(got.decode().replace("\r\n", "\n") for got in (out, err))
+        read = readers.map(read_terminal, ours)
+        out, err = (got.decode().replace("\r\n", "\n") for got in read)
+    return child.wait(timeout=60), out, err
