@@ -121,10 +121,9 @@ def _become(
     *, words: list[str], folder: str, environment: dict[str, str], streams: list[str]
 ) -> None:
     """Be the process that runs a program."""
-    for number, (stream, flags) in enumerate(
-        zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT), strict=True)
-    ):
-        opened = os.open(stream, flags)
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    for number, stream in enumerate(streams):
+        opened = os.open(stream, writing if number else os.O_RDONLY)
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115

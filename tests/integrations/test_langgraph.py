@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
@@ -21,7 +23,9 @@ from promptgraft.graphs import Graph, Step, text
 from promptgraft.integrations.langgraph import graph_of
 from promptgraft.runtime import Session
 
-graphs = pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("langgraph") is None, reason="langgraph is not installed"
+)
 
 TEXTS = {"route": "Route.", "facts": "Facts.", "tone": "Tone.", "reply": "Reply."}
 
@@ -57,6 +61,7 @@ def check(state: State) -> State:
 
 
 def compiled(*, most: int = 2) -> Any:
+    graphs = importlib.import_module("langgraph.graph")
     builder = graphs.StateGraph(State)
     for node in (route, facts, tone, reply, check):
         builder.add_node(node.__name__, node)
@@ -109,6 +114,7 @@ def test_a_node_that_fails_is_named() -> None:
     def broken(state: State) -> State:
         raise KeyError("desk")
 
+    graphs = importlib.import_module("langgraph.graph")
     builder = graphs.StateGraph(State)
     builder.add_node("route", route)
     builder.add_node("reply", broken)

@@ -143,7 +143,7 @@ ACCEPTED_TOGETHER = {
     ACCEPTED_TOGETHER, 32, 0, Strict(), {"preset": "lean", "validation": Racing(first=1, every=1)}
 )
 @given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies, strategies)
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
     chosen: dict[str, Any],
     salt: int,
