@@ -26,7 +26,6 @@ _SPACELESS = (
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
 )
-_CHARACTER = re.compile(f"[{_SPACELESS}]")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _BARS = "▁▂▃▄▅▆▇█"
 _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
@@ -216,7 +215,7 @@ def pieces_in(text: str) -> list[str]:
 
 def is_spaced(text: str) -> bool:
     """Return whether a text holds no character of a script without spaces."""
-    return text.isascii() or _CHARACTER.search(text) is None
+    return text.isascii() or _spaceless_pattern().search(text) is None
 
 
 @lru_cache(maxsize=1 << 12)
@@ -230,6 +229,11 @@ def _folded(word: str) -> str:
 
 def _pattern(text: str) -> re.Pattern[str]:
     return _ASCII_WORD if text.isascii() else _word_pattern()
+
+
+@cache
+def _spaceless_pattern() -> re.Pattern[str]:
+    return re.compile(f"[{_SPACELESS}]")
 
 
 @cache

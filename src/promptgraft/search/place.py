@@ -7,7 +7,9 @@ example, is the key of a rollout.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from urllib.parse import quote
 
 import msgspec
@@ -130,11 +132,13 @@ def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
     return re.compile(_PIECE.sub(group, form), re.DOTALL)
 
 
-_PATTERNS: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
-"""The patterns of texts, by their first word."""
-for _phase, _form in _FORMS.items():
-    _found = _phase, _pattern(_phase, _form)
-    _PATTERNS.setdefault(_form.partition("/")[0], []).append(_found)
+@cache
+def _patterns() -> Mapping[str, Sequence[tuple[Phase, re.Pattern[str]]]]:
+    """Return the patterns of texts, by their first word."""
+    found: dict[str, list[tuple[Phase, re.Pattern[str]]]] = {}
+    for phase, form in _FORMS.items():
+        found.setdefault(form.partition("/")[0], []).append((phase, _pattern(phase, form)))
+    return found
 
 
 def named(text: str) -> str:
@@ -210,7 +214,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def _parsed(text: str) -> Place | None:
     """Return the place with this text form; None if there is none."""
-    for phase, pattern in _PATTERNS.get(text.partition("/")[0], ()):
+    for phase, pattern in _patterns().get(text.partition("/")[0], ()):
         if found := pattern.fullmatch(text):
             pieces = {name: piece for name, piece in found.groupdict().items() if piece}
             leg = pieces.pop("leg", "")
