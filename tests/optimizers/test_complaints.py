@@ -15,10 +15,11 @@ from optimizers.several_world import NAMES, Rendered, prompt_of, several
 from optimizers.worlds import Run, asked, bound, section, twins
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, RolloutFeedback
-from promptgraft.algorithms.gepa.attribution import Complaints, has_moved_on
+from promptgraft.algorithms.gepa.attribution import Complaints, Effect
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session, SessionProtocol
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import RolloutRecord
 from promptgraft.text import folded_words
 
@@ -109,13 +110,13 @@ def test_a_resumed_run_sees_the_same_progress() -> None:
     assert not again.reflection.requests
 
 
-def record(feedback: str | None) -> RolloutRecord:
+def record(feedback: str | None, *, score: float = 0.0) -> RolloutRecord:
     return RolloutRecord(
         example_id="e",
         inputs_repr="",
         output_repr="",
         tool_trace_repr="",
-        feedback=None if feedback is None else RolloutFeedback(score=0.0, feedback=feedback),
+        feedback=None if feedback is None else RolloutFeedback(score=score, feedback=feedback),
         fault="" if feedback is not None else "no answer",
     )
 
@@ -139,8 +140,19 @@ LINE = ["route", "refunds", "to", "billing"]
 def test_feedback_moves_on_from_what_a_line_addresses_to_something_particular(
     before: str | None, after: str | None, moved: bool
 ) -> None:
-    generic = {"belong", "belongs", "that", "to"}
-    assert has_moved_on(LINE, record(before), record(after), generic=generic) is moved
+    generic = frozenset({"belong", "belongs", "that", "to"})
+    effect = Effect.of(Scorer({}), record(before), record(after), generic=generic)
+    assert (effect is not None and effect.is_help_of(LINE, enough=0.5)) is moved
+
+
+@pytest.mark.parametrize(
+    ("score", "helped"), [(0.0, True), (0.1, False), (-0.1, False), (0.5, False), (0.6, True)]
+)
+def test_feedback_that_moves_on_counts_at_the_same_score_alone(score: float, helped: bool) -> None:
+    before, after = record("refunds belong to billing"), record("invoices late", score=score)
+    effect = Effect.of(Scorer({}), before, after, generic=frozenset())
+    assert effect is not None
+    assert effect.is_help_of(LINE, enough=0.5) is helped
 
 
 @given(st.lists(st.lists(st.text("abc ", max_size=6), max_size=5), max_size=30))

@@ -18,6 +18,7 @@ from promptgraft.algorithms.gepa.redundant import Line, lines_of
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import Module, RolloutRecord
 from promptgraft.text import folded_words
 
@@ -68,7 +69,7 @@ class Complaints:
 
     def learn(self, records: Iterable[RolloutRecord]) -> None:
         """Count the words of some feedback."""
-        said = [_told(record) for record in records if record.feedback is not None]
+        said = [_feedback_words(record) for record in records if record.feedback is not None]
         self._total += len(said)
         for words in said:
             self._counts.update(words)
@@ -79,28 +80,51 @@ class Complaints:
         )
 
 
-def has_moved_on(
-    words: Collection[str],
-    before: RolloutRecord,
-    after: RolloutRecord,
-    *,
-    generic: Collection[str],
-) -> bool:
-    """Return whether feedback no longer complains of what a line addresses, but of something else.
+@attrs.frozen
+class Effect:
+    """How two candidates differ on one example: the first failed, the second has more lines.
 
-    Args:
-        words: the words of the line.
-        before: a rollout without the line.
-        after: a rollout with the line on the same example.
-        generic: words that identify no complaint.
+    Attributes:
+        scores: their scores.
+        complaints: the words of their feedback that identify a complaint.
     """
-    complaint = _told(before).intersection(words).difference(generic)
-    now = _told(after).difference(generic)
-    return bool(complaint) and bool(now) and complaint.isdisjoint(now)
+
+    scores: tuple[float, float]
+    complaints: tuple[frozenset[str], frozenset[str]]
+
+    @classmethod
+    def of(
+        cls, scorer: Scorer, before: RolloutRecord, after: RolloutRecord, *, generic: frozenset[str]
+    ) -> Effect | None:
+        """Return the effect of the lines; None without both scores.
+
+        Args:
+            scorer: scores rollouts.
+            before: the rollout without the lines.
+            after: the rollout with them, on the same example.
+            generic: words of feedback that identify no complaint.
+        """
+        scores = scorer.score(before), scorer.score(after)
+        if scores[0] is None or scores[1] is None:
+            return None
+        old, new = (_feedback_words(one) - generic for one in (before, after))
+        return cls((scores[0], scores[1]), (old, new))
+
+    def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
+        """Return whether a line helped: the score is above ``enough``, or feedback moved on.
+
+        It has moved on if it no longer complains of what the line addresses, but of something
+        else, at the same score.
+        """
+        lowest, score = self.scores
+        old, new = self.complaints
+        addressed = old.intersection(words)
+        moved_on = bool(addressed) and bool(new) and addressed.isdisjoint(new)
+        return score > enough or (score == lowest and moved_on)
 
 
-def _told(record: RolloutRecord) -> set[str]:
-    return set(folded_words(record.feedback.feedback)) if record.feedback else set()
+def _feedback_words(record: RolloutRecord) -> frozenset[str]:
+    return frozenset(folded_words(record.feedback.feedback) if record.feedback else ())
 
 
 def added_lines(
@@ -110,7 +134,7 @@ def added_lines(
     after: Records,
     *,
     perfect: float,
-    generic: Collection[str],
+    generic: frozenset[str],
 ) -> Iterator[AddedLine]:
     """Yield the added lines that concern a failure.
 
@@ -122,36 +146,30 @@ def added_lines(
         perfect: the score at which there is nothing left to learn.
         generic: words of feedback that identify no complaint.
     """
-    pairs = [
-        (kit.scorer.score(one), kit.scorer.score(two))
-        for one, two in zip(before, after, strict=True)
-    ]
-    seen = [score for pair in pairs for score in pair if score is not None]
+    pairs = list(zip(before, after, strict=True))
+    effects = [Effect.of(kit.scorer, *pair, generic=generic) for pair in pairs]
+    seen = [score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None]
     chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
     weights = _weights(before)
     for change, rows, line in _added(kit, changes):
         near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
         failed = [
-            (place, lowest, score)
-            for place, (lowest, score) in enumerate(pairs)
-            if near[place] and lowest is not None and lowest < perfect and score is not None
+            (place, effect)
+            for place, effect in enumerate(effects)
+            if near[place] and effect is not None and effect.scores[0] < perfect
         ]
         if failed:
-            place, lowest, _ = max(failed, key=lambda one: near[one[0]])
+            place, most = max(failed, key=lambda one: near[one[0]])
             yield AddedLine(
                 module=change.module,
                 text="\n".join(rows[number] for number in line.places),
                 key=line.key,
                 words=line.words,
                 place=place,
-                enough=lowest + chance,
+                enough=most.scores[0] + chance,
                 helped=any(
-                    score > lowest + chance
-                    or (
-                        score == lowest
-                        and has_moved_on(line.words, before[at], after[at], generic=generic)
-                    )
-                    for at, lowest, score in failed
+                    effect.is_help_of(line.words, enough=effect.scores[0] + chance)
+                    for _, effect in failed
                 ),
             )
 

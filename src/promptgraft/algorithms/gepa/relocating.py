@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.attribution import AddedLine, has_moved_on
+from promptgraft.algorithms.gepa.attribution import AddedLine, Effect
 from promptgraft.algorithms.gepa.redundant import lines_of, without
 from promptgraft.algorithms.gepa.sampling import Lesson
 from promptgraft.search.acceptance import Change
@@ -160,7 +160,7 @@ class Relocation:
 
     kit: Kit
     lesson: Lesson
-    generic: Collection[str]
+    generic: frozenset[str]
 
     def run(
         self, position: str, strays: Sequence[Stray], known: Mapping[str, RolloutRecord]
@@ -200,14 +200,8 @@ class Relocation:
         return tuple(self._changes(child)), [one.example.id for one in moved]
 
     def _helped(self, stray: Stray, before: RolloutRecord, after: RolloutRecord) -> bool:
-        score = self.kit.scorer.score(after)
-        return score is not None and (
-            score > stray.enough
-            or (
-                score == self.kit.scorer.score(before)
-                and has_moved_on(stray.words, before, after, generic=self.generic)
-            )
-        )
+        effect = Effect.of(self.kit.scorer, before, after, generic=self.generic)
+        return effect is not None and effect.is_help_of(stray.words, enough=stray.enough)
 
     def _changes(self, child: Candidate) -> Iterator[Change]:
         target, parent = self.kit.target, self.lesson.candidate

@@ -141,7 +141,7 @@ class Shortener:
             for line in replaced([line for one, line in added if one == module])
         }
         position = f"step/{step}/shorten/{best}"
-        # Trying these first would take as long again: what is restored too late only stays.
+        # Trying these before the others would be one more wait for the slowest call.
         presumed = self._spares(parent, [at for at in added if at[1] in redundant])
         gone = [one.at for one in presumed]
         spares = self._spares(parent, [at for at in added if at not in gone], gone)
