@@ -26,7 +26,7 @@ from promptgraft.evals import metrics
 from promptgraft.evals.types import Case, Message, Speaker, Turn
 from promptgraft.project.settings import Judging, data_settings
 
-RUNS, MARK = 20, re.compile(r"planted-(train|validation|held-out)-\w+")
+RUNS, MARK = 50, re.compile(r"planted-(train|validation|held-out)-\w+")
 STRATEGIES: tuple[dict[str, Any], ...] = (
     {"preset": "lean"},
     {"preset": "lean", "history_top_k": 3},

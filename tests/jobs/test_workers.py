@@ -33,7 +33,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.jobs import Job, JobManager, JobState, Worker
 from promptgraft.jobs.rows import Claim, JobRows
 
-CLAIMS = int(os.environ.get("PROMPTGRAFT_CLAIMS", "25"))
+CLAIMS = int(os.environ.get("PROMPTGRAFT_CLAIMS", "40"))
 CLAIMANTS = 8 if "PROMPTGRAFT_CLAIMS" in os.environ else 3
 # Processes take their time: a longer test looks at every database.
 EVERYWHERE = KINDS if "PROMPTGRAFT_KILLS" in os.environ else ("sqlite",)

@@ -199,7 +199,7 @@ FAULT_IN_THE_FINALS = World(
 
 @given(worlds)
 @example(FAULT_IN_THE_FINALS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
         return
@@ -247,7 +247,7 @@ def recorded_faults(journal: MemoryJournal) -> int:
 
 
 @given(worlds.map(lambda world: attrs.evolve(world, refusals=0.02)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: World) -> None:
     if not can_run(world):
         return
@@ -265,7 +265,7 @@ def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: Wo
 
 
 @given(worlds, st.integers(1, 60))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more: int) -> None:
     if not can_run(world):
         return
@@ -287,7 +287,7 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more:
 
 
 @given(worlds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
     if not can_run(world):
         return

@@ -31,7 +31,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation
 from promptgraft.search import StopReason
 
-MOMENTS = int(os.environ.get("PROMPTGRAFT_KILLS", "3"))  # with each number of workers
+MOMENTS = int(os.environ.get("PROMPTGRAFT_KILLS", "5"))  # with each number of workers
 PAIRS = ((1, 1), (4, 1), (2, 3))
 """Proposals of a step, and steps at once."""
 

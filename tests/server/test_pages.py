@@ -103,7 +103,7 @@ def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
     watched.faults.clear()  # the browser tells of the status, 422
 
 
-@pytest.mark.parametrize("watched", [NARROW], ids=["narrow"], indirect=True)
+@pytest.mark.parametrize("watched", [WIDE, NARROW], ids=["wide", "narrow"], indirect=True)
 def test_buttons_are_those_that_the_state_allows(watched: Watched, manager: JobManager) -> None:
     page = watched.page
     job = manager.create("support", "triage", {"budget": 100})
