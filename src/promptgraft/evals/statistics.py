@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from statistics import NormalDist, fmean, stdev
 
 import attrs
@@ -174,14 +174,16 @@ def _share_below(bound: float, counts: Mapping[float, int]) -> float:
 
 def _p_value(moved: Sequence[float]) -> float:
     """Return the share of sign flips whose sum is at least as large; ties do not change it."""
+    sizes = [abs(gain) for gain in moved]
+    if math.isclose(min(sizes), max(sizes), rel_tol=1e-9):
+        # A sign test, and without the library, which takes a second to import.
+        pairs, won = len(moved), sum(gain > 0 for gain in moved)
+        at_least = sum(math.comb(pairs, count) for count in range(won, pairs + 1))
+        return at_least / (1 << pairs)
+
     check_installed()
     import numpy as np
     from scipy import stats
-
-    sizes = [abs(gain) for gain in moved]
-    if math.isclose(min(sizes), max(sizes), rel_tol=1e-9):
-        won = sum(gain > 0 for gain in moved)
-        return float(stats.binomtest(won, len(moved), alternative="greater").pvalue)
 
     found = stats.permutation_test(
         (np.sort(np.asarray(moved, dtype=np.float64)) / max(sizes),),
@@ -219,6 +221,7 @@ def is_settled(before: Sequence[float], after: Sequence[float]) -> bool:
     return len(after) >= ANSWERS or max(after) >= fmean(before) - _FUZZ
 
 
+@cache  # comparisons ask again and again, and looking up a version reads files
 def check_installed() -> None:
     """Raise a ``ConfigError``, before any call is paid for, if the library is missing."""
     check_package("scipy", "1.15", extra="stats", what="a paired test")
