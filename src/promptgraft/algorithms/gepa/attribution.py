@@ -1,4 +1,4 @@
-"""Credit assignment: which lines of a proposal helped on its minibatch.
+"""Credit assignment: which lines helped on a minibatch, and which address its failures.
 
 A line concerns the failures whose input or feedback shares rare words with it. It helped if the
 score of one of them rose, or if its score is the same and the feedback complains of something else
@@ -30,6 +30,13 @@ _GENERIC = 0.1
 """Words that occur in more of all feedback than this share identify no complaint."""
 _SELDOM = 3
 """How many times a word may occur in feedback before it can be generic."""
+
+
+_SAME = 0.5
+"""Share of words that a complaint and a line have in common if the line addresses it."""
+
+Place = tuple[Module, str]
+"""A line in a part: the part, and the key of the line."""
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +114,7 @@ class Effect:
         scores = scorer.score(before), scorer.score(after)
         if scores[0] is None or scores[1] is None:
             return None
-        old, new = (_feedback_words(one) - generic for one in (before, after))
+        old, new = (complaint_of(one, generic) for one in (before, after))
         return cls((scores[0], scores[1]), (old, new))
 
     def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
@@ -121,6 +128,11 @@ class Effect:
         addressed = old.intersection(words)
         moved_on = bool(addressed) and bool(new) and addressed.isdisjoint(new)
         return score > enough or (score == lowest and moved_on)
+
+
+def complaint_of(record: RolloutRecord, generic: frozenset[str]) -> frozenset[str]:
+    """Return the words of feedback that identify a complaint."""
+    return _feedback_words(record) - generic
 
 
 def _feedback_words(record: RolloutRecord) -> frozenset[str]:
@@ -201,3 +213,46 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
         }
         for words in said
     ]
+
+
+@attrs.frozen
+class Addressed:
+    """What the lines of a candidate are about.
+
+    Attributes:
+        words: the words of each line, without those that most lines have.
+    """
+
+    words: Mapping[Place, frozenset[str]]
+
+    @classmethod
+    def by(cls, lines: Mapping[Module, Sequence[Line]]) -> Addressed:
+        """Return it for the lines of all parts."""
+        every = {
+            (module, line.key): frozenset(line.words)
+            for module, those in lines.items()
+            for line in those
+        }
+        counts = Counter(word for words in every.values() for word in words)
+        most = max(1, _TOLD_APART * len(every))
+        common = frozenset(word for word, count in counts.items() if count > most)
+        return cls({place: words - common for place, words in every.items()})
+
+    def lines(self, complaint: frozenset[str], asked: Collection[str]) -> frozenset[Place]:
+        """Return the lines that address a complaint about an answer.
+
+        They have at least half of the words of the complaint, and complaint and input together
+        at least half of theirs: a line about much else is judged by much else.
+
+        Args:
+            complaint: the words that identify it; none for no complaint.
+            asked: the words of the input.
+        """
+        said = complaint.union(asked)
+        return frozenset(
+            place
+            for place, words in self.words.items()
+            if complaint
+            and len(complaint & words) >= _SAME * len(complaint)
+            and len(said & words) >= _SAME * max(1, len(words))
+        )

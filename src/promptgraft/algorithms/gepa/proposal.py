@@ -12,7 +12,7 @@ from functools import partial
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.carrying import Rider, with_riders
+from promptgraft.algorithms.gepa.carrying import KnownLines
 from promptgraft.algorithms.gepa.line_edits import SEARCH, edited
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.questions import NOT_REFUSED, Draft, MetaPrompts, Part, question_on
@@ -72,7 +72,7 @@ class Known:
         remembered: earlier answers to the minibatch, if a history is kept.
         tried: how many candidates of ``Rules.seen`` had been tried.
         strays: lines to try in other parts, instead of a reflection.
-        riders: lines to carry into the child.
+        lines: what the child does with lines that were tried before.
         generic: words of feedback that identify no complaint.
     """
 
@@ -81,7 +81,7 @@ class Known:
     remembered: Remembered
     tried: int
     strays: tuple[Stray, ...] = ()
-    riders: tuple[Rider, ...] = ()
+    lines: KnownLines = attrs.field(factory=KnownLines)
     generic: frozenset[str] = frozenset()
 
 
@@ -139,9 +139,9 @@ class Proposal:
         else:
             self.modules = self._choose_modules()
             self.changes = yield from self._propose()
-        if self.changes and self.known.riders:
-            of, riders = (self.rules.kit.target, lesson.candidate), self.known.riders
-            self.changes = with_riders(self.changes, riders, lesson=of, graft=self._graft)
+        if self.changes:
+            of = self.rules.kit.target, lesson.candidate
+            self.changes = self.known.lines.applied(self.changes, lesson=of, graft=self._graft)
         for change in self.changes:
             self.rules.kit.emit(
                 MutationProposed(

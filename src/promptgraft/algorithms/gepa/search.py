@@ -146,7 +146,7 @@ class GepaSearch(BaseSearch):
             yield from self._close(step)
 
     def _follow_lines(self, strays: Strays, proposal: Proposal, batches: Sequence[Records]) -> None:
-        """Note which lines of a child to carry on, and which to try in other parts."""
+        """Learn from a child which lines to carry on, to drop, and to try in other parts."""
         before, after, known = batches[0], batches[-1], proposal.known
         self._by.complaints.learn([*before, *after])
         found = tuple(
@@ -159,10 +159,14 @@ class GepaSearch(BaseSearch):
                 generic=self._by.complaints.generic,
             )
         )
-        if self._by.carried is not None:
-            self._by.carried.note(known.riders, found)
+        if self._by.lines is not None:
+            generic = self._by.complaints.generic
+            self._by.lines.note(known.lines, found)
+            made = [one for one in before if one.example_id not in known.lesson.known]
+            self._by.lines.learn(known.lesson.candidate, made, generic)
+            self._by.lines.learn(proposal.child, after, generic)
         if not known.strays:
-            own = {(rider.module, rider.key) for rider in known.riders}
+            own = {rider.place for rider in known.lines.riders}
             new = [line for line in found if (line.module, line.key) not in own]
             strays.note(new, before, known.lesson.minibatch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.algorithms.gepa.attribution import Complaints
-from promptgraft.algorithms.gepa.carrying import Carried
+from promptgraft.algorithms.gepa.carrying import LineHistory
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
@@ -35,7 +35,7 @@ class Strategies:
         history: better answers to show to reflections; None to show none.
         lessons: chooses parents and minibatches.
         strays: lines to try in other parts; None to leave lines where they are.
-        carried: lines to carry into the next children; None to carry none.
+        lines: which lines to carry into the next children, and which to drop; None for neither.
         complaints: learns which words of feedback identify a complaint.
         rules: what all proposals share.
         validator: evaluates candidates on the validation set.
@@ -50,7 +50,7 @@ class Strategies:
     history: History | None
     lessons: Lessons
     strays: Strays | None
-    carried: Carried | None
+    lines: LineHistory | None
     complaints: Complaints
     rules: Rules
     validator: Validator
@@ -70,7 +70,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         whole_share=config.whole_share,
     )
     seen = Seen()
-    margin = config.strategy.shorten_margin
+    margin, perfect = config.strategy.shorten_margin, config.objectives.perfect_score
     comparer = Comparer(
         policy=config.acceptance, scorer=scorer, max_rollout_cost=config.guards.max_rollout_cost
     )
@@ -85,7 +85,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
         history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         strays=Strays(kit, config.trial_size) if config.relocates_lines else None,
-        carried=Carried(kit) if config.relocates_lines else None,
+        lines=LineHistory(target, scorer, perfect) if config.relocates_lines else None,
         complaints=Complaints(),
         rules=Rules(
             config=config,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptgraft.algorithms.gepa.carrying import KnownLines
 from promptgraft.algorithms.gepa.combining import Step
 from promptgraft.algorithms.gepa.proposal import Known, Proposal
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -116,7 +117,7 @@ class UnderWay:
                         remembered=by.history.of(lesson.minibatch) if by.history else {},
                         tried=len(by.seen),
                         strays=strays,
-                        riders=by.carried.riders(step.candidate) if by.carried else (),
+                        lines=by.lines.of(step.candidate) if by.lines else KnownLines(),
                         generic=by.complaints.generic,
                     ),
                 )
