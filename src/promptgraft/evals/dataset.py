@@ -191,6 +191,7 @@ class Dataset(Shown):
         path, chosen = file_and_case(path)
         kind = format_of(path, format)
         plain = PlainReader(fields or {}, keep, cells=kind == "csv")
+        # Cells are texts, and named columns say that the file is plain.
         finds = kind != "csv" and not fields
         reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
         try:
@@ -308,6 +309,7 @@ def cases_digest(cases: Iterable[Case]) -> HexDigest:
 
     Places in files and hints for reflectors do not count.
     """
+    # Moving a file or writing a better hint must not make a journal or a baseline stale.
     bare = (attrs.evolve(case, origin="", hints={}) for case in cases)
     return digest([_case_plain(case) for case in sorted(bare, key=lambda case: case.id)])
 

@@ -227,6 +227,7 @@ def asked_digest(asked: Json) -> HexDigest:
 def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> None:
     there = {name: path for name, path in sources.items() if path is not None and path.exists()}
     for one, other in combinations(there, 2):
+        # By inode: a link or another spelling of the path is no way around this.
         if there[one].samefile(there[other]):
             faults.add(0, f"{one} and {other} are the same file {there[other].resolve()}")
 
@@ -285,6 +286,7 @@ def _strata(
     strata: dict[str, list[tuple[str, ...]]] = {}
     for cases in alike.values():
         values = {c.id: None if stratify is None else _field(c, stratify, faults) for c in cases}
+        # The smallest id stands for its group, whatever the order of the file.
         ids = tuple(sorted(values))
         strata.setdefault(canonical_json(values[ids[0]]), []).append(ids)
     return strata

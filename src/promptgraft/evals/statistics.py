@@ -28,7 +28,7 @@ ANSWERS = 3
 _STUDENT = (31.82, 6.965, 4.541, 3.747, 3.365)
 _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
-_CELLS = 3_000_000
+_CELLS = 3_000_000  # numbers in one array of resamples: 24 MB
 _DECIMALS = 9
 _FUZZ = 1e-9
 _EXACT = 1e-7
@@ -210,6 +210,7 @@ def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None
     """
     spread = max(stdev(side) if len(side) > 1 else 0.0 for side in (before, after))
     freedom = max(1, min(len(_STUDENT), max(len(before), len(after)) - 1))
+    # One side may be a single mean without a spread; the larger of the two stands for both.
     scale = math.sqrt(1 / (runs or len(before)) + 1 / len(after))
     return fmean(before) - fmean(after) > _STUDENT[freedom - 1] * spread * scale + _FUZZ
 

@@ -71,6 +71,7 @@ class Baseline(Tried):
             version=VERSION,
             mean_score=report.mean_score,
             pass_rate=report.pass_rate,
+            # Sorted, one case a line, so that a diff of two baselines shows what changed.
             cases=tuple(sorted(kept, key=lambda case: case.id)),
         )
 
@@ -101,6 +102,7 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
     version = plain.get("version") if isinstance(plain, dict) else None
     # First, because a file of another version may have other keys. A version that is no integer is
     # left to `structure`, which reports it with all other faults.
+    # `type` and not `isinstance`, because a bool is an integer too.
     if type(version) is int and version != VERSION:
         raise DataFormatError(
             f"{where}: version: expected {VERSION}, found {shown(version)}; save a new one with "

@@ -174,6 +174,7 @@ def without(value: Json, path: Path) -> Json:
     if isinstance(value, dict) and isinstance(step, str) and step in value:
         if not rest:
             return {key: item for key, item in value.items() if key != step}
+        # A copy: the case and the answer are shared by all metrics.
         return {**value, step: without(value[step], rest)}
     if isinstance(value, list):
         chosen = range(len(value)) if step is None else _index(step, len(value))
