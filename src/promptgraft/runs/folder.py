@@ -122,6 +122,7 @@ class RunFolder:
         except OSError:
             return False
         try:
+            # Shared, so that two readers do not take each other for a running process.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -154,6 +155,7 @@ class RunFolder:
         if self.path.is_symlink():
             raise ConfigError(f"{self.path} is a link; remove it and what it leads to by hand")
         gone = self.path.with_name(f"{_REMOVED}{self.id}")
+        # Nobody may start to work in it between the check and the renaming.
         with self.held():
             self.path.rename(gone)
         shutil.rmtree(gone)
@@ -177,6 +179,7 @@ def make_run(
     base = f"{moment:%Y%m%d-%H%M%S}-{prompt_key}"
     try:
         root.mkdir(parents=True, exist_ok=True)
+        # In the same folder, because only a rename within a file system is atomic.
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
     except OSError as error:
         raise ConfigError(
@@ -204,6 +207,7 @@ def make_run(
 
 def _renamed(fresh: Path, target: Path) -> bool:
     """Rename a folder atomically; return False if the name is taken."""
+    # `rename` would silently replace an empty folder.
     if target.exists():
         return False
     try:

@@ -104,6 +104,7 @@ def fenced_diff(text: str) -> str:
     lines = visible(text).removesuffix("\n").split("\n")
     # "No newline at end of text" is noise if it applies to both texts.
     remarks = [line for line in lines if line.startswith("\\ ")]
+    # One remark alone is a change: only one of the texts lacks the line break.
     kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
     fence, _, rest = fenced("\n".join(kept)).partition("\n")
     return f"{fence}diff\n{rest}"

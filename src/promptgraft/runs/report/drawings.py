@@ -123,6 +123,7 @@ def _chart(
         return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
 
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
+    # What screen readers are told in place of the drawing.
     summary = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over "
     summary += f"{label(end, end)} {what}"
     winner = None
