@@ -114,6 +114,7 @@ def name_of(
     text: str, taken: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
 ) -> str:
     """Turn a text into a valid name that is not taken."""
+    # Names become parts of paths and keys of sections.
     name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
     found, number = name, 1
     while found in taken:
@@ -166,6 +167,7 @@ def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> st
     parts, keys = [], list[str]()
     for role, text in messages:
         keys.append(name_of(role, keys))
+        # What holds the input is no instruction: a search would only learn to quote it.
         frozen = " .frozen" if placeholders(text) else ""
         parts.append(f"# {{#{keys[-1]}{frozen}}}\n\n{escaped(text)}\n")
     return head + "\n".join(parts)

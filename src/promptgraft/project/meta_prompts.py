@@ -186,6 +186,7 @@ def _named_template(name: Node) -> Template | None:
     ns, _, key = name.value.rpartition("/") if isinstance(name.value, str) else ("", "", "")
     if ns not in _NAMESPACES:
         return None
+    # Another key in our namespace is a misspelling; any other namespace is not ours.
     template = SHIPPED.get(key)
     if template is None or template.ns != ns:
         name.fault(

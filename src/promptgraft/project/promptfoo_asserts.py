@@ -43,6 +43,7 @@ class Asked:
     @property
     def key(self) -> str:
         """Equal for assertions that can share one metric."""
+        # By content, so that a thousand tests with the same assertion share one metric.
         return canonical_json(
             [self.kind, dict(self.options), self.weight, self.inverted, self.name]
         )

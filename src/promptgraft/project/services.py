@@ -32,6 +32,7 @@ _FILE = "sqlite:///"
 def _url(value: object) -> str | None:
     if not isinstance(value, str) or not ("://" in value or Secret(value).names):
         return None
+    # The project file is shared and recorded in every run.
     return None if _PASSWORD.search(value) else value
 
 
@@ -69,6 +70,7 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
     plain = Secret(url).reveal()
     path = plain.removeprefix(_FILE)
     if folder is not None and path != plain and path and not path.startswith("/"):
+        # Relative to the project, as all paths in its file, and not to the current folder.
         plain = f"{_FILE}{folder / path}"
     try:
         from promptgraft.database import SqlPromptOverridesStore
@@ -269,4 +271,5 @@ def cluster(
     try:
         yield executor
     finally:
+        # Without waiting, because a worker that hangs would hold up the end of the command.
         executor.shutdown(wait=False)

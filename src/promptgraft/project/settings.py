@@ -244,6 +244,7 @@ def described(written: Json) -> dict[str, Json]:
 
     Secrets stay as they are written: ``${NAME}``.
     """
+    # A copy: the document is shared by every project that `tuned` makes of it.
     given = copy.deepcopy(_object(written))
     optimizer = _object(given.get("optimizer"))
     return {
