@@ -256,6 +256,7 @@ def shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     places = [package / name]
     if package.parent.name == "src":
+        # In a checkout, specifications and examples are beside `src`, not in the package.
         places.append(package.parents[1] / name)
     if found := [place for place in places if place.exists()]:
         return found[0]

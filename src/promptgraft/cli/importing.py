@@ -100,6 +100,7 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
     written = [path.parent / name for name in files]
     files_in_place_of_folders = [one.parent for one in written if not one.parent.is_dir()]
+    # `lexists`, because writing through a dangling link would create its target.
     if there := [one for one in (*files_in_place_of_folders, *written) if os.path.lexists(one)]:
         raise ConfigError(f"{there[0]} already exists; nothing was written; move it away first")
     # The project file is written last, so that an interrupted import leaves no project.
@@ -277,6 +278,7 @@ def _agent(given: str, folder: Path) -> dict[str, Json]:
     if not sign:
         delivery = "folder" if "{folder}" in given else "live"
         return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
+    # Parsed and not imported: an import must not run code of the project.
     found = _definition(folder / file, name) if (folder / file).is_file() else None
     takes_texts = found is not None and len(found.args.args + found.args.kwonlyargs) > 1
     return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}

@@ -113,6 +113,7 @@ def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
 def _write(path: Path, text: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # `x`, because a file may have appeared since the check above.
         with path.open("xb") as file:
             file.write(text)
     except OSError as error:

@@ -50,6 +50,7 @@ class StoredTag:
 
     def revision(self, wanted: str) -> Revision:
         """Return a revision by its number, or by at least 4 leading digits of its id."""
+        # Numbers first: a short one could also be the beginning of an id.
         found = [one for one in self.history if f"{one.number}" == wanted]
         if not found and _REVISION.fullmatch(wanted):
             found = [one for one in self.history if one.id.startswith(wanted)]
