@@ -116,6 +116,7 @@ class BamlFunction:
             _, block = self._named[name]
             if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
                 found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
+            # Without texts and comments, which may mention a variable that no client reads.
             named = "".join(one.text for one in block.tokens if one.kind in _NO_TEXT)
             found |= dict.fromkeys(_VARIABLE.findall(named))
         return tuple(sorted(found))
@@ -182,6 +183,7 @@ Edit: TypeAlias = tuple[int, int, str]
 def edited(source: str, edits: Iterable[Edit]) -> str:
     """Apply edits that do not overlap."""
     pieces, at = list[str](), 0
+    # In order and in one pass: an edit would move the places of all later ones.
     for start, end, text in sorted(edits):
         pieces += [source[at:start], text]
         at = end

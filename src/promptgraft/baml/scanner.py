@@ -102,6 +102,7 @@ class Declaration:
     def value(self, name: str) -> Sequence[Token]:
         """Return the tokens from the value of ``name`` on; empty if it is not set."""
         for place, token in _outer(self.inside):
+            # A word of the same name inside a value does not set it.
             if token.text == name and _begins_line(self.inside, place):
                 return self.inside[place + 1 :]
         return ()
@@ -152,6 +153,7 @@ def _declarations(source: str) -> Iterator[Declaration]:
         if found is not None:
             yield found
         taken = len(found.tokens) if found else 1
+        # Counted while reading, so that a file of many declarations takes linear time.
         line += sum(len(_BREAK.findall(one.text)) for one in tokens[at : at + taken])
         at += taken
 
