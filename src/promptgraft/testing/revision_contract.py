@@ -243,6 +243,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         with pytest.raises(RevisionNotFoundError):
             roll_back(store, "0123456789abcdef")
         revisions = written(store, "one")
+        # Differs in the first digit only, so that a store cannot find it by comparing the rest.
         unknown = ("f" if revisions[0].id[0] == "0" else "0") + revisions[0].id[1:]
         for revision in (unknown, unknown[:6], revisions[0].id[:12] + "0" * 20):
             with pytest.raises(RevisionNotFoundError):

@@ -296,6 +296,8 @@ class StoreWrites:
             reads = 0
             while not written.is_set():
                 seen = [int(bodies(store.resolve(one.descriptor))[TONE]) for one in prompts]
+                # Read in the order of writing: a later prompt may be newer, never older, than one
+                # before it.
                 assert seen == sorted(seen)
                 prompt = prompts[reads % 3]
                 assert seen[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
@@ -316,6 +318,7 @@ class StoreWrites:
         begin = threading.Barrier(len(sets))
 
         def write(number: int) -> None:
+            # All at once: threads that start one after the other would hardly ever overlap.
             begin.wait()
             set_all(store, *sets[number], path=paths[number], body="written")
 
