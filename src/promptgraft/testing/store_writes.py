@@ -296,8 +296,7 @@ class StoreWrites:
             reads = 0
             while not written.is_set():
                 seen = [int(bodies(store.resolve(one.descriptor))[TONE]) for one in prompts]
-                # Read in the order of writing: a later prompt may be newer, never older, than one
-                # before it.
+                # Read one after the other: a later one may be of a newer write, never of an older.
                 assert seen == sorted(seen)
                 prompt = prompts[reads % 3]
                 assert seen[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
