@@ -42,7 +42,7 @@ from promptgraft import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
-from promptgraft.evals.statistics import Outcome, gain
+from promptgraft.evals.gains import Outcome, gain
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import digest

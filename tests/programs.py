@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,9 @@ COMMANDS = (
     *("promptgraft.runs.report.page", "filelock", "markdown_it"),
 )
 """What most commands import."""
+
+SECONDS = 300
+"""After this time a program is ended by SIGALRM, so that one that hangs fails its test."""
 
 
 class Programs:
@@ -74,6 +78,12 @@ class Programs:
             assert reply, "the process that is forked has ended"
             out, err = (stream.read_text("utf-8") for stream in streams[1:])
         return subprocess.CompletedProcess(words, int(reply), out, err)
+
+    def output(self, *words: str | Path, folder: Path) -> str:
+        """Run a program that must succeed; return what it prints."""
+        done = self(*words, folder=folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def promptgraft(
         self,
@@ -121,6 +131,7 @@ def _become(
     *, words: list[str], folder: str, environment: dict[str, str], streams: list[str]
 ) -> None:
     """Be the process that runs a program."""
+    signal.alarm(SECONDS)
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     for number, stream in enumerate(streams):
         opened = os.open(stream, writing if number else os.O_RDONLY)

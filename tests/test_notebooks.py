@@ -31,8 +31,8 @@ from promptgraft import (
     evaluate,
 )
 from promptgraft.clock import FakeClock
+from promptgraft.evals.gains import Gain
 from promptgraft.evals.metrics import Exact
-from promptgraft.evals.statistics import Gain
 from promptgraft.notebook import MOST_ROWS, Card, LongText, Shown, as_html, as_text, first_rows
 from promptgraft.runs import RunFolder, RunRecord, RunSummary, State
 from promptgraft.search.events import CandidateAdded, RunStarted

@@ -28,7 +28,7 @@ from promptgraft import (
 )
 from promptgraft.evals import metrics
 from promptgraft.evals.aggregate import WeightedMean
-from promptgraft.evals.statistics import gain
+from promptgraft.evals.gains import gain
 from promptgraft.evals.types import Answer
 
 MESSAGES = Path(__file__).with_name("messages.csv")

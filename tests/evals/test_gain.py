@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import Gain, Outcome, gain
+from promptgraft.evals.gains import Gain, Outcome, gain
 
 Scores = Mapping[str, Sequence[float | None]]
 

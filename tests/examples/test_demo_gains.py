@@ -10,9 +10,9 @@ import pytest
 
 from promptgraft.cli.main import run
 
-SEEDS = range(3)
-LEAST = 0.15
-"""Mean gain; over the seeds 0 to 47 it is 0.24, and a single one may be half of that."""
+SEEDS = range(4)
+LEAST = 0.2
+"""Mean gain; over `promptgraft demo --seed 0` to `47` it is 0.24, and one may be half of it."""
 
 
 def test_every_seed_improves_on_held_out_tickets(

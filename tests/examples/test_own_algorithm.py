@@ -18,8 +18,8 @@ KILLED = Path(__file__).with_name("kill_own_algorithm.py")
 
 def test_it_is_short_and_improves_the_prompt(programs: Programs) -> None:
     assert len((EXAMPLE / "rewrite.py").read_text("utf-8").splitlines()) <= 80
-    found = programs("bins.py", folder=EXAMPLE)
-    before, _, after = found.stdout.partition(": ")[2].partition(" -> ")
+    found = programs.output("bins.py", folder=EXAMPLE)
+    before, _, after = found.partition(": ")[2].partition(" -> ")
     assert float(after) > float(before)
 
 

@@ -13,9 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_function"
 
 
 def carried_out(programs: Programs, folder: Path, *words: str) -> str:
-    done = programs("-W", "error", "-m", "promptgraft", *words, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return programs.output("-W", "error", "-m", "promptgraft", *words, folder=folder)
 
 
 def copied(folder: Path) -> Path:
@@ -59,6 +57,6 @@ def test_two_texts_are_improved_resumed_and_used_by_another_process(
         "now = desk.DESK.current(pg.LocalPromptOverridesStore())\n"
         "print(asyncio.run(desk.answer(now, 'Hello, my refund')))"
     )
-    assert programs("-c", use, folder=stopped).stdout == "support: Dear Ada,\n"
+    assert programs.output("-c", use, folder=stopped) == "support: Dear Ada,\n"
     carried_out(programs, stopped, "apply")
-    assert programs("-c", use, folder=stopped).stdout == "billing: Dear Ada,\nticket\n"
+    assert programs.output("-c", use, folder=stopped) == "billing: Dear Ada,\nticket\n"

@@ -14,9 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "support_agent"
 
 
 def carried_out(programs: Programs, folder: Path, *words: str) -> str:
-    done = programs("-W", "error", "-m", "promptgraft", *words, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return programs.output("-W", "error", "-m", "promptgraft", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")

@@ -127,11 +127,11 @@ def test_optimizing_helps_on_unseen_tickets_and_another_process_uses_the_winner(
     tmp_path: Path, programs: Programs
 ) -> None:
     (tmp_path / ".promptgraft").mkdir()
-    said = programs(FOLDER / "optimize.py", folder=tmp_path).stdout
+    said = programs.output(FOLDER / "optimize.py", folder=tmp_path)
     held_out = re.search(r"held-out: +(\d\.\d+) -> (\d\.\d+) on", said)
     assert held_out is not None
     assert float(held_out[2]) - float(held_out[1]) >= 0.2
     assert str(tmp_path) in said
-    used = programs(FOLDER / "use.py", folder=tmp_path).stdout
+    used = programs.output(FOLDER / "use.py", folder=tmp_path)
     assert "sections improved: 1; overrides skipped: 0" in used
     assert "Charged twice" in used

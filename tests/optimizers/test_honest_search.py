@@ -48,9 +48,9 @@ from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import evaluate
+from promptgraft.evals.gains import Gain, Outcome, gain
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import Contains, Exact, Python
-from promptgraft.evals.statistics import Gain, Outcome, gain
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (

@@ -17,7 +17,7 @@ from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import Gain
+from promptgraft.evals.gains import Gain
 from promptgraft.runs import RunRecord, RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import (
     Incomparable,

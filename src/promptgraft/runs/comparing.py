@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import JournalError
-from promptgraft.evals.statistics import Gain, gain
+from promptgraft.evals.gains import Gain, gain
 from promptgraft.frames import frame_of
 from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header

@@ -9,7 +9,7 @@ from operator import eq
 
 import attrs
 
-from promptgraft.evals.statistics import Gain
+from promptgraft.evals.gains import Gain
 from promptgraft.overrides.base_store import (
     InMemoryPromptOverridesStore,
     overlaid,

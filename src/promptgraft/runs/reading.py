@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.statistics import Gain
+from promptgraft.evals.gains import Gain
 from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.event_file import decoded, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document

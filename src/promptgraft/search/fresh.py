@@ -8,7 +8,8 @@ from enum import StrEnum
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.statistics import ANSWERS, Gain, Outcome, gain
+from promptgraft.evals.gains import Gain, Outcome, gain
+from promptgraft.evals.statistics import ANSWERS
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.search.scores import Score, paired_means
 from promptgraft.serde import Json

@@ -15,6 +15,7 @@ from promptgraft.evals.judges import (
     Rubric,
     Voting,
     judge_kinds,
+    kinds,
 )
 from promptgraft.evals.judges.prompts import Refused
 from promptgraft.evals.metrics import METRICS, load_metrics
@@ -36,6 +37,10 @@ def loaded(entry: Json) -> JudgeMetric:
     (metric,) = load_metrics([entry], registry=REGISTRY)
     assert isinstance(metric, JudgeMetric)
     return metric
+
+
+def test_all_kinds_of_judges_are_registered() -> None:
+    assert {kind.name for kind in judge_kinds(model)} == {*kinds._KINDS}
 
 
 def test_our_own_form_says_everything() -> None:

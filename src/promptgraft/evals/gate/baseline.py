@@ -10,16 +10,9 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.gains import Gain, Outcome, gain
 from promptgraft.evals.gate.report import GateReport, Tried
-from promptgraft.evals.statistics import (
-    ANSWERS,
-    Gain,
-    Outcome,
-    gain,
-    is_lost,
-    is_settled,
-    least_cases,
-)
+from promptgraft.evals.statistics import ANSWERS, is_lost, is_settled, least_cases
 from promptgraft.files import write_atomically
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.strict import structure
