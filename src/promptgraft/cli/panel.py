@@ -157,6 +157,7 @@ class PanelProgress(LivePanel, Progress):
     """A panel of fixed height for a run; at the end only the warnings of the plan remain."""
 
     def __init__(self, title: str, **drawn: Unpack[Drawn]) -> None:
+        # Each event may draw; `draw_if_due` limits how often.
         Progress.__init__(self, drawn.get("clock"), every=0)
         LivePanel.__init__(self, title, **drawn)
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)

@@ -38,6 +38,7 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
 }
 _ENDINGS = {f".{kind}": kind for kind in FORMATS}
 _ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
+# Hexadecimal digits: 48 bits tell the cases of any data set apart, and an id stays readable.
 _SHORT_DIGEST = 12
 
 

@@ -38,6 +38,7 @@ USUAL_NAMES: Mapping[str, str] = {
     "dev": "validation",
     "test": "test",
 }
+# The middle of each place in the order, so that the sizes are the nearest to the shares.
 _EVEN = 0.5
 
 
@@ -294,5 +295,6 @@ def _strata(
 
 def _unit(seed: int, kind: str, text: str) -> float:
     """Return a number from 0 to below 1 that depends on the arguments only."""
+    # Not by `random`: a case keeps its number when others are added, whatever Python runs this.
     data = f"{seed}/{kind}/{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(data).digest()[:8]) / 2**64

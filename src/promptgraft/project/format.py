@@ -151,6 +151,7 @@ def _check_prompt(spec: str) -> None:
 
 _VERSION = check(
     f"{VERSION}, the version of the format that this promptgraft reads",
+    # In Python `true` equals 1, but the JSON Schema refuses it.
     lambda value: VERSION if value == VERSION and type(value) is int else None,
     {"const": VERSION},
 )

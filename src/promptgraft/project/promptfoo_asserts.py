@@ -349,5 +349,6 @@ def choices_of(tests: Sequence[Test]) -> list[str]:
         if test.asked
     ]
     found = sorted(set().union(*labels))
+    # Labels repeat from test to test; expected texts that rarely do are free answers.
     is_choice = all(len(one) == 1 for one in labels) and 1 < len(found) <= len(labels) / 2
     return found if is_choice else []

@@ -39,6 +39,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 
 _SECONDS_FOR_THE_LOCK = 0.3  # a reader in `is_locked` holds it for a moment
 _REMOVED = ".removed-"
+# Characters; file systems allow 255 bytes, of which digest and ending take 16.
 _LONGEST_NAME = 200
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 

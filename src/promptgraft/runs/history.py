@@ -29,6 +29,7 @@ from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
 from promptgraft.text import score
 
+# The first few answers of concurrent calls arrive at once and would make the estimate jump.
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 

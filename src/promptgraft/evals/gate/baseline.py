@@ -179,6 +179,7 @@ class Comparison:
         is_below = self.gain.mean_gain < -self.tolerance - _FUZZ
         if is_below and (self.gain.verdict is Outcome.WORSE or not can_tell):
             return Standing.WORSE
+        # Without a lost case, even a wide interval says nothing of a loss.
         is_sure = not self.gain.lost or self.gain.low >= -self.tolerance - _FUZZ
         return Standing.NOT_WORSE if is_sure else Standing.UNCLEAR
 

@@ -248,6 +248,7 @@ class JudgeMetric(BaseMetric):
             except PermanentProviderError as error:
                 name = adapter_identity(judge)
                 raise PermanentProviderError(f"judge `{name}`: {error}") from error
+            # Unscored, not 0: it says nothing about the answer.
             except ProviderError as error:
                 return Judgement(score=None, reason=f"the judge's provider failed: {error}")
             except (OutputError, VoidReplyError) as error:
@@ -291,6 +292,7 @@ class JudgeMetric(BaseMetric):
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:
     """Return the judgement of one judge from its samples."""
     cast = [(one.score, one) for one in judgements if one.score is not None]
+    # With half of them or fewer, the samples that happened to succeed would decide.
     if 2 * len(cast) > len(judgements):
         return cast[most_agreed([score for score, _ in cast])][1]
     void = [one.reason for one in judgements if one.score is None]

@@ -47,6 +47,7 @@ class _Amounts(UserDict[str, float | int | None]):
     """Tokens, cost and seconds by name; an unknown amount raises an error."""
 
     def __getitem__(self, key: str) -> float | int | None:
+        # None in a comparison would raise a TypeError, which counts against the answer.
         if (known := self.data[key]) is None:
             raise _UnknownAmountError(f"`usage.{key}` of this answer is not known")
         return known

@@ -25,6 +25,7 @@ LONGEST_QUOTE = 200
 LONGEST_VALUE = 100
 
 _BEFORE, _AFTER = 40, 80
+# Control characters and ends of lines that `json` leaves unescaped.
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)

@@ -14,6 +14,7 @@ from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.targets.types import RolloutRecord
 
+# The template repeats them in its `viewBox`.
 WIDTH, HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
