@@ -166,6 +166,7 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
         return []
     others = [place for place in found.store.addresses() if place != found.address]
     tags = [_read_tag(found.store, place) for place in others]
+    # `addresses` leaves out tags that point at nothing, so each of these has a revision.
     return [other.title for other in tags if other.present().step == revision.step]
 
 

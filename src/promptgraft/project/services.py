@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from promptgraft.project.parts import Surroundings
 
 
+# A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
 _FILE = "sqlite:///"
 
@@ -94,6 +95,7 @@ def open_store(named: str | None) -> RevisionedStore:
     if "://" in named:
         return database_store(named)
     path = Path(named)
+    # Users also name the folder `.promptgraft` itself.
     if path.name == FOLDER.parts[0]:
         path = path.parent
     if not path.is_dir():
