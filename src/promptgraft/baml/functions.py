@@ -114,6 +114,7 @@ class BamlFunction:
         found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
         for name in self.needed:
             _, block = self._named[name]
+            # A server at another address may need no key.
             if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
                 found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
             # Without texts and comments, which may mention a variable that no client reads.
@@ -149,6 +150,7 @@ class BamlFunction:
         blocks = (one for name, one in self._named.items() if name in self.needed)
         written = (
             edited(
+                # No edit lies before the block, so it still begins at its place.
                 file.source[: block.end],
                 [one for one in self._changes(file, texts) if block.start <= one[0] < block.end],
             )[block.start :]

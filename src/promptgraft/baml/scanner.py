@@ -225,6 +225,7 @@ def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
 def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     begin, depth = 0, 0
     for place, token in enumerate(tokens):
+        # `map<string, int>` has a comma of its own.
         depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
         if token.text == "," and depth == 0:
             yield tokens[begin:place]
@@ -372,5 +373,6 @@ def _words(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
         if token.kind is Kind.WORD:
             yield token.text
+        # The Jinja of a prompt calls template strings by name.
         elif token.kind in (*STRINGS, Kind.JINJA):
             yield from (one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))

@@ -34,6 +34,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import clip, listed
 
+# Lengths in characters; a conversation has a reason for each of its turns.
 LONGEST_FEEDBACK = 50_000
 _LONGEST_TURN_REASON = 400
 
