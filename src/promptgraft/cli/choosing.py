@@ -175,6 +175,7 @@ def runs_of(root: Path, *, runs: str | None, project: str | None) -> Runs:
     """Return the folder that a new run is kept in: ``--runs``, else ``root``."""
     if named := _named(root, runs, project):
         return named
+    # A job does not depend on the project around it, which may be broken.
     with contextlib.suppress(DataFormatError):
         if chosen_runs(None, None).root.absolute() == root.absolute():
             return Runs(root)

@@ -159,6 +159,7 @@ def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
 
 
 _FACTS = "The answer says the same facts as this one, and none against it: {}"
+# Passing scores here and in `_COMPARED` are the defaults of promptfoo.
 _JUDGED: Mapping[str, tuple[str, float]] = {  # the rubric and the passing score
     "llm-rubric": ("{}", 1.0),
     "model-graded-closedqa": ("{}", 1.0),
