@@ -126,6 +126,7 @@ def _table_cell(text: str) -> str:
 
 def plain_line(text: str) -> str:
     """Return a text as one line of a page, escaped so that it is no HTML, link or image."""
+    # The texts come from models and data: a viewer would load an image from anywhere.
     return re.sub(r"[<\[]", r"\\\g<0>", visible_line(text))
 
 

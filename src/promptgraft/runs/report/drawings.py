@@ -19,9 +19,11 @@ WIDTH, HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
 _TICKS = 4
+# An axis needs a span, also where all means are the same up to rounding.
 _LEAST_SPAN = 1e-6
 
 MOST_NODES = 120
+# All lengths are in pixels.
 _LANE, _ROW = 18, 26
 _MARGIN = 18
 _LABEL = 300
@@ -267,6 +269,7 @@ def _edges(
                 x, y = places[parent]
                 path = f"M{x} {y}V{node.y - _ROW // 2}Q{x} {node.y} {node.x} {node.y}"
                 if at:
+                    # Around the nodes between the two, on the right.
                     right = max(x, node.x) + 3 * _LANE
                     path = f"M{x} {y}C{right} {y} {right} {node.y} {node.x} {node.y}"
                 elif x == node.x:
