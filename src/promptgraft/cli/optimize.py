@@ -278,6 +278,7 @@ def resume_command(
     """
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)
+    # Absolute, because a job is loaded in the folder that it ran in then.
     folder = RunFolder(kept_in.find(run).path.absolute())
     with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)

@@ -123,6 +123,7 @@ def read_project(path: Path) -> tuple[Source, ProjectConfig]:
     """
     source = source_file(path)
     root = source.root
+    # First, because it settles these places: their values get no second fault.
     refuse_references(root)
     config = PROJECT.read(root)
     source.raise_all()

@@ -180,6 +180,7 @@ def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:
 
 def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple[str, Json]]:
     """Yield ``splits`` if there are too few cases for the default."""
+    # Splits keep equal questions in one set, whatever their case.
     questions = {canonical_json(case["input"]).casefold() for case in cases}
     if len(questions) < 2:
         node.fault(f"expected at least two cases with different inputs, found {len(questions)}")

@@ -228,6 +228,7 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
             return TextsPrompt.of(as_texts(value), ns=AGENTS_NS, key=name, takes_cases=True)
     if isinstance(value, PromptTemplate):
         return Prompt(value)
+    # The project says which store applies, not the prompt.
     return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None
 
 

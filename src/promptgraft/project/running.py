@@ -206,6 +206,7 @@ def loaded(
         if to_plan:
             found.stand_in()
         else:
+            # Before the run directory is made, which would be left without a run.
             found.config.trackers.check()
         yield Runnable.of(found, name, found.job(name))
 
