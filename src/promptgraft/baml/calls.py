@@ -101,6 +101,7 @@ class _Arguments:
         else:
             content, named = str(value.get("base64")), None
         media_type = given if isinstance(given, str) else named or usual
+        # A PDF of `baml_py` takes no media type.
         return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
 
     def _content(self, name: str) -> str:
@@ -119,6 +120,7 @@ class _Arguments:
             ) from error
 
 
+# Characters; shorter values would be blanked inside ordinary words too.
 _SHORTEST_SECRET = 8
 _OK, _NO_SUCCESS = 200, 300
 _NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(

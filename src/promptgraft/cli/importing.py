@@ -191,6 +191,7 @@ def _yaml(document: Mapping[str, Json]) -> str:
     class Dumper(yaml.SafeDumper):
         """Quotes texts that a strict YAML reader would refuse or read as another type."""
 
+        # Equal objects would be written as aliases, which our reader refuses.
         def ignore_aliases(self, _: object) -> bool:
             return True
 
@@ -250,6 +251,7 @@ def _texts_below(folder: Path) -> Iterator[tuple[str, Json]]:
 
 def _find_function(folder: Path) -> str:
     """Find the function `call_agent` in or below a folder."""
+    # The nearest file first; the text is searched before it is parsed, which takes longer.
     for path in sorted(folder.rglob("*.py"), key=lambda one: (len(one.parts), one)):
         if _FUNCTION in path.read_text("utf-8", "replace") and _definition(path, _FUNCTION):
             return f"{path.relative_to(folder)}:{_FUNCTION}"
@@ -280,5 +282,6 @@ def _agent(given: str, folder: Path) -> dict[str, Json]:
         return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
     # Parsed and not imported: an import must not run code of the project.
     found = _definition(folder / file, name) if (folder / file).is_file() else None
+    # After the query comes the call, which holds the texts.
     takes_texts = found is not None and len(found.args.args + found.args.kwonlyargs) > 1
     return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}

@@ -201,6 +201,7 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
     try:
         with beside(folder):
             yield
+    # A module that calls `sys.exit` must not decide the exit code of this command.
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
