@@ -36,6 +36,7 @@ def history_of(store: Store) -> tuple[Revision, ...]:
     assert len(set(ids)) == len(ids)
     for index, revision in enumerate(history):
         assert revision.parent is None or revision.parent in ids[:index]
+        # With its zone, because several machines may write to one store.
         assert revision.time.utcoffset() is not None
     current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert current is None or current in history

@@ -39,6 +39,7 @@ from promptgraft.testing.prompts import (
     set_all,
 )
 
+# Most would lead out of a folder, or be names that some file system refuses or confuses.
 _BAD_KEYS = {
     "parent": "..",
     "absolute": "/etc",
@@ -50,6 +51,7 @@ _BAD_KEYS = {
     "not ASCII": "späť",
     "hidden": ".lock",
     "backslash": "a\\b",
+    # In a regular expression `$` also matches before a final line feed.
     "newline": "latest\n",
     "not text": 7,
 }
