@@ -90,6 +90,7 @@ class AnthropicProfile(ModelProfile):
 
 def profile_of(model: str) -> AnthropicProfile:
     """Return the profile for the name of a model; the minimum for any other than Claude."""
+    # Gateways put a vendor before the name, such as `anthropic/claude-sonnet-4-5`.
     name = model.rpartition("/")[2]
     if not name.startswith("claude-"):
         return AnthropicProfile()
@@ -172,9 +173,11 @@ class AnthropicWire:
         return Turn(
             text="".join(block.text or "" for block in blocks if block.type == "text"),
             requests=requests,
+            # Compatible servers may give another reason beside calls of tools.
             finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
             finish_reason=answer.stop_reason,
             usage=usage_of(
+                # Anthropic's input tokens leave out those of the cache; ours include them.
                 None if usage.input_tokens is None else usage.input_tokens + read + written,
                 usage.output_tokens,
                 read,

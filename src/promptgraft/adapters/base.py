@@ -296,6 +296,7 @@ def evaluated(
             response = awaited(answer, deadline=deadline)
     except PromptgraftError:
         raise
+    # What the standard library raises for a network; an adapter need not know our errors.
     except (ConnectionError, TimeoutError) as error:
         raise TransientProviderError(f"{where} raised {raised_at(error)}") from error
     except Exception as error:
@@ -304,6 +305,7 @@ def evaluated(
             "may pass"
         ) from error
     finally:
+        # Also after a failure: what was spent on it is counted and shown all the same.
         seconds = time.perf_counter() - began
         _count(adapter, session, before)
         events = session.select_all(object)[before:]
@@ -321,6 +323,7 @@ def _count(adapter: ProviderAdapter, session: SessionProtocol, before: int) -> N
     """Dispatch ``ModelCalled`` for an adapter that answered without reporting a call."""
     events = session.select_all(object)[before:]
     answers = [event for event in events if isinstance(event, PromptExecuted)]
+    # A simple adapter still counts as one call, of unknown cost rather than 0.
     if answers and not any(isinstance(event, ModelCalled) for event in events):
         model, usage = adapter_identity(adapter), answers[-1].response.usage
         session.dispatch(ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0))

@@ -74,6 +74,7 @@ class GeminiAdapter(OpenAIAdapter):
         CHAT,
         adapter="GeminiAdapter",
         provider="gemini",
+        # Google's own SDK reads both as well.
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         address_variable="GEMINI_BASE_URL",
         own_address="https://generativelanguage.googleapis.com/v1beta/openai",

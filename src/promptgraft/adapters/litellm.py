@@ -31,6 +31,7 @@ _CODES = {
 @cache
 def _loaded() -> Any:
     """Import litellm, which takes seconds, without letting it fetch its price list."""
+    # Before the import, during which it would fetch the list.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     library: Any = importlib.import_module("litellm")
     library.suppress_debug_info = True  # otherwise it prints advice when a call fails
@@ -66,6 +67,7 @@ class _Endpoint:
             raise NothingReceivedError(
                 f"no whole answer within {seconds:g} s", timed_out=True
             ) from None
+        # After the timeout, which is derived from it.
         except errors.APIConnectionError as error:
             raise NothingReceivedError(f"the connection failed: {error}") from None
         except errors.OpenAIError as error:
@@ -76,6 +78,7 @@ class _Endpoint:
                 headers=dict(getattr(error, "litellm_response_headers", None) or {}),
                 content=json.dumps({"error": said}),
             )
+        # As a text again, so that it is judged, blanked and read like any other response.
         return Received(status=200, headers={}, content=found.model_dump_json())
 
 

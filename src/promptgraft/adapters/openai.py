@@ -81,6 +81,7 @@ RULES = SchemaRules(
 )
 """What OpenAI accepts in the schema of an answer."""
 
+# `gpt-oss`, for example, is served by others, of whose servers nothing can be assumed.
 _OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
 # OpenAI models without structured output; all later ones have it.
 _OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini|o1-preview)")
@@ -88,6 +89,7 @@ _OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini
 _THINKING = re.compile(r"(?:ft:)?(?:o\d|gpt-5(?:-(?!chat)|$))")
 # The first GPT-4o, whose limit is lower than that of all later ones.
 _SHORT = re.compile(r"(?:ft:)?gpt-4o-2024-05-13")
+# Tokens of thinking that a plan expects per call.
 _THOUGHTS = 500
 
 
@@ -165,10 +167,13 @@ class OpenAIWire:
             ToolRequest(id=call.id, name=call.function.name, arguments=call.function.arguments)
             for call in calls
         )
+        # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
         usage = answer.usage or _Tokens()
         details = usage.prompt_tokens_details or _Details()
         return Turn(
+            # A structured answer that is refused arrives in a field of its own, with the reason
+            # `stop`.
             text=message.content or message.refusal or "",
             requests=requests,
             finish=Finish.REFUSED if message.refusal else finish,

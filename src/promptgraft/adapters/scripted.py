@@ -86,6 +86,7 @@ def _in_turn(texts: Sequence[str]) -> Reply:
     remaining = iter(texts)
 
     def reply(_: RenderedPrompt[object]) -> str:
+        # An iterator must not be advanced by two threads at once.
         with lock:
             text = next(remaining, None)
         if text is None:

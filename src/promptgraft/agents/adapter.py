@@ -129,6 +129,8 @@ class AgentAdapter:
                 texts=texts,
                 folder=folder,
                 example=case.id,
+                # New for each rollout, also on resume: an agent that keeps sessions must not
+                # continue an old one.
                 session_id=uuid.uuid4().hex,
                 context=case.context,
                 state=case.state,
@@ -141,6 +143,7 @@ class AgentAdapter:
         return cast("PromptResponse[OutputT]", response)
 
     def _case_of(self, prompt: Prompt[OutputT], texts: Mapping[str, str]) -> Case:
+        # A reflection prompt ends up here if the context has no other adapter for it.
         if tuple(texts) != self.names:
             raise ConfigError(
                 f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
@@ -205,6 +208,7 @@ class _Playing:
             answer = self.adapter.agent.ask(query, call)
         except AgentFaultError as error:
             raise self._refused(error, call) from error
+        # Its adapters have charged the session already; charging again would double the cost.
         if answer.counted:
             return answer
         self._note(answer, time.perf_counter() - began)
@@ -238,6 +242,7 @@ class _Playing:
         place = f" ({error.place})" if error.place else ""
         said = f"agent `{self.adapter.agent.name}` on case `{self.case.id}`{turn}: {error}{place}"
         if self.adapter.on_agent_error == "unscored":
+            # The error that leaves a rollout unscored and does not end the run.
             return RejectedRequestError(said)
         where = f"{self.case.origin}: " if self.case.origin else ""
         return CallerError(f"{where}{said}")
@@ -351,6 +356,7 @@ def rehearse(
         session = watch.session(tags={"scope": "rehearsal", "example": case.id}, deadline=deadline)
         try:
             watch.call(evaluated, lenient, asked, session=session, deadline=deadline)
+        # Another case would be refused as well.
         except PermanentProviderError:
             raise
         except (AgentFaultError, ProviderError) as found:

@@ -260,6 +260,7 @@ def status_of(error: BaseException) -> int:
     for holder in (error, response):
         for name in ("status_code", "status"):
             status: object = getattr(holder, name, None)
+            # A library may have a property `status` of another kind, such as a text.
             if isinstance(status, int) and not isinstance(status, bool):
                 return status
     return 0

@@ -27,6 +27,7 @@ from promptgraft.text import clip
 LONGEST_OUTPUT = 10_000_000
 """Largest output of a command in bytes."""
 
+# Bytes of standard error; the end says why a command failed.
 _KEPT_OF_ERRORS = 4_000
 _SHORT_PAUSE = 0.001  # seconds
 _LOOK_EVERY = 0.2  # seconds; pipes inherited by children may stay open after the command ended
@@ -118,6 +119,7 @@ class CommandAgent(Templated):
         secrets = self._secrets
         arguments = [one.text(query, call) for one in self._arguments]
         env = {name: one.text(query, call) for name, one in self._variables.items()}
+        # `Popen` raises ValueError for them, and OSError for all else that cannot be started.
         if any("\0" in one for one in (*arguments, *env.values())):
             raise AgentFaultError("a command cannot be given a text with a NUL character")
         ends = sooner(call.deadline, self.timeout)
@@ -186,6 +188,7 @@ class _Running:
     """A running command and its process group."""
 
     process: subprocess.Popen[bytes]
+    # Reentrant: a signal handler may cancel the run in the thread that holds it.
     lock: threading.RLock = attrs.field(factory=threading.RLock)
 
     def kill(self) -> None:
@@ -204,6 +207,7 @@ class _Running:
 
     def follow(self, ends: Deadline) -> _Ran:
         """Read its output until it has ended or must be stopped."""
+        # One thread for both pipes: a command that fills one of them unread would block.
         process, found = self.process, _Ran()
         with selectors.DefaultSelector() as waiting:
             for pipe, kept in ((process.stdout, found.output), (process.stderr, found.errors)):
@@ -229,5 +233,6 @@ class _Running:
 
     def _has_ended(self) -> bool:
         """Return whether the command itself has ended, without reaping it."""
+        # Reaping would free the id, and a later kill could hit an unrelated group.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, options) is not None

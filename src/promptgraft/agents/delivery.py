@@ -22,6 +22,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.runtime.deadline import Deadline
 
 _SETTLED_NS = 100_000_000  # two changes within one tick of the clock may leave one status behind
+# History is large, and the stores of the project must not be written by an agent.
 _NOT_COPIED = {".git", ".promptgraft"}
 
 
@@ -70,6 +71,8 @@ class RunScope:
             with self._lock:
                 self._users -= 1
                 if not self._users:
+                    # Without the exception of its last user: others of the same context may have
+                    # succeeded.
                     self._context.__exit__(None, None, None)
 
 
@@ -171,6 +174,7 @@ class FolderCopy:
     def _fill(self, copy: Path, texts: Mapping[str, str]) -> None:
         for name, file in self._sources.files.items():
             target = copy / file.path.relative_to(self._folder)
+            # Not written atomically: a copy that a kill leaves behind is never used again.
             target.write_bytes(file.holding(texts[name]))
             target.chmod(file.mode)
 
@@ -246,6 +250,7 @@ class _Copies:
         try:
             mended = copy.mended(self.pattern, used_at=used_at)
             spare = attrs.evolve(mended, path=copy.path.rename(self._new_path()))
+        # An agent may have taken away the rights to restore it; a new copy is made instead.
         except OSError:
             self.drop(copy)
         else:
@@ -269,6 +274,7 @@ class _Copy:
 
     @classmethod
     def of(cls, pattern: Path, path: Path) -> _Copy:
+        # From the pattern and not from the folder, which may change during the run.
         shutil.copytree(pattern, path, symlinks=True)
         base = len(str(path))
         return cls(path, {one[base:]: _status(one) for one in _walked(path)})
@@ -279,6 +285,7 @@ class _Copy:
         kept: dict[str, tuple[int, ...]] = {}
         for path in _walked(self.path):
             name, now = path[base:], _status(path)
+            # The change time cannot be set by a program, unlike the modification time.
             is_settled = used_at - now[-1] > _SETTLED_NS or not stat.S_ISREG(now[1])
             if self.made.get(name) == now and (
                 is_settled or filecmp.cmp(path, f"{pattern}{name}", shallow=False)

@@ -45,6 +45,7 @@ def _an_address(_: object, field: attrs.Attribute[str], value: str) -> None:
         raise ConfigError(
             f"url: expected an address such as http://localhost:8000/ask, found {shown(value)}"
         )
+    # The address is the agent's name in reports and messages.
     if "@" in urlsplit(value).netloc:
         raise ConfigError("url: give user and password as a header, not in the address")
 
@@ -88,6 +89,7 @@ class HttpAgent(Templated):
     @property
     def name(self) -> str:
         parts = urlsplit(self.url)
+        # Without the query, which may hold a key.
         return f"{parts.netloc}{parts.path}"
 
     @property
@@ -132,6 +134,7 @@ class HttpAgent(Templated):
                 )
         ends = sooner(call.deadline, self.timeout)
         try:
+            # Variables in the address are revealed only here, so that no message can show them.
             url = Secret(self.url).reveal()
             status, reply = post(url, json.dumps(body).encode(), {**_KINDS, **headers}, ends)
         except OSError as error:
@@ -190,10 +193,13 @@ def post(url: str, body: bytes, headers: Mapping[str, str], ends: Deadline) -> t
         try:
             connection.request("POST", path, body, {**headers, "Connection": "close"})
             with connection.getresponse() as response:
+                # One byte more than allowed tells a longer reply from one of exactly that length.
                 reply = response.read(LONGEST_BODY + 1)
+                # `read` with a limit does not raise for a body that ends early.
                 if response.length and len(reply) <= LONGEST_BODY:
                     raise IncompleteRead(reply, response.length)
         except HTTPException as error:
+            # A reply that is not HTTP is a fault of the connection, like those that are an OSError.
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
         ends.check()  # a reply without a length looks complete when it is interrupted
         return response.status, reply

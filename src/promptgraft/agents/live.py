@@ -73,14 +73,17 @@ class LiveFiles:
     def _opened(self, folder: Path) -> Iterator[None]:
         with self._writer.held():
             self._held = {name: self._sources.held(name) for name in self._sources.texts}
+            # Before anything is recorded: an edit since the sources were read must not be reverted.
             self._writer.check_unchanged(self._held.values())
             originals = folder / "originals"
             make_folder(originals, under=folder)
             for name, text in self._held.items():
                 path = originals / f"{name}{Path(text.path).suffix}"
+                # For people; recovery reads the record, which holds the same contents.
                 write_atomically(path, text.old.encode())
             self._by = f"run {folder.name}"
             self._key: _Key = tuple(self._sources.texts.values())
+            # From here on a killed run leaves a record, and the next command restores the sources.
             self._record(self._key)
             self._failure = None
             try:
@@ -114,10 +117,13 @@ class LiveFiles:
         with contextlib.ExitStack() as stack:
             if deadline is not None and deadline.cancellation is not None:
                 stack.callback(deadline.cancellation.listen(self._wake))
+            # Registered before entering: a wait that is given up must leave the queue too.
             stack.callback(self._leave, rollout)
             self._enter(rollout, deadline)
             yield self._sources.folder
             with self._changed:
+                # Files only: calling the user's functions after each rollout could cost more than
+                # the rollout.
                 self._check(self._sources.files)
             if self._failure is not None:
                 raise self._failure
@@ -133,6 +139,7 @@ class LiveFiles:
                 seconds = LONGEST_WAIT
                 if deadline is not None:
                     deadline.check()
+                    # Not every cancellation wakes its listeners.
                     seconds = min(seconds, deadline.remaining, deadline.look_every)
                 self._changed.wait(seconds)
 
@@ -161,9 +168,13 @@ class LiveFiles:
 
     def _switch(self, key: _Key) -> None:
         """Write another candidate into the sources; the lock is held."""
+        # An edit since the last rollout would be overwritten, and the next answers be of unknown
+        # texts.
         self._check(self._held)
         try:
             if self._failure is None:
+                # Before the first source changes: it names both candidates, so that either is
+                # recognized.
                 self._record(key)
                 for name, before, text in zip(self._held, self._key, key, strict=True):
                     if before != text:

@@ -26,6 +26,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _reports_tools(agent: PythonAgent) -> bool:
+    # As text: annotations may be strings, and resolving them may import or fail.
     return "AgentAnswer" in str(getattr(_unwrapped(agent.function), "__annotations__", {}))
 
 
@@ -97,6 +98,7 @@ class PythonAgent:
             raise too_late(self.name, self.timeout) from None
         except PromptEvaluationError:
             raise
+        # A script wrapped as a function may call `sys.exit`, which must not end the run.
         except (Exception, SystemExit) as error:
             # Not raised by the user's code but by the wait for it, so it is not the agent's fault.
             if isinstance(error, PromptgraftError) and not place_of(error):
@@ -122,6 +124,7 @@ def as_agent(given: Agent | Callable[..., Any]) -> Agent:
     Raises:
         ConfigError: it is neither.
     """
+    # A class has the attributes of the protocol as well.
     if isinstance(given, Agent) and not isinstance(given, type):
         return given
     found: object = given
@@ -158,6 +161,7 @@ def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named
         if one.name == "call" and one.kind is inspect.Parameter.KEYWORD_ONLY:
             place = "named"
         elif number == 1 and one.kind in _POSITIONAL:
+            # A second parameter with a default, such as `temperature=0`, is the user's own.
             is_meant = one.default is one.empty or one.name == "call"
             place = "second" if is_meant else ""
     given = {"": ("query",), "second": ("query", "call"), "named": ("query",)}[place]

@@ -129,6 +129,7 @@ class TextFile:
         """Return the content of the file with another text; with its own text, the bytes read."""
         if text == self.text:
             return self.raw
+        # A model may mix line breaks; the file gets back those that it had.
         whole = self.before + text.replace("\r\n", "\n") + self.after
         if self.line_break != "\n":
             return whole.replace("\n", self.line_break).encode()
@@ -151,6 +152,7 @@ def read_file(path: Path, frozen: Frozen, *, name: str) -> TextFile:
     faults: list[str] = []
     if decoded(raw, 1, lambda line, why: faults.append(f"{name}:{line}: {why}")) is None:
         raise DataFormatError(faults[0].replace(f"{name}:0:", f"{name}:"))
+    # The mark is part of `before`, so that it is written back.
     whole = raw.decode()  # with its byte order mark
     # Only if all line breaks are of one kind does converting them back give the same bytes.
     is_crlf = 0 < whole.count("\r\n") == whole.count("\n")
@@ -271,6 +273,7 @@ def read_sources(
         raise DataFormatError("expected at least one text, found none; name a file or a callback")
     root = folder.resolve()
     stored = {name: one for name, one in sources.items() if isinstance(one, CallbackSource)}
+    # Before reading: a source that is half written would become the text of a run.
     if settled := settle_left_over(root, stored):
         _logger.warning("%s", settled)
     files: dict[str, TextFile] = {}
@@ -297,6 +300,7 @@ def read_sources(
 
 def _file_of(source: FileSource, root: Path, folder: Path) -> TextFile:
     found = read_file(folder / source.path, source.frozen, name=str(folder / source.path))
+    # `path` is resolved, so that a link cannot lead a write out of the folder.
     if not found.path.is_relative_to(root):
         raise ConfigError(
             f"{found.name}: expected a file in the project's folder {root}, found {found.path}; "

@@ -223,6 +223,7 @@ def hidden(text: str, secrets: Collection[str]) -> str:
 
 def _at(data: Json, place: str) -> Json:
     found = [value for _, value in places(data, parse_path(place))]
+    # A path with a wildcard may match several values, of which none is the answer.
     if len(found) != 1 or found[0] is None:
         said = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
         raise AgentFaultError(f"expected a value at `{place}` of the agent's reply, found {said}")

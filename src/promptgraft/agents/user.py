@@ -99,6 +99,7 @@ def next_message(
     scenario, history = talk
     lines = [f"User: {one.query}\n\nAssistant: {one.answer}" for one in history]
     said = _Talk(
+        # Fences longer than any inside: an agent's answer must not read as an instruction.
         plan=fenced(clip(scenario.conversation_plan, _LONGEST_SHOWN)),
         conversation=fenced(clip("\n\n".join(lines), _LONGEST_SHOWN)),
     )

@@ -119,6 +119,7 @@ class SourceWriter:
         ):
             file.write(f"/{_IGNORED}\n/{RECORD.stem}.*\n")
         what, mend = f"the agent's folder {self._folder}", "stop it"
+        # The record is read and replaced as a whole: two writers would forget each other's texts.
         with held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
             sweep(self._record)
             yield
@@ -138,6 +139,7 @@ class SourceWriter:
             self._callback(text).put(value)
             return
         path = self._path(text)
+        # A new file takes the place of the old one, so that its permissions must be carried over.
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         write_atomically(path, value.encode(), mode=mode)
 
@@ -148,6 +150,7 @@ class SourceWriter:
         return found
 
     def _path(self, text: HeldText) -> Path:
+        # Checked again at each write: a record on disk, or a link, may have changed since.
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
             raise ConfigError(f"leads out of {self._folder}; put the file back there")
@@ -200,6 +203,7 @@ class SourceWriter:
         faults: list[str] = []
         left: list[HeldText] = []
         for text in record.texts:
+            # Only Python code has the functions of a callback; its next run settles the text.
             if self._stored is None and not text.path:
                 left.append(text)
                 continue
@@ -222,6 +226,7 @@ class SourceWriter:
             found: str | None = self.now(text)
         except (FileNotFoundError, DataFormatError):
             found = None
+        # The user's own edit is worth more than either of ours.
         if not overwrite and found not in (text.old, *text.new):
             raise ConfigError(f"something else has written it since; {LEFT}")
         if found != goal:
@@ -255,6 +260,7 @@ class SourceWriter:
         record = Record(by=by, goal="new", texts=tuple(texts))
         begun: list[HeldText] = []
         try:
+            # Durable before the first text changes: a kill at any later point can be completed.
             self.begin(record)
             for text in texts:
                 begun.append(text)
@@ -266,6 +272,7 @@ class SourceWriter:
             raise ConfigError(
                 f"{failed}; {f'not put back: {left}' if left else 'every text is as it was'}"
             ) from error
+        # Any other death is settled by the next process; this one still has the time.
         except KeyboardInterrupt:
             self._take_back(record)
             raise
@@ -286,6 +293,7 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
     Raises:
         ConfigError, DataFormatError, JournalLockedError, OSError: as :meth:`SourceWriter.held`.
     """
+    # Without the lock, because most folders have no record and reading them must not wait.
     if not (folder / RECORD).exists():
         return ""
     writer = SourceWriter(folder, stored)

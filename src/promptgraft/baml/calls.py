@@ -101,10 +101,12 @@ class _Arguments:
         else:
             content, named = str(value.get("base64")), None
         media_type = given if isinstance(given, str) else named or usual
+        # A PDF of `baml_py` takes no media type.
         return make.from_base64(content) if kind == "pdf" else make.from_base64(media_type, content)
 
     def _content(self, name: str) -> str:
         path = (self._test.file.parent / name).resolve()
+        # A test file from elsewhere must not send other files of this machine to a provider.
         if not path.is_relative_to(self._function.folder.resolve().parent):
             raise ConfigError(
                 f"{self._test.origin}: {name} is outside of the folder around "
@@ -118,6 +120,7 @@ class _Arguments:
             ) from error
 
 
+# Characters; shorter values would be blanked inside ordinary words too.
 _SHORTEST_SECRET = 8
 _OK, _NO_SUCCESS = 200, 300
 _NO_SECTIONS: RenderedPrompt[object] = RenderedPrompt(
@@ -220,6 +223,8 @@ class BamlCall:
             raise self.refusal(str(error)) from None
         said: JsonObject = {name: body[name] for name in ("system", "messages") if name in body}
         began = time.perf_counter()
+        # The model's own options with BAML's messages, so that the output is prompted by BAML
+        # alone.
         asked = {**model.wire.open(_NO_SECTIONS), **said}
         turn = model.ask(asked, session=self.asked.session, deadline=self.asked.deadline)
         return self._answer(turn, round(1000 * (time.perf_counter() - began)), None)
@@ -312,6 +317,7 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
     if response is None:
         raise NothingReceivedError("nothing was received")
     text, headers = response.body.text(), response.headers
+    # BAML reports a failed connection as a response without headers.
     if not headers:
         raise NothingReceivedError(text, unreachable="Connect" in text)
     if response.status < _NO_SUCCESS:

@@ -114,8 +114,10 @@ class BamlFunction:
         found = dict.fromkeys(KEYS_OF.get(self.client.partition("/")[0], ()))
         for name in self.needed:
             _, block = self._named[name]
+            # A server at another address may need no key.
             if block.kind == "client" and block.words.isdisjoint(("api_key", "base_url")):
                 found |= dict.fromkeys(KEYS_OF.get(block.word("provider"), ()))
+            # Without texts and comments, which may mention a variable that no client reads.
             named = "".join(one.text for one in block.tokens if one.kind in _NO_TEXT)
             found |= dict.fromkeys(_VARIABLE.findall(named))
         return tuple(sorted(found))
@@ -148,6 +150,7 @@ class BamlFunction:
         blocks = (one for name, one in self._named.items() if name in self.needed)
         written = (
             edited(
+                # No edit lies before the block, so it still begins at its place.
                 file.source[: block.end],
                 [one for one in self._changes(file, texts) if block.start <= one[0] < block.end],
             )[block.start :]
@@ -182,6 +185,7 @@ Edit: TypeAlias = tuple[int, int, str]
 def edited(source: str, edits: Iterable[Edit]) -> str:
     """Apply edits that do not overlap."""
     pieces, at = list[str](), 0
+    # In order and in one pass: an edit would move the places of all later ones.
     for start, end, text in sorted(edits):
         pieces += [source[at:start], text]
         at = end

@@ -109,6 +109,7 @@ def _groups(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
     """Yield groups of rules to judge together; a rule that reads checks starts a new group."""
     group: list[Rule] = []
     for rule in rules:
+        # It must see the results of the checks before it, which are known only after they ran.
         if group and re.search(r"\bchecks\b", rule.expression):
             yield group
             group = []

@@ -78,6 +78,7 @@ class Part:
             return f"expected a name of letters, digits and `_` as the alias, found {text[:80]!r}"
         if self.kind is PartKind.LABEL and (not text.strip() or re.search('[\r\n"\\\\]', text)):
             return f"expected one line without quotation marks as the alias, found {text[:80]!r}"
+        # BAML accepts two members of one name without a word.
         if text in self.taken:
             return f"`{text}` is the name of another member; choose a different one"
         if _hashes(text) > _MOST_HASHES:
@@ -109,6 +110,7 @@ class Part:
 
 def _split(tags: tuple[str, ...], text: str) -> list[str]:
     """Split a text into literal pieces and, between them, tags that the source has."""
+    # The longest first, because one tag may be the beginning of another.
     known = "|".join(map(re.escape, sorted(set(tags), key=len, reverse=True)))
     return re.split(f"({known})", text) if known else [text]
 
@@ -127,6 +129,7 @@ def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
         return f"the prompt lost {listed(lost)}; keep it"
     if added:
         return f"the prompt added {listed(added)}, which the source does not have; leave it out"
+    # Expressions alone may move; a block that ends before it begins would not compile.
     if found != wanted and any(tag.startswith("{%") for tag in wanted):
         return f"the expressions and blocks changed their order; keep it: {listed(wanted)}"
     return ""

@@ -139,6 +139,7 @@ def _faults(text: str, folder: Path) -> list[str]:
 
 def _reasons(text: str) -> str:
     found = [one.replace('\\"', '"') for one in _REASON.findall(text)]
+    # The first reason is that of the whole answer, which the others explain.
     return _clipped("; ".join(dict.fromkeys(found[1:] or found or [_traceless(text)])))
 
 

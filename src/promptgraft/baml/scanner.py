@@ -102,6 +102,7 @@ class Declaration:
     def value(self, name: str) -> Sequence[Token]:
         """Return the tokens from the value of ``name`` on; empty if it is not set."""
         for place, token in _outer(self.inside):
+            # A word of the same name inside a value does not set it.
             if token.text == name and _begins_line(self.inside, place):
                 return self.inside[place + 1 :]
         return ()
@@ -152,6 +153,7 @@ def _declarations(source: str) -> Iterator[Declaration]:
         if found is not None:
             yield found
         taken = len(found.tokens) if found else 1
+        # Counted while reading, so that a file of many declarations takes linear time.
         line += sum(len(_BREAK.findall(one.text)) for one in tokens[at : at + taken])
         at += taken
 
@@ -223,6 +225,7 @@ def _inputs(tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
 def _parted(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     begin, depth = 0, 0
     for place, token in enumerate(tokens):
+        # `map<string, int>` has a comma of its own.
         depth += (token.text in (*_OPEN, "<")) - (token.text in (*_CLOSE, ">"))
         if token.text == "," and depth == 0:
             yield tokens[begin:place]
@@ -370,5 +373,6 @@ def _words(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
         if token.kind is Kind.WORD:
             yield token.text
+        # The Jinja of a prompt calls template strings by name.
         elif token.kind in (*STRINGS, Kind.JINJA):
             yield from (one.text for one in tokens_of(token.text.strip('#"')) if _is_word(one))

@@ -69,6 +69,7 @@ def tokens_of(source: str) -> tuple[Token, ...]:
     found: list[Token] = []
     before, at = "", 0
     while at < len(source):
+        # Only there: elsewhere, two braces open two maps.
         rule = _JINJA.match(source, at) if before in _BEFORE_RULES else None
         match = rule or _TOKENS.match(source, at)
         assert match is not None  # noqa: S101 - a mark is any character

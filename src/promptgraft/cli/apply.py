@@ -239,6 +239,7 @@ def _apply_to_store(request: _Request, target: Target) -> Answer:
     keys: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
     keys.pop("prompt", None)
     root = store.place
+    # The first winner stands for all: the scores are those of the run.
     return request.answer(
         "store", _APPLIED[applied], show, winner=winners[0], store=root, tag=tag, **keys
     )

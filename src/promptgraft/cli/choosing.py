@@ -175,6 +175,7 @@ def runs_of(root: Path, *, runs: str | None, project: str | None) -> Runs:
     """Return the folder that a new run is kept in: ``--runs``, else ``root``."""
     if named := _named(root, runs, project):
         return named
+    # A job does not depend on the project around it, which may be broken.
     with contextlib.suppress(DataFormatError):
         if chosen_runs(None, None).root.absolute() == root.absolute():
             return Runs(root)
@@ -256,6 +257,7 @@ def shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     places = [package / name]
     if package.parent.name == "src":
+        # In a checkout, specifications and examples are beside `src`, not in the package.
         places.append(package.parents[1] / name)
     if found := [place for place in places if place.exists()]:
         return found[0]

@@ -55,6 +55,7 @@ from promptgraft.search.result import RunResult
 
 def load_example() -> OptimizationJob:
     """Return the job of the triage example."""
+    # The example as users read it, so that the demo shows nothing that they cannot do.
     with loaded_job(f"{shipped('examples/triage/optimize.py')}:job") as job:
         return job
 

@@ -143,6 +143,7 @@ def eval_command(
     with loaded_project(project) as found:
         subject = subject_of(found, attrs.evolve(choice, split=split))
         if baseline is not None:
+            # Before the evaluation: answers that cannot be compared would be paid for in vain.
             check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
         workers = given["workers"] or found.workers
         report = evaluated_report(
@@ -180,7 +181,9 @@ def _judged(
     comparison = None if baseline is None else gate.compare(baseline, report, tolerance=tolerance)
     decision = gate.decide(report, rules, comparison)
     if given["junit"] is not None:
+        # Also if the gate fails: that is when it is read.
         write_atomically(Path(given["junit"]), gate.junit_xml(report, decision))
+    # A baseline of a failed gate would lower the bar for every later one.
     saved = given["save_baseline"] if decision.passed else None
     if saved is not None:
         gate.write_baseline(saved, report)

@@ -115,6 +115,7 @@ def evaluated_report(
         journal.begin({"batches": str(subject.prompt.descriptor.key)})
         threads = min(AT_ONCE, total)
         report = _report(subject, num_runs, baseline, workers=threads, quiet=quiet, journal=journal)
+    # Kept after a stop: the next evaluation collects the answers that were paid for.
     if not report.stopped:
         kept.unlink()
     return report
@@ -126,6 +127,7 @@ def _kept_batches(subject: gate.Subject, folder: Path) -> Path | None:
     if not any(map(is_in_batches, asked)):
         return None
     prompt = subject.prompt.descriptor
+    # A file for each, so that gates side by side do not exclude each other by its lock.
     what = digest([prompt.ns, prompt.key, subject.tried, subject.split])
     return folder / f"evaluation-{what[:16]}.batches"
 

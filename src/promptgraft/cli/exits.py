@@ -126,6 +126,7 @@ def _abandon_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
+            # At exit the interpreter flushes both streams, and would print a traceback if it fails.
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
@@ -168,6 +169,7 @@ def cancelled_by_signals() -> Iterator[Cancellation]:
     # Handlers run in the main thread, which may be stuck in a call that never returns. The
     # watcher reads signal numbers from the wakeup descriptor and need not wait for it.
     reading, writing = os.pipe()
+    # Required by Python: a full pipe must not block the signal handler.
     os.set_blocking(writing, False)
     watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
     with handling_signals(stop):

@@ -100,6 +100,7 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
     written = [path.parent / name for name in files]
     files_in_place_of_folders = [one.parent for one in written if not one.parent.is_dir()]
+    # `lexists`, because writing through a dangling link would create its target.
     if there := [one for one in (*files_in_place_of_folders, *written) if os.path.lexists(one)]:
         raise ConfigError(f"{there[0]} already exists; nothing was written; move it away first")
     # The project file is written last, so that an interrupted import leaves no project.
@@ -190,6 +191,7 @@ def _yaml(document: Mapping[str, Json]) -> str:
     class Dumper(yaml.SafeDumper):
         """Quotes texts that a strict YAML reader would refuse or read as another type."""
 
+        # Equal objects would be written as aliases, which our reader refuses.
         def ignore_aliases(self, _: object) -> bool:
             return True
 
@@ -249,6 +251,7 @@ def _texts_below(folder: Path) -> Iterator[tuple[str, Json]]:
 
 def _find_function(folder: Path) -> str:
     """Find the function `call_agent` in or below a folder."""
+    # The nearest file first; the text is searched before it is parsed, which takes longer.
     for path in sorted(folder.rglob("*.py"), key=lambda one: (len(one.parts), one)):
         if _FUNCTION in path.read_text("utf-8", "replace") and _definition(path, _FUNCTION):
             return f"{path.relative_to(folder)}:{_FUNCTION}"
@@ -277,6 +280,8 @@ def _agent(given: str, folder: Path) -> dict[str, Json]:
     if not sign:
         delivery = "folder" if "{folder}" in given else "live"
         return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
+    # Parsed and not imported: an import must not run code of the project.
     found = _definition(folder / file, name) if (folder / file).is_file() else None
+    # After the query comes the call, which holds the texts.
     takes_texts = found is not None and len(found.args.args + found.args.kwonlyargs) > 1
     return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}

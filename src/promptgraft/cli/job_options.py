@@ -78,6 +78,7 @@ def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
     try:
         yield
     finally:
+        # Joined: a delivery that is on its way would otherwise be sent again by the next process.
         ending.set()
         thread.join()
 
@@ -164,6 +165,7 @@ def named_projects(given: tuple[str, ...]) -> dict[str, Path]:
         name, sign, file = one.rpartition("=")
         path = project_path(file or None)
         named = name if sign else _NOT_A_NAME.sub("-", path.absolute().parent.name.lower())
+        # The length that the table of jobs has for names.
         if found.setdefault(named[:64].strip("-_") or "project", path) != path:
             raise ConfigError(f"--project: two projects are called `{named}`; write NAME={path}")
     return found

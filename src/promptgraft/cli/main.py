@@ -206,4 +206,5 @@ def main() -> None:
     if not left:
         sys.exit(code)
     complain(f"exiting without waiting for: {'; '.join(left)}")
+    # `sys.exit` would join threads that hang in a user's code or a call.
     os._exit(code)

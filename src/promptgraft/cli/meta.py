@@ -149,6 +149,7 @@ def write_command(folder: str, *, store: RevisionedStore, as_json: bool) -> None
         )
     target.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
+        # Only after all of them were compared: a refusal must not leave some files behind.
         write_atomically(path, text)
     if as_json:
         print_json({"folder": str(target), "files": [str(path) for path in texts]})

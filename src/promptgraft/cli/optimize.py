@@ -278,6 +278,7 @@ def resume_command(
     """
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)
+    # Absolute, because a job is loaded in the folder that it ran in then.
     folder = RunFolder(kept_in.find(run).path.absolute())
     with loaded_again(folder, Changes(**limits), project=project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
@@ -294,6 +295,7 @@ def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source
         return code
     from promptgraft.cli.apply import apply_unattended
 
+    # OK is 0: the code of the run counts unless its winner could not be applied.
     return apply_unattended(outcome.folder) or code
 
 
@@ -317,11 +319,13 @@ def _baml_project(folder: Path, given: _BamlOptions) -> Path:
 
     # Raises if a pattern matches no test, before anything is written.
     chosen_tests(load_function(given["function"], folder), given["test"])
+    # JSON is YAML too, and quotes every text.
     written = "".join(
         f"{name}: {json.dumps(value, ensure_ascii=False)}\n"
         for name, value in _baml_settings(folder, given["function"], given).items()
     )
     try:
+        # Never over a file that someone else has written since it was looked for.
         with path.open("x", encoding="utf-8") as file:
             file.write(written)
     except OSError as error:
@@ -351,6 +355,7 @@ def _baml_settings(folder: Path, function: str, given: _BamlOptions) -> Mapping[
     named: dict[str, Json] = {_OBJECTIVES.get(one, one): value for one, value in weights.items()}
     tests: dict[str, Json] = {"tests": list(given["test"])} if given["test"] else {}
     objectives: dict[str, Json] = {"objectives": {"weights": named}} if named else {}
+    # The limits of names of prompts, see `NAME` in `project.format_agents`.
     key = re.sub("[^a-z0-9_-]", "-", function.lower())[:64]
     return {
         "version": 1,
@@ -371,4 +376,5 @@ def _model(written: str) -> dict[str, Json]:
             "--reflection: expected `openai/MODEL`, `anthropic/MODEL`, `offline` or "
             f"`file.py:NAME`, found {written!r}"
         )
+    # A reference: the file is meant to be committed, so the key itself must not be in it.
     return {"provider": provider, "model": model, "api_key": f"${{{provider.upper()}_API_KEY}}"}

@@ -104,6 +104,7 @@ class Runner:
 
     def _tracked(self, bus: EventBus, folder: RunFolder | None) -> AbstractContextManager[None]:
         """Return a context in which events on the bus also reach trackers or OpenTelemetry."""
+        # Only runs that are kept have a name under which a tracker finds them again.
         if folder is not None and self.trackers != TrackersConfig():
             from promptgraft.integrations.trackers import tracking
 

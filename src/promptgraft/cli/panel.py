@@ -147,6 +147,7 @@ def line(text: str, style: str = "") -> Text:
     return Text(visible_line(text), style, no_wrap=True, overflow="crop")
 
 
+# Lines: of the rows above the last events, and of the frame.
 _ROWS = 7
 _FRAME = 2
 _MOST_EVENTS = 4
@@ -157,6 +158,7 @@ class PanelProgress(LivePanel, Progress):
     """A panel of fixed height for a run; at the end only the warnings of the plan remain."""
 
     def __init__(self, title: str, **drawn: Unpack[Drawn]) -> None:
+        # Each event may draw; `draw_if_due` limits how often.
         Progress.__init__(self, drawn.get("clock"), every=0)
         LivePanel.__init__(self, title, **drawn)
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
@@ -190,6 +192,7 @@ class PanelProgress(LivePanel, Progress):
         )
         yield "calls", self._calls()
         room = max(1, min(self._console.height - _ROWS - _FRAME - 1, _MOST_EVENTS))
+        # Empty rows fill the room, so that the panel does not jump when events arrive.
         last = list(self._last)[-room:]
         for at in range(room):
             yield "" if at else "last", line(last[at] if at < len(last) else "")
@@ -214,6 +217,7 @@ class PanelProgress(LivePanel, Progress):
         limit = self.run.plan.max_seconds if self.run.plan else None
         shown = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
         left = self.run.left(now)
+        # The limit ends the run before that.
         if left is None or (limit is not None and left > limit - passed):
             return shown
         return f"{shown}, at most about {_roughly(left)} left"

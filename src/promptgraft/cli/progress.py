@@ -35,6 +35,7 @@ class Progress:
     def __init__(self, clock: Clock | None = None, *, every: float = 1.0) -> None:
         self._clock = clock or SystemClock()
         self._lines = EventLines(self._clock, every=every)
+        # Reentrant: `on_event` holds it when it calls `on_line`.
         self._lock = threading.RLock()
         self.run = RunHistory()
 
@@ -141,6 +142,7 @@ def progress_for(
 
     If ``stream``, which gets the events as JSON, is a terminal, they are the progress.
     """
+    # Two outputs on one terminal would write into each other.
     if quiet or (stream is not None and stream.isatty()):
         return Progress()
     if sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal(environment):

@@ -101,6 +101,7 @@ def _stored(name: str, template: str) -> Path:
 def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
     if target.is_file():
         raise ConfigError(f"{target} is a file; name a folder")
+    # A link that leads nowhere counts too: `_write` would refuse it, after other files are written.
     there = [name for name in names if os.path.lexists(target / name)]
     if there:
         where = "the current folder" if target == Path() else str(target)
@@ -113,6 +114,7 @@ def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
 def _write(path: Path, text: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # `x`, because a file may have appeared since the check above.
         with path.open("xb") as file:
             file.write(text)
     except OSError as error:

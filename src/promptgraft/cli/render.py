@@ -94,6 +94,7 @@ def _print(
         raise click.UsageError("--json has the messages too; leave --messages out")
     if protocol and (messages or as_json):
         raise click.UsageError("--as prints the whole request; leave --messages and --json out")
+    # On standard error, so that the text can be piped as it is.
     for note in tried.notes:
         echo(f"warning: {note}", error=True)
     if protocol:

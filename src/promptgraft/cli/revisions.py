@@ -112,6 +112,7 @@ def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | 
     """Return the project's source of a prompt; if not ``needed``, None for any fault."""
     try:
         found = project_source(prompt)
+    # Revisions can be compared without a project, and so beside a broken one.
     except DataFormatError:
         if needed:
             raise

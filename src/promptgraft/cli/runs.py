@@ -96,6 +96,7 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
         if not as_json:
             chosen = [one for one in list_runs(runs.root) if one.folder in folders]
             _print_runs(Screen(), chosen)
+        # Full ids: `latest` may mean another run by the time that the line is copied.
         words = [*(folder.id for folder in folders), "--yes", runs.options]
         again = " ".join(["promptgraft runs rm", *filter(None, words)])
         raise ConfigError(f"nothing was removed; `{again}` removes them")
@@ -221,6 +222,7 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
                 progress.on_line(event)
         summary = summarize(folder)
         _print_end(Screen(), summary, runs)
+    # The run has not come to its end, so that there is nothing to pass or fail.
     if summary.verdict is None:
         return ExitCode.STOPPED_EARLY
     improved = summary.verdict is RunVerdict.IMPROVED

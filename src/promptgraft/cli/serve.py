@@ -90,6 +90,7 @@ def serve_command(
         found = socket.getsockname()[1]
         names = [behind_proxy] if behind_proxy else [f"{host}:{found}", f"localhost:{found}"]
         access = Access(TokenStore(manager.database), hosts=names)
+        # Readable by this user only; what is in it can be written again from the database.
         mirrors = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-")))
         held.enter_context(_workers(workers, manager.database.secret_url, projects))
         scheme = "https" if certificate or behind_proxy else "http"
@@ -97,8 +98,10 @@ def serve_command(
             echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
         else:
             echo(f"serving {scheme}://{names[0]}")
+        # The link must appear before the server blocks, also in a pipe.
         sys.stdout.flush()
         app = make_app(manager, access=access, mirrors=mirrors)
+        # uvicorn installs handlers of its own, which know nothing of a signal before them.
         if not is_asked_to_end():
             serve(app, socket, certificate=certificate, key=key)
 

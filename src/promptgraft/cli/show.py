@@ -181,6 +181,7 @@ def _print_entry(screen: Screen, shown: ShownEntry) -> None:
 def _state(skipped: SkippedOverride | None) -> str:
     if skipped is None:
         return "applied"
+    # The text of the source is gone or unchanged, so two hashes would explain nothing.
     if skipped.found_hash is None or skipped.found_hash == skipped.expected_hash:
         return f"not applied, {skipped.reason}"
     return (

@@ -50,6 +50,7 @@ class StoredTag:
 
     def revision(self, wanted: str) -> Revision:
         """Return a revision by its number, or by at least 4 leading digits of its id."""
+        # Numbers first: a short one could also be the beginning of an id.
         found = [one for one in self.history if f"{one.number}" == wanted]
         if not found and _REVISION.fullmatch(wanted):
             found = [one for one in self.history if one.id.startswith(wanted)]
@@ -165,6 +166,7 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
         return []
     others = [place for place in found.store.addresses() if place != found.address]
     tags = [_read_tag(found.store, place) for place in others]
+    # `addresses` leaves out tags that point at nothing, so each of these has a revision.
     return [other.title for other in tags if other.present().step == revision.step]
 
 

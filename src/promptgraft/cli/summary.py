@@ -1,4 +1,4 @@
-"""What the commands that make, follow and list runs tell alike: means, exit code, next command."""
+"""Output shared by commands that make, follow and list runs: means, exit code, next command."""
 
 from __future__ import annotations
 

@@ -312,6 +312,7 @@ _SETTINGS = {
     ),
     "mysql": (
         "SET SESSION innodb_lock_wait_timeout = {seconds}",
+        # By default, a transaction that waits for a lock does not see what its holder has written.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
         "SET SESSION time_zone = '+00:00'",

@@ -96,6 +96,8 @@ class SqlJournal(Journal):
                         answers.c.position < start + _LINES_PER_FETCH,
                     )
                 )
+                # Replaces the previous ones: a replay asks in order, and a long journal must not
+                # fill the memory.
                 self._lines = {row.position: row.line for row in rows}
         except DatabaseError as error:
             raise JournalError(f"{self._name} cannot be read: {error}") from error
@@ -105,6 +107,7 @@ class SqlJournal(Journal):
         self._insert(
             (start + at, digest_text(key), line) for at, (key, line) in enumerate(lines.items())
         )
+        # Only after the commit: an append that failed may be repeated.
         self._positions.update({key: start + at for at, key in enumerate(lines)})
 
     def _store_header(self, line: bytes) -> None:

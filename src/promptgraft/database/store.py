@@ -110,6 +110,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         present = self._locked(connection, changes)
         before = {at: one.override if one else at.empty() for at, one in present.items()}
         after = {address: change(before[address]) for address, change in changes.items()}
+        # A change without an effect makes no revision, which would be one more to roll back.
         changed = [address for address in changes if after[address] != before[address]]
         if not changed:
             return after
@@ -145,6 +146,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         for address in sorted(addresses):
             lock = select(tags.c.tag).where(_at(tags, address)).with_for_update()
             if connection.scalar(lock) is None:
+                # A row that does not exist cannot be locked.
                 self._database.insert_missing(connection, tags, **_columns(address), revision=None)
                 connection.execute(lock)
         return {address: self._present(connection, address) for address in addresses}
@@ -155,6 +157,7 @@ class SqlPromptOverridesStore(RevisionedStore):
         if found is None:
             return None
         recent = self._recent.get(address)
+        # Revisions never change, so that one of the same id need not be read again.
         if recent is not None and recent.id == found:
             return recent
         document = connection.scalar(

@@ -190,6 +190,7 @@ def _job() -> list[SchemaItem]:
         _named("prompt", 64),
         _named("tag", 64),
         _named("digest", _DIGEST),
+        # Null and not empty, because only nulls may occur twice in a unique constraint.
         _named("key", 200, default=None),
         Column("request", _document(), nullable=False),
         _named("origin", 32, default=None),

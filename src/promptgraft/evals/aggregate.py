@@ -110,6 +110,7 @@ def metrics_identity(
     With ``code``, the digest also covers the code of their functions.
     """
     whole = (tuple(metrics), aggregation)
+    # Addresses in memory, as in the `repr` of a function, differ from process to process.
     description = described(whole) if code else without_address(repr(whole))
     named = [(metric.name, node_of(metric)) for metric in metrics]
     names = ",".join(f"{name}@{node}" if node else name for name, node in named)
@@ -260,7 +261,9 @@ def judged(
             f"{[verdict.metric for verdict in kept]}"
         )
     if any(ends_case(metric) and asked[metric.name].passed is False for metric in metrics):
+        # Before anything else, because the metrics that were not run have no real score.
         return CaseOutcome(case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=kept)
+    # Without a required metric, a case would otherwise pass whatever its answer is.
     required = {metric.name for metric in metrics if is_required(metric)} or set(asked)
     chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
     check_aggregation(chosen, asked)

@@ -243,6 +243,7 @@ def attempted(
         run=run,
         outcome=outcome,
         answer=answer,
+        # With None, all of them: no answer was reached, so that no judge was asked.
         task_calls=calls[:asked],
         judge_calls=() if asked is None else calls[asked:],
         stopped=stopped,

@@ -38,6 +38,7 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
 }
 _ENDINGS = {f".{kind}": kind for kind in FORMATS}
 _ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
+# Hexadecimal digits: 48 bits tell the cases of any data set apart, and an id stays readable.
 _SHORT_DIGEST = 12
 
 
@@ -191,6 +192,7 @@ class Dataset(Shown):
         path, chosen = file_and_case(path)
         kind = format_of(path, format)
         plain = PlainReader(fields or {}, keep, cells=kind == "csv")
+        # Cells are texts, and named columns say that the file is plain.
         finds = kind != "csv" and not fields
         reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
         try:
@@ -308,6 +310,7 @@ def cases_digest(cases: Iterable[Case]) -> HexDigest:
 
     Places in files and hints for reflectors do not count.
     """
+    # Moving a file or writing a better hint must not make a journal or a baseline stale.
     bare = (attrs.evolve(case, origin="", hints={}) for case in cases)
     return digest([_case_plain(case) for case in sorted(bare, key=lambda case: case.id)])
 

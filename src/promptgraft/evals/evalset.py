@@ -39,6 +39,7 @@ class _Intermediate:
         if self.tool_uses is None:
             return None
         return tuple(
+            # An id is any JSON here, and a list cannot be looked up.
             attrs.evolve(use, result=results.get(id_, use.result)) if isinstance(id_, str) else use
             for id_, use in self.tool_uses
         )
@@ -111,6 +112,7 @@ _SAID = keys_of(
 
 def _invocations(*, asked: bool) -> Kind[tuple[_Said, ...]]:
     keys = {**_SAID, "user_content": Key(said_by("user"), required=asked)}
+    # Known keys that have no bearing on a case; any other unknown key is a fault.
     left_out = (
         "app_details",
         "creation_timestamp",

@@ -55,6 +55,7 @@ HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
 def _text_of_part(text: str | None = None, thought: object = None) -> str:
     if text is None and not thought:
         raise ConfigError("expected the key `text`, found none")
+    # Recordings also hold what a model thought, which is no part of what it said.
     return "" if thought else text or ""
 
 

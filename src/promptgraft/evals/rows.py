@@ -119,6 +119,7 @@ def _explained_json(error: RecursionError | ValueError) -> str:
 
 def _unfit(value: Json, text: str) -> str:
     """Return the same as :func:`unfit`, which is slow and is skipped for harmless texts."""
+    # Decoded UTF-8 holds no surrogate, so that only an escape can make one.
     if text.count("[") + text.count("{") > DEEPEST or "\\ud" in text or "\\uD" in text:
         return unfit(value)
     return ""
@@ -327,6 +328,7 @@ def _detected(header: str) -> str:
 
 def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tuple[int, list[str]]]:
     """Yield each record that is not blank, with the number of its first line."""
+    # `strict`, because otherwise a stray quote swallows rows without an error.
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         before = lines.last

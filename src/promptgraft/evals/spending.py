@@ -85,6 +85,7 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
     return tuple(
         Spending(
             role=role,
+            # The name comes from the provider's answer and is written for every answer of a run.
             model=call.model[:_MAX_NAME_CHARS],
             requests=call.requests,
             input_tokens=call.usage.input_tokens,

@@ -38,6 +38,7 @@ USUAL_NAMES: Mapping[str, str] = {
     "dev": "validation",
     "test": "test",
 }
+# The middle of each place in the order, so that the sizes are the nearest to the shares.
 _EVEN = 0.5
 
 
@@ -227,6 +228,7 @@ def asked_digest(asked: Json) -> HexDigest:
 def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> None:
     there = {name: path for name, path in sources.items() if path is not None and path.exists()}
     for one, other in combinations(there, 2):
+        # By inode: a link or another spelling of the path is no way around this.
         if there[one].samefile(there[other]):
             faults.add(0, f"{one} and {other} are the same file {there[other].resolve()}")
 
@@ -285,6 +287,7 @@ def _strata(
     strata: dict[str, list[tuple[str, ...]]] = {}
     for cases in alike.values():
         values = {c.id: None if stratify is None else _field(c, stratify, faults) for c in cases}
+        # The smallest id stands for its group, whatever the order of the file.
         ids = tuple(sorted(values))
         strata.setdefault(canonical_json(values[ids[0]]), []).append(ids)
     return strata
@@ -292,5 +295,6 @@ def _strata(
 
 def _unit(seed: int, kind: str, text: str) -> float:
     """Return a number from 0 to below 1 that depends on the arguments only."""
+    # Not by `random`: a case keeps its number when others are added, whatever Python runs this.
     data = f"{seed}/{kind}/{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(data).digest()[:8]) / 2**64

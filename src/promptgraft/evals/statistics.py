@@ -22,12 +22,14 @@ ANSWERS = 3
 
 # Student's quantile at 99 % by degrees of freedom from 1; for more, the last is conservative.
 _STUDENT = (31.82, 6.965, 4.541, 3.747, 3.365)
+# Together with the data itself 10,000: the library counts it as one of the flips.
 _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
-_CELLS = 3_000_000
+_CELLS = 3_000_000  # numbers in one array of resamples: 24 MB
 _DECIMALS = 9
 _FUZZ = 1e-9
 _EXACT = 1e-7
+# The series of `_share_below` ends at a term below the inverse of this.
 _NEGLIGIBLE = 1e7
 
 
@@ -130,6 +132,7 @@ def spent_error(error: float, fraction: float) -> float:
 
 def least_cases(level: float) -> int:
     """Return the number of cases from which an interval at ``level`` can exclude 0."""
+    # By chance, all of `n` cases are won with 2**-n, which may be at most (1 - level) / 2.
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
 
 
@@ -181,6 +184,7 @@ def _p_value(moved: Sequence[float]) -> float:
     from scipy import stats
 
     found = stats.permutation_test(
+        # Sorted like the seed, so that the order of the cases does not count; scaled for rounding.
         (np.sort(np.asarray(moved, dtype=np.float64)) / max(sizes),),
         # Rounded, so that a tie does not depend on the order of the sum.
         lambda values, axis: values.mean(axis=axis).round(_DECIMALS),
@@ -207,6 +211,7 @@ def is_lost(before: Sequence[float], after: Sequence[float], *, runs: int | None
     """
     spread = max(stdev(side) if len(side) > 1 else 0.0 for side in (before, after))
     freedom = max(1, min(len(_STUDENT), max(len(before), len(after)) - 1))
+    # One side may be a single mean without a spread; the larger of the two stands for both.
     scale = math.sqrt(1 / (runs or len(before)) + 1 / len(after))
     return fmean(before) - fmean(after) > _STUDENT[freedom - 1] * spread * scale + _FUZZ
 

@@ -227,6 +227,7 @@ class Case:
     hints: Mapping[str, str] = attrs.field(default=_NO_TEXTS, converter=_text_map)
     critical: bool = False
     fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
+    # A case that has moved in its file is the same case.
     origin: str = attrs.field(default="", eq=False)
 
     @property
@@ -288,6 +289,7 @@ class Verdict:
 
     def __attrs_post_init__(self) -> None:
         number = None if self.score is None else plain_number(self.score)
+        # Not by a converter, whose error could not name the metric.
         object.__setattr__(self, "score", number)
         if number is not None and SHARE.fits(number) is None:
             raise ConfigError(

@@ -137,6 +137,7 @@ class TargetPrompt:
         here = Path.cwd()
         # Sources are named relative to one folder that contains all of them.
         if any(not path.resolve().is_relative_to(here.resolve()) for path in files):
+            # The folder that holds the lock and the record of writes must contain every file.
             here = Path(os.path.commonpath([path.resolve().parent for path in files]))
         return read_sources(self._sources, folder=here)
 
@@ -203,6 +204,7 @@ class AgentOptimizer:
             listeners=tuple(extra_gepa_callbacks or ()),
         )
         stop = Cancellation()
+        # In a worker thread: the caller's event loop stays free for the coroutines of the agent.
         return await beside(partial(given.optimize, stop), stop=stop)
 
 
@@ -234,12 +236,15 @@ class _Given:
             origin: dict[str, Json] = {"kind": "agent_optimizer", "config": str(self.path)}
             config = run_config(job, origin=origin, settings=described_job(job), options={})
             folder = make_run(self.output, "agent", config, now=SystemClock().now())
+            # Before the run, which puts candidates into the sources.
             write_texts(self.output / "baseline_prompts", sources.texts)
             shutil.copyfile(self.path, self.output / "config.snapshot.json")
             with recorded(folder, job) as (kept, _), self._listening(bus):
                 try:
                     kept.run()
                 except PromptgraftError as found:
+                    # An error with a result ends the run, but that optimizer reports it instead of
+                    # raising.
                     if found.result is None:
                         raise
                     error = str(found)
@@ -300,6 +305,7 @@ class _Given:
     def _conclude(self, folder: RunFolder, result: OptimizeResult, sources: Sources) -> None:
         """Write the files of the output folder and, if requested, the sources."""
         output, succeeded = self.output, result.status == "SUCCEEDED"
+        # After `recorded` has closed, so that the live delivery has restored the sources.
         if self.writes and succeeded:
             sources.write(result.best_prompts, by=f"run {folder.id}")
         summary = result.format_summary(output_dir=output, update_source=self.writes)

@@ -159,6 +159,8 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
     addresses = [OverrideAddress(one.ns, one.key, project.tag) for one in described]
     wholes = [winner.whole for winner in winners_of(record, number, addresses)]
     for one, whole in zip(prompt.prompts, wholes, strict=True):
+        # The base too: without one of its entries, this would not be the prompt that the run
+        # evaluated.
         if stale := check_source(one, whole).stale:
             raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
     return Tried(prompt=prompt.held_in(wholes), name=f"run {record.id}, candidate {number}")
@@ -166,6 +168,7 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
 
 def _number(record: RunRecord, candidate: int | None) -> int:
     if candidate is None:
+        # An unconfirmed winner may be evaluated, only not written without being asked for.
         chosen = choose(record, None, keep_anyway=True)
         if chosen.candidate is None:
             raise ConfigError(

@@ -88,6 +88,8 @@ class LangGraphFlow:
     def __call__(self, run: Run, *params: object) -> Any:
         state = self.state(*params)
         waiting: dict[tuple[str, str], str] = {}
+        # `debug` tells tasks with their inputs, `values` the state after each step; neither has
+        # both.
         events = self.compiled.stream(state, stream_mode=["debug", "values"])
         for mode, found in _together(events):
             if mode == "values":

@@ -114,6 +114,7 @@ class _TrackedRun:
             if folder is not None and folder.is_dir():
                 self.client.log_artifacts(self.run_id, str(folder))
             if not self.ended:
+                # The run can be resumed, which sets it to running again.
                 self.client.set_terminated(self.run_id, "KILLED")
         except (self.mlflow.MlflowException, OSError) as error:  # the run itself is complete
             _logger.warning("MLflow: %s", " ".join(str(error).split()))
@@ -162,6 +163,7 @@ class _TrackedRun:
         prompt = _NO_NAME.sub("-", name)
         tag, digest = f"promptgraft.prompt.{prompt}", digest_text(text)[:12]
         version, _, known = self.tags.get(tag, "").partition(" ")
+        # A resumed run ends again, and must not register the same text as another version.
         if known != digest:
             made = self.client.register_prompt(
                 prompt, text, commit_message=str(event.verdict), tags={RUN_TAG: str(self.key)}

@@ -77,6 +77,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Answer the case of an item before its test; an unscored case is an error."""
+    # `--setup-plan` promises to run nothing.
     if not _is_marked(item) or item.config.getoption("setupplan", default=False):
         return
     found = _param(item)
@@ -170,6 +171,7 @@ def _run_of(config: pytest.Config) -> TestRun:
 def _shared_folder(config: pytest.Config) -> Path | None:
     """Return a folder that the workers of pytest-xdist share; None without pytest-xdist."""
     own = config.getoption("basetemp") if hasattr(config, "workerinput") else None
+    # Each worker has a base folder of its own below the one of the test run.
     return None if own is None else Path(own).parent / "promptgraft"
 
 
@@ -185,6 +187,7 @@ def _selection(run: TestRun, node: pytest.Item) -> Selection:
     from promptgraft.errors import ConfigError
 
     given: dict[str, object] = {}
+    # From the module inward, so that the marker of a function wins over that of its class.
     for mark in reversed(list(node.iter_markers(_MARK))):
         if mark.args:
             raise ConfigError(

@@ -244,6 +244,7 @@ class Answers:
         if self._folder is not None:  # not durable: the file lives no longer than the test run
             temporary = self._folder / f"{key}.{os.getpid()}.tmp"
             temporary.write_bytes(pickle.dumps(answered))
+            # Renamed, so that another worker never reads half an answer.
             temporary.replace(self._folder / f"{key}.answer")
 
 
@@ -372,6 +373,8 @@ class TestRun:
             try:
                 self._subjects[key] = subject_of(self.project(key[0]), key[1])
             except PromptgraftError as error:
+                # Kept, so that a thousand tests report the same fault without loading the project
+                # again.
                 self._subjects[key] = error
         found = self._subjects[key]
         if isinstance(found, PromptgraftError):

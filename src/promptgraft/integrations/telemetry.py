@@ -104,6 +104,7 @@ def exported(
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    # An instrumented process has already said where its spans go.
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         with traced(bus, content=content):
             yield
@@ -116,6 +117,7 @@ def exported(
         with traced(bus, content=content, tracer_provider=provider):
             yield
     finally:
+        # Flushes: a batch processor holds spans back for seconds.
         provider.shutdown()
 
 
@@ -215,6 +217,7 @@ class _Spans:
         attributes = {"promptgraft.position": position} if position else {}
         inside = None if above is None else trace.set_span_in_context(above)
         opened = _Open(self._tracer.start_span(name, context=inside, attributes=attributes))
+        # Attached, so that spans of instrumented clients inside the call hang below it.
         opened.token = context.attach(trace.set_span_in_context(opened.span))
         _under_way.set(opened)
 
@@ -244,6 +247,7 @@ class _Spans:
             }
             _set(opened.span, attributes)
             if outcome.fault:
+                # A fault may quote the answer, which is content.
                 _fail(opened.span, outcome.fault if self._content else "no answer could be used")
         elif outcome is None:
             _fail(opened.span, "the call raised")
@@ -299,6 +303,7 @@ class _Spans:
         }
         if last and answers:
             attributes["gen_ai.response.finish_reasons"] = [answers[-1].response.finish_reason]
+        # Only the last call: the events do not say which text belongs to an earlier one.
         if last and self._content:
             attributes |= _content(asked.events)
         span = self._tracer.start_span(f"chat {call.model}", kind=SpanKind.CLIENT, start_time=began)

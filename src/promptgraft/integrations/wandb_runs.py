@@ -47,6 +47,7 @@ def tracked(
     """
     check_wandb()
     wandb = importlib.import_module("wandb")
+    # The console would capture what the user's code prints, and git the state of his repository.
     quiet = wandb.Settings(silent=True, console="off", disable_git=True)
     try:
         opened = wandb.init(project=project, id=key, resume="allow", settings=quiet)

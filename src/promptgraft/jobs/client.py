@@ -86,6 +86,7 @@ class JobClient(Jobs):
             headers={"Authorization": f"Bearer {token}"},
             timeout=_SECONDS,
             verify=authorities(),
+            # The token must not follow to another host.
             follow_redirects=False,
         )
 
@@ -173,6 +174,7 @@ class JobClient(Jobs):
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 # Whatever the server sends, only the folder of this job is written.
                 members = [one for one in archive if one.name.partition("/")[0] == name]
+                # `data` refuses absolute paths, links that lead out, and device files.
                 archive.extractall(folder, members, filter="data")
         except tarfile.TarError as error:
             raise StoreError(
@@ -231,6 +233,7 @@ class JobClient(Jobs):
             problem = answer.json()
             said, kind = str(problem["detail"]), str(problem.get("type"))
             faults = tuple(map(str, problem.get("faults", ())))
+        # A proxy in between answers with a page of its own.
         except (ValueError, KeyError, TypeError):
             return StoreError(
                 f"server {self._server}: answered {answer.status_code} without a problem document"
@@ -244,12 +247,14 @@ class JobClient(Jobs):
                 return JobConflictError(said)
             case 422:
                 return DataFormatError.of((said, *faults))
+            # As from a local manager, so that callers wait and try again either way.
             case 503:
                 return DatabaseError(said)
         return StoreError(f"server {self._server}: {said}")
 
 
 def _path(job: str) -> str:
+    # The id becomes a part of the path, where `../` would reach another resource.
     if not job.isalnum() or not job.isascii():
         raise JobNotFoundError(f"no job has an id that begins with `{job[:40]}`")
     return f"/jobs/{job}"

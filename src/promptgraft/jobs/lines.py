@@ -102,6 +102,7 @@ class JobLines:
         body = encoded_plain({**job, **event})
         hooks = connection.scalar(select(self._database.tables.schema.c.hooks))
         if hooks:
+            # In the transaction of the event: neither exists without the other.
             deliveries = [{"hook": hook, "job": number, "body": body} for hook in hooks.split(",")]
             connection.execute(insert(self._database.tables.outbox), deliveries)
 
@@ -166,6 +167,7 @@ class JobLines:
         """Mark the events of the run from a number on as retracted by a replay."""
         events = self._database.tables.events
         tail = (events.c.job == number, events.c.number >= start)
+        # Retracted lines are kept as a record; those of progress say nothing any more.
         connection.execute(delete(events).where(*tail, events.c.kind == LineKind.PROGRESS))
         connection.execute(
             update(events)
@@ -237,7 +239,10 @@ class JobLines:
         """Book what a job's cost has grown by on the current day; a replay adds nothing."""
         attempts = self._database.tables.attempts
         job = self.columns(connection, number, "spent", "attempts")
+        # Millionths as an integer: not every database has exact decimals.
         total = round(cost * _MILLION)
+        # The cost is that of the whole run, also of the answers that a replay takes from the
+        # journal.
         if (new := total - job.spent) <= 0:
             return
         day = self._day(connection)

@@ -174,11 +174,13 @@ class JobManager(Jobs):
         name = found.prompt(prompt).name
         if key is not None:
             check_idempotency_key(key)
+        # Before the transaction: it may import code of the project and read its data.
         planned(found, name, wanted)
         tag, digest = wanted.tag or found.tag, submitted_digest(found, name)
         request = encoded_changes(wanted)
 
         def insert(connection: Connection) -> Submitted:
+            # In the transaction of the insert, so that two equal submissions make one job.
             if key is not None and (known := self._rows.by_key(connection, project, key)):
                 job, before = known
                 if (before, job.prompt) != (request, name):
@@ -196,6 +198,7 @@ class JobManager(Jobs):
             if found.state is JobState.PAUSED:
                 return
             check_allowed(found, "pause")
+            # A cancelled job ends anyway, and the later wish must not save it.
             if found.wish is not Wish.CANCEL:
                 self._rows.put(connection, found.number, wish=Wish.PAUSE)
 
@@ -220,6 +223,7 @@ class JobManager(Jobs):
                 return
             check_allowed(found, "cancel")
             if found.state is JobState.RUNNING:
+                # Its worker ends it: this process cannot stop calls that are in flight elsewhere.
                 self._rows.put(connection, found.number, wish=Wish.CANCEL)
                 return
             now = self.database.seconds
@@ -291,6 +295,7 @@ class JobManager(Jobs):
         runs = {one.revision.provenance.run_id for one in rows}
         where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
         for job in self.list(where, limit=LARGEST_PAGE):
+            # The store knows the run of a revision, but not the job that ran it.
             if (self.result(job.id) or {}).get("run_id") in runs:
                 self.database.write(partial(self._record, job=job, what=what, tag=tag))
                 return

@@ -84,6 +84,7 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
     if config is None:
         raise DataFormatError(f"job {job.id} has not started; there is nothing to write yet")
     folder.path.mkdir(parents=True, exist_ok=True)
+    # Two mirrors of one job would append the same lines twice.
     with folder.held():
         mark = _mark(folder, job)
         if (mark.answers, mark.events) == now:
@@ -104,6 +105,7 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
             with beside(project.folder):
                 prompts = dict(prompts_of(project.prompt(job.prompt).subject))
         retell(folder, prompts)
+        # Last: without it, a mirror that was killed halfway is written from scratch.
         write_document(folder.path / _MARK, attrs.asdict(mark))
     return folder.path
 
@@ -120,6 +122,8 @@ def _mark(folder: RunFolder, job: Job) -> _Mark:
             plain = read_document(path)
             del plain["version"]
             mark = structure(plain, _Mark, where=str(path))
+            # At the end of a job its progress lines are deleted, so that the folder is written
+            # anew.
             if mark.sizes == _sizes(folder) and mark.is_final == job.has_ended:
                 return mark
     _empty(folder)

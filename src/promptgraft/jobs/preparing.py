@@ -67,6 +67,7 @@ def written_changes(changes: JobChanges) -> dict[str, Json]:
     default = JobChanges()
     fields = attrs.asdict(changes, recurse=False)
     return {
+        # JSON has no exact decimals, and `tuning` may be a mapping that it cannot hold.
         name: str(value) if name == "max_cost" else dict(value) if name == "tuning" else value
         for name, value in fields.items()
         if value != getattr(default, name)
@@ -126,6 +127,7 @@ def planned(project: Project, name: str, changes: JobChanges) -> RunPlan:
     Raises:
         ConfigError, DataFormatError: it cannot run.
     """
+    # Functions of the project are imported from its folder.
     with beside(project.folder):
         project.stand_in()
         return prepared(project, name, changes).plan()

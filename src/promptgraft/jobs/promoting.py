@@ -101,6 +101,7 @@ def promoted(
             near = did_you_mean(name, names)
             raise ConfigError(f"expected: no prompt `{name}`{near}; there: {', '.join(names)}")
     rows = held(store, found, tag)
+    # The target tag would claim a change that no prompt applies.
     if stale := [part for one in rows for part in one.stale]:
         raise OverrideConflictError(
             f"the source has changed since: {', '.join(stale)} would not apply"
@@ -114,6 +115,7 @@ def promoted(
         if wanted is not None:
             _check_present(present, wanted, f"tag `{to}` of `{name}`")
         if present is not None or name in overrides:
+            # Compared again inside of the transaction, because the tag was read before it.
             seen = None if wanted is None else present.override if present else target.empty()
             changes[target] = _replacing(overrides.get(name, target.empty()), seen)
     provenance = attrs.evolve(rows[0].revision.provenance, note=note)
@@ -123,6 +125,7 @@ def promoted(
 
 def _check_present(present: Revision | None, wanted: str, where: str) -> None:
     found = present.id if present else ""
+    # A prefix, as people copy it from a list; an empty one would match everything.
     if not (wanted == found or (len(wanted) >= 4 and found.startswith(wanted))):
         raise OverrideConflictError(
             f"{where}: expected revision {wanted[:12] or 'none'}, found {found[:12] or 'none'}"

@@ -90,10 +90,13 @@ class Heartbeat:
                 self._renewed = now
         except LeaseLostError as error:
             self.lose(str(error))
+        # A database that is away for a moment is no reason to drop a paid run.
         except DatabaseError as error:
+            # Without a connection nobody can say so, but by now another worker may have the job.
             if self._clock.monotonic() - self._renewed >= LEASE_SECONDS:
                 self.lose(f"the lease has expired, and {error}")
         else:
+            # Only after a successful look, so that an outage does not withdraw a wish.
             self.wish = wish
             if wish is Wish.PAUSE:
                 self.pause.set("asked to pause")
@@ -186,6 +189,7 @@ class JobEvents:
         """Write the lines of an event."""
         with self._lock:
             lines = self._lines.of(event)
+            # The lines above are made all the same, because the status is taken from their history.
             if self._is_over:
                 return
             try:
@@ -219,6 +223,8 @@ class JobEvents:
 
         def append(connection: Connection) -> str:
             number = self._claim.job.number
+            # The fence, in the same transaction: a late worker must not write among a newer one's
+            # lines.
             self._rows.check(connection, self._claim)
             if start:
                 self._rows.retract(connection, number, start)

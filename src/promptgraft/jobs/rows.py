@@ -39,6 +39,7 @@ from promptgraft.strict import structure
 
 # Long enough for three renewals, short enough that the job of a dead worker soon continues.
 LEASE_SECONDS = 30.0
+# Ends the circle of a job that kills every worker, without counting restarts in between.
 MOST_BARREN_ATTEMPTS = 5
 """Attempts in a row without a new answer after which a job fails."""
 
@@ -202,6 +203,7 @@ class JobRows(JobLines):
                 jobs.c.not_before <= now,
                 tuple_(jobs.c.project, jobs.c.digest).in_(sorted(projects)),
             )
+            # The oldest first, so that no job starves among equals.
             .order_by(jobs.c.priority.desc(), jobs.c.number)
             .limit(1)
             # A job that another worker is claiming is skipped instead of waited for.
@@ -219,6 +221,7 @@ class JobRows(JobLines):
             state=JobState.RUNNING,
             wish=Wish.NONE,
             reason=b"",
+            # Fencing: a worker that was only slow fails at its next write, whatever it believes.
             fence=jobs.c.fence + 1,
             worker=worker,
             lease=now + LEASE_SECONDS,
@@ -314,6 +317,7 @@ class JobRows(JobLines):
         attempts, attempt = self._database.tables.attempts, self._attempt(job.number, job.attempts)
         before = connection.scalar(select(attempts.c.answers).where(*attempt)) or 0
         barren = 0
+        # An attempt that has paid for an answer has made progress, however it ended.
         if self.answers(connection, job.number) <= before:
             barren = self.columns(connection, job.number, "barren").barren + 1
         if state is JobState.QUEUED and barren >= MOST_BARREN_ATTEMPTS:

@@ -78,8 +78,10 @@ def carry_out(
             job = prepared(project, claim.job.prompt, claim.job.changes)
             attempt.store_config(job)
             end = attempt.run(job, calls=calls)
+        # Any other exception ends this process, and its worker puts the job back.
         except PromptgraftError as error:
             end = _end_by(error)
+        # Another worker has the job: its state is no longer ours to write.
         if not heartbeat.lost:
             with contextlib.suppress(LeaseLostError):
                 attempt.settle(job, end)
@@ -191,6 +193,7 @@ def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
             reason=why or "its worker was asked to end",
         )
     if result.stop_reason is StopReason.CANCELLED:
+        # Cancelled without a user's wish: the lease is lost, and this state is not written.
         return _End(state=JobState.QUEUED, reason=reason)
     if result.stop_reason in _PAUSING:
         return _End(state=JobState.PAUSED, reason=reason, result=result)

@@ -31,7 +31,7 @@ from promptgraft.strict.checks import TEXT, Kind, check
 from promptgraft.strict.kinds import checked, named, record_of
 
 MOST_ATTEMPTS = 15
-"""Attempts after which a delivery is given up; with the pauses between them, about five hours."""
+"""Attempts after which a delivery is given up; with the pauses between them, about four hours."""
 
 _LONGEST_PAUSE_SECONDS = 3_600.0
 _SECONDS_TO_ANSWER = 10.0
@@ -146,6 +146,7 @@ class WebhookSender:
     def __init__(self, database: Database, hooks: Mapping[str, Webhook]) -> None:
         self.database, self._hooks = database, hooks
         self._outbox = database.tables.outbox
+        # In the database, because jobs run in processes that do not know the webhooks.
         names = update(database.tables.schema).values(hooks=",".join(sorted(hooks)))
         database.write(lambda connection: connection.execute(names))
 
@@ -210,6 +211,7 @@ class WebhookSender:
     def _settle(self, connection: Connection, delivery: _Delivery, why: str) -> None:
         """Remove a delivery that has arrived or is given up; postpone any other."""
         if why and delivery.attempt < MOST_ATTEMPTS:
+            # Doubling: a receiver that is down for hours is not asked every second.
             pause = min(_LONGEST_PAUSE_SECONDS, 2.0**delivery.attempt)
             due, attempts = delivery.seconds + pause, delivery.attempt
             self._postpone(connection, delivery.id, due, attempts=attempts)

@@ -111,6 +111,7 @@ class Worker:
 
         Projects that have used up the money of the day are left out.
         """
+        # Every worker does so before each claim, so that no process is needed just for that.
         self._database.write(self._recover)
         over_limit = self._over_limit() if self._limits else frozenset()
         digests = [one for one in self._digests if one[0] not in over_limit]
@@ -195,6 +196,7 @@ class Worker:
 
     def _put_back(self, claim: Claim, why: str) -> None:
         def put_back(connection: Connection) -> None:
+            # By then another worker may have recovered the job.
             self._rows.check(connection, claim)
             job = self._rows.load(connection, claim.job.number)
             self._rows.put_back(connection, job, why)
@@ -209,6 +211,7 @@ class Worker:
 
     def _end_children(self) -> None:
         for child in self._children:
+            # To all of them before waiting for any, so that they pause side by side.
             child.process.send_signal(signal.SIGTERM)
         for child in self._children:
             try:

@@ -121,6 +121,7 @@ def callbacks_of(
 def _as_callbacks(alone: str, value: object) -> Mapping[str, CallbackSource] | None:
     """Return callbacks by name; a single one is named ``alone``."""
     given: Mapping[object, Any] = value if isinstance(value, Mapping) else {alone: value}
+    # A class has the functions, but without an instance; a module may have a `read` by chance.
     if isinstance(value, (type, ModuleType)):
         return None
     try:
@@ -190,6 +191,7 @@ def asking(
     config = project.agent
     if config is None:
         raise ConfigError("agent: expected one, found none")
+    # Runs are left out of copies: they grow, and hold what is expected of the agent.
     delivery = delivery_of(
         project.delivery, prompt, around, leave_out=[around.folder / project.runs]
     )

@@ -102,6 +102,7 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
             config.function, around.folder / config.baml, with_inputs=config.inputs
         )
         source = BamlSource(function, chosen_tests(function, config.tests))
+        # Found now, because a run would find them only after the first calls are paid for.
         faults = list(source.agent().faults())
     raise_lines(around.file.name, faults)
     template: PromptTemplate[object] = PromptTemplate(

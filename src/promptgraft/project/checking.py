@@ -45,6 +45,7 @@ def check_project(path: Path) -> Checked:
     try:
         project.config.trackers.check()
     except ConfigError as error:
+        # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
     plans = {}
     # Without all models no job can be made.

@@ -123,6 +123,7 @@ def read_project(path: Path) -> tuple[Source, ProjectConfig]:
     """
     source = source_file(path)
     root = source.root
+    # First, because it settles these places: their values get no second fault.
     refuse_references(root)
     config = PROJECT.read(root)
     source.raise_all()
@@ -151,6 +152,7 @@ def _check_prompt(spec: str) -> None:
 
 _VERSION = check(
     f"{VERSION}, the version of the format that this promptgraft reads",
+    # In Python `true` equals 1, but the JSON Schema refuses it.
     lambda value: VERSION if value == VERSION and type(value) is int else None,
     {"const": VERSION},
 )

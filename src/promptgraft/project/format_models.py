@@ -83,6 +83,7 @@ class ModelsConfig:
 def _key(value: object) -> Secret | None:
     if not isinstance(value, str) or _NO_NAME.search(value):
         return None
+    # The whole value: a key with a reference in the middle would still be written down.
     return Secret(value) if value == NO_KEY or SECRET.fullmatch(value) else None
 
 

@@ -114,6 +114,7 @@ def name_of(
     text: str, taken: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
 ) -> str:
     """Turn a text into a valid name that is not taken."""
+    # Names become parts of paths and keys of sections.
     name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
     found, number = name, 1
     while found in taken:
@@ -166,6 +167,7 @@ def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> st
     parts, keys = [], list[str]()
     for role, text in messages:
         keys.append(name_of(role, keys))
+        # What holds the input is no instruction: a search would only learn to quote it.
         frozen = " .frozen" if placeholders(text) else ""
         parts.append(f"# {{#{keys[-1]}{frozen}}}\n\n{escaped(text)}\n")
     return head + "\n".join(parts)
@@ -178,6 +180,7 @@ def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:
 
 def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple[str, Json]]:
     """Yield ``splits`` if there are too few cases for the default."""
+    # Splits keep equal questions in one set, whatever their case.
     questions = {canonical_json(case["input"]).casefold() for case in cases}
     if len(questions) < 2:
         node.fault(f"expected at least two cases with different inputs, found {len(questions)}")

@@ -254,6 +254,7 @@ class _Reader:
             found["base_url"] = given.base_url
         if given.api_key and not SECRET.fullmatch(given.api_key):
             variable = f"{name.upper().replace('-', '_')}_API_KEY"
+            # The new files may be committed; a plain key in them would be leaked.
             found["api_key"] = f"${{{variable}}}"
             self._note(node, f"a key is not copied into a file: export it as {variable}")
         elif given.api_key or given.base_url:

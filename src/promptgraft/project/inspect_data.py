@@ -76,6 +76,7 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
     for number, row in enumerate(root.items(), start=1):
         sample: dict[str, Node] = {}
         for key, member in row.members().items():
+            # An empty cell of a table, which has no other way to leave a field out.
             if member.value == "":
                 continue
             if key in names:

@@ -171,6 +171,7 @@ def _read(path: Path) -> MetaCopy | None:
     if not found:
         raise DataFormatError(f"{path}:1: expected a line `---` that ends the front matter")
     source = Source(str(path))
+    # The empty line stands for the fence, so that faults name the lines of the file.
     source.take_yaml(f"\n{head}")
     template = _named_template(source.root.member("prompt"))
     if template is None:
@@ -186,6 +187,7 @@ def _named_template(name: Node) -> Template | None:
     ns, _, key = name.value.rpartition("/") if isinstance(name.value, str) else ("", "", "")
     if ns not in _NAMESPACES:
         return None
+    # Another key in our namespace is a misspelling; any other namespace is not ours.
     template = SHIPPED.get(key)
     if template is None or template.ns != ns:
         name.fault(

@@ -116,6 +116,7 @@ def _prepared(
     model: str | ProviderAdapter,
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Prompt[object] | Graph]]:
+    # `Unpack` alone is checked by type checkers only.
     known = list(OptimizeOptions.__annotations__)
     for name in options:
         if name not in known:

@@ -97,6 +97,7 @@ class Origin:
         if file is not None:
             return project_path(file)
         path = self._around() or self._absolute("path")
+        # Before the file is even looked at; `config.json` may name any path.
         self._refuse_inside_runs(path)
         if not path.is_file():
             raise ConfigError(

@@ -223,10 +223,12 @@ def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
 
 def _as_prompt(name: str, value: object) -> Prompt[object] | None:
     if isinstance(value, Mapping):
+        # Also tried on every value of a module, to list prompts in a message.
         with contextlib.suppress(CallerError):  # a module holds mappings of other kinds too
             return TextsPrompt.of(as_texts(value), ns=AGENTS_NS, key=name, takes_cases=True)
     if isinstance(value, PromptTemplate):
         return Prompt(value)
+    # The project says which store applies, not the prompt.
     return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None
 
 

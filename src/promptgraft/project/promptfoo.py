@@ -89,6 +89,7 @@ def _resolved(value: Json, whole: Json, *, depth: int = 0) -> Json:
         found = whole
         for step in place.removeprefix("#/").split("/"):
             found = found.get(step) if isinstance(found, dict) else None
+        # An unknown reference is left as it is, so that a fault names it where it is used.
         return value if found is None else _resolved(found, whole, depth=depth + 1)
     return {key: _resolved(one, whole, depth=depth) for key, one in value.items()}
 
@@ -160,6 +161,8 @@ class _Reader:
     def _note_keys(self, node: Node, read: str) -> None:
         """Note every key that is not read."""
         for key, member in node.members().items():
+            # Nothing is dropped silently: the user decides whether the import is still what he
+            # tests.
             if key not in read.split():
                 self._notes.add(member, f"`{key}` is left out: {_WHY.get(key, 'it is unknown')}")
 
@@ -233,6 +236,7 @@ class _Reader:
         if not isinstance(text, str):
             node.expected("the text of a prompt, a file, or an object with `raw` or `id`")
             return
+        # Bounded, because asking the system about a longer name is an error.
         is_name = "\n" not in text and len(text) < 250 and (self._folder / text).is_file()
         if not (is_name or text.startswith("file://")):
             yield label or "prompt", [("text", self._checked(text, node))]

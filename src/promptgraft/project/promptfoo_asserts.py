@@ -43,6 +43,7 @@ class Asked:
     @property
     def key(self) -> str:
         """Equal for assertions that can share one metric."""
+        # By content, so that a thousand tests with the same assertion share one metric.
         return canonical_json(
             [self.kind, dict(self.options), self.weight, self.inverted, self.name]
         )
@@ -158,6 +159,7 @@ def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
 
 
 _FACTS = "The answer says the same facts as this one, and none against it: {}"
+# Passing scores here and in `_COMPARED` are the defaults of promptfoo.
 _JUDGED: Mapping[str, tuple[str, float]] = {  # the rubric and the passing score
     "llm-rubric": ("{}", 1.0),
     "model-graded-closedqa": ("{}", 1.0),
@@ -348,5 +350,6 @@ def choices_of(tests: Sequence[Test]) -> list[str]:
         if test.asked
     ]
     found = sorted(set().union(*labels))
+    # Labels repeat from test to test; expected texts that rarely do are free answers.
     is_choice = all(len(one) == 1 for one in labels) and 1 < len(found) <= len(labels) / 2
     return found if is_choice else []

@@ -137,6 +137,7 @@ def load_file(path: Path, *, name: str, what: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"{what}: {path} is not a Python file; its name should end in `.py`")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and pickle look up the module of a class by its name.
     sys.modules[name] = module
     with _imported_from(path.resolve().parent, f"{what}: {path}"):
         spec.loader.exec_module(module)
@@ -152,6 +153,7 @@ def beside(folder: Path) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
+        # Code of the user may have changed the path.
         with contextlib.suppress(ValueError):
             sys.path.remove(str(folder))
 
@@ -199,6 +201,7 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
     try:
         with beside(folder):
             yield
+    # A module that calls `sys.exit` must not decide the exit code of this command.
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 

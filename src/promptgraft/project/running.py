@@ -206,6 +206,7 @@ def loaded(
         if to_plan:
             found.stand_in()
         else:
+            # Before the run directory is made, which would be left without a run.
             found.config.trackers.check()
         yield Runnable.of(found, name, found.job(name))
 
@@ -303,6 +304,7 @@ def keep(
         JournalLockedError: another process is using the folder.
     """
     with recorded(folder, job) as (kept, recorder):
+        # Only under the lock, which `recorded` holds.
         if config is not None:
             there = read_document(folder.config)
             same = {name: there[name] for name in ("id", "tracked_as", "created", "origin")}
@@ -331,6 +333,7 @@ def _run(job: OptimizationJob, run: Run) -> Outcome:
     try:
         result = run(job)
     except PromptgraftError as found:
+        # An error after the baseline carries the best so far, which was paid for.
         if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:
             raise  # the run failed before it had a result
         result, error = found.result, found

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from promptgraft.project.parts import Surroundings
 
 
+# A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
 _FILE = "sqlite:///"
 
@@ -32,6 +33,7 @@ _FILE = "sqlite:///"
 def _url(value: object) -> str | None:
     if not isinstance(value, str) or not ("://" in value or Secret(value).names):
         return None
+    # The project file is shared and recorded in every run.
     return None if _PASSWORD.search(value) else value
 
 
@@ -69,6 +71,7 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
     plain = Secret(url).reveal()
     path = plain.removeprefix(_FILE)
     if folder is not None and path != plain and path and not path.startswith("/"):
+        # Relative to the project, as all paths in its file, and not to the current folder.
         plain = f"{_FILE}{folder / path}"
     try:
         from promptgraft.database import SqlPromptOverridesStore
@@ -92,6 +95,7 @@ def open_store(named: str | None) -> RevisionedStore:
     if "://" in named:
         return database_store(named)
     path = Path(named)
+    # Users also name the folder `.promptgraft` itself.
     if path.name == FOLDER.parts[0]:
         path = path.parent
     if not path.is_dir():
@@ -269,4 +273,5 @@ def cluster(
     try:
         yield executor
     finally:
+        # Without waiting, because a worker that hangs would hold up the end of the command.
         executor.shutdown(wait=False)

@@ -120,6 +120,7 @@ def run_config(
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
     try:
+        # `promptgraft apply` stores the winner; jobs of a queue turn this on themselves.
         return make(**settings, **targets, **data, persist=False)
     except ConfigError as error:
         name, _, rest = str(error).partition(": ")
@@ -244,6 +245,7 @@ def described(written: Json) -> dict[str, Json]:
 
     Secrets stay as they are written: ``${NAME}``.
     """
+    # A copy: the document is shared by every project that `tuned` makes of it.
     given = copy.deepcopy(_object(written))
     optimizer = _object(given.get("optimizer"))
     return {

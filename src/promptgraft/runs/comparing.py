@@ -166,6 +166,7 @@ def figure_rows(
             ("baseline", one.mean_before, other.mean_before),
             ("winner", one.mean_after, other.mean_after),
         ):
+            # A difference between means of other cases would mean nothing.
             more = "" if differing.held_out else difference(*means)
             rows.append((f"held out, {name}", *map(score, means), more))
         rows.append(("held out, gain", one.short, other.short, ""))
@@ -202,6 +203,7 @@ def _passing_rows(
 def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
     """Return the fingerprint in the header of the journal; None if there is none."""
     try:
+        # Without the lock: the header is written first and never changes.
         with record.folder.journal.open("rb") as file:
             return decode_header(file.readline())
     except (FileNotFoundError, JournalError):

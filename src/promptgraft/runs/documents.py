@@ -99,6 +99,7 @@ def changed_parts(
         before = baseline.get(address)
         if isinstance(change, str):
             old = before if isinstance(before, str) else ""
+            # The winner holds every text of its address, also those that it leaves as they are.
             if change != old:
                 found.append(_part("text", address, old, change))
         elif len(winner) == 1 and address in prompts:
@@ -125,6 +126,7 @@ def warnings_of(
         for prompt in prompts.values()
         for section in prompt.descriptor.sections
     )
+    # Without sources, a rough measure: the texts that changed, compared with themselves.
     before = sum(bodies) or sum(len(part.before or "") for part in parts)
     after = before + sum(len(part.after or "") - len(part.before or "") for part in parts)
     if after < _MUCH_LONGER * max(before, 1):

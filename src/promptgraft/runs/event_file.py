@@ -108,6 +108,7 @@ class EventFile:
     """
 
     def __init__(self, path: Path) -> None:
+        # Two descriptors: reading old lines must not move the place where new ones are appended.
         self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         self._old: BinaryIO | None = path.open("rb")
         self._plan_there: Event | None = None
@@ -124,9 +125,11 @@ class EventFile:
                 return True
         if self._old is None:
             return False
+        # Lines without a number, such as waits, belong to one moment; no replay repeats them.
         if isinstance(line.number, UnsetType):
             return True
         if not is_same(line, self._expected):
+            # What follows the first difference belongs to a future that did not happen.
             self._settle(self._start)
             return False
         self._advance()
@@ -168,6 +171,7 @@ class EventFile:
         if self._old is not None:
             self._old.close()
             self._old = None
+        # Also drops a line that a killed process left incomplete.
         if os.fstat(self._descriptor).st_size != end:
             os.ftruncate(self._descriptor, end)
         plan, there = self._plan, self._plan_there
@@ -208,6 +212,7 @@ def encoded(event: Event) -> str:
     try:
         text = _WRITER.encode(event)
     except UnicodeEncodeError:  # lone surrogates: not UTF-8, but JSON escapes can spell them
+        # Not ASCII, so that the slow encoder below takes over.
         text = b"\xff"
     if text.isascii():
         return text.decode("ascii")
@@ -297,6 +302,7 @@ def tail_of(path: Path) -> list[Event]:
         for length in _TAIL_BYTES:
             start = max(0, size - length)
             file.seek(start)
+            # The first piece may begin inside a line; the last one is empty, or incomplete.
             texts = file.read(size - start).split(b"\n")[start > 0 : -1]
             events: list[Event] = []
             for text in reversed(texts):

@@ -39,6 +39,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 
 _SECONDS_FOR_THE_LOCK = 0.3  # a reader in `is_locked` holds it for a moment
 _REMOVED = ".removed-"
+# Characters; file systems allow 255 bytes, of which digest and ending take 16.
 _LONGEST_NAME = 200
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
@@ -122,6 +123,7 @@ class RunFolder:
         except OSError:
             return False
         try:
+            # Shared, so that two readers do not take each other for a running process.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -154,6 +156,7 @@ class RunFolder:
         if self.path.is_symlink():
             raise ConfigError(f"{self.path} is a link; remove it and what it leads to by hand")
         gone = self.path.with_name(f"{_REMOVED}{self.id}")
+        # Nobody may start to work in it between the check and the renaming.
         with self.held():
             self.path.rename(gone)
         shutil.rmtree(gone)
@@ -177,6 +180,7 @@ def make_run(
     base = f"{moment:%Y%m%d-%H%M%S}-{prompt_key}"
     try:
         root.mkdir(parents=True, exist_ok=True)
+        # In the same folder, because only a rename within a file system is atomic.
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
     except OSError as error:
         raise ConfigError(
@@ -204,6 +208,7 @@ def make_run(
 
 def _renamed(fresh: Path, target: Path) -> bool:
     """Rename a folder atomically; return False if the name is taken."""
+    # `rename` would silently replace an empty folder.
     if target.exists():
         return False
     try:

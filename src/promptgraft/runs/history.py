@@ -29,6 +29,7 @@ from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
 from promptgraft.text import score
 
+# The first few answers of concurrent calls arrive at once and would make the estimate jump.
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 
@@ -202,6 +203,7 @@ class RunHistory:
 
     def _join(self, event: CandidateAdded) -> None:
         if self._is_cut:
+            # After a cut, those from here on are retracted; without one, the number is a fault.
             del self.candidates[event.candidate :]
         if event.candidate != len(self.candidates):
             _refuse("candidate", f"{len(self.candidates)}", event.candidate)
@@ -251,6 +253,7 @@ class RunHistory:
     def _work(self, event: Working | RunProgress) -> None:
         before = self.rollouts
         self._go_to(event.position)
+        # After `_go_to`, which resets them at a new place.
         self.done, self.total, self.expected_cost = event.done, event.total, event.expected_cost
         if isinstance(event, RunProgress):
             self.in_flight = event.in_flight

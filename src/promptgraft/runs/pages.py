@@ -104,6 +104,7 @@ def fenced_diff(text: str) -> str:
     lines = visible(text).removesuffix("\n").split("\n")
     # "No newline at end of text" is noise if it applies to both texts.
     remarks = [line for line in lines if line.startswith("\\ ")]
+    # One remark alone is a change: only one of the texts lacks the line break.
     kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
     fence, _, rest = fenced("\n".join(kept)).partition("\n")
     return f"{fence}diff\n{rest}"
@@ -125,6 +126,7 @@ def _table_cell(text: str) -> str:
 
 def plain_line(text: str) -> str:
     """Return a text as one line of a page, escaped so that it is no HTML, link or image."""
+    # The texts come from models and data: a viewer would load an image from anywhere.
     return re.sub(r"[<\[]", r"\\\g<0>", visible_line(text))
 
 

@@ -240,6 +240,7 @@ def _folders(root: Path) -> list[RunFolder]:
         paths = sorted(root.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+    # Temporary folders of runs that are made or removed begin with a dot, which no id does.
     return [RunFolder(path) for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
 

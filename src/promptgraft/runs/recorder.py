@@ -90,6 +90,7 @@ class Recorder:
     def on_event(self, event: object) -> None:
         """Record an event."""
         with self._lock:
+            # A file with a gap would be worse than one that ends early, which a resume completes.
             if self.failure:
                 return
             try:
@@ -257,6 +258,7 @@ class Recorder:
         folder = self._folder
         for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
             for path in inside.iterdir() if inside.is_dir() else ():
+                # All pages of this run have been told by now, also those that were there already.
                 if path not in self._pages:
                     path.unlink()
 
@@ -290,6 +292,7 @@ def recorded(
     """
     bus = job.context.event_bus or EventBus()
     with (
+        # The lock first, and released last: nothing below may be touched by two processes.
         folder.held(),
         opened(job.context.around(job.subject).adapter, folder.path),
         FileJournal(folder.journal) as journal,

@@ -81,9 +81,11 @@ def transcripts(
     with file:
         next(file, None)  # the header
         for line in file:
+            # The writer is still at it, or was killed; nothing can follow.
             if not line.endswith(b"\n"):
                 return
             place = Place.of_rollout(record_key(line))
+            # Only the key is decoded so far: most lines of a long journal are filtered out.
             if place is None:
                 continue
             candidate = _candidate_at(place, tried)

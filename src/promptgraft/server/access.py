@@ -104,6 +104,8 @@ class TokenStore:
                 raise ConfigError(f"there is a token `{name}` already; revoke it first")
             connection.execute(
                 insert(self._table).values(
+                    # Plain SHA-256 is enough: slow hashes protect short passwords, and this has 256
+                    # random bits.
                     digest=_digest(token),
                     name=name,
                     scopes=",".join(sorted(set(known))),
@@ -233,6 +235,7 @@ class Access:
         if host not in self._hosts:
             raise Problem(403, f"host: this server is not known as {shown(host[:100])}")
         origin = headers.get("origin")
+        # Hosts only: a proxy may end TLS, so that the scheme differs.
         if origin is not None and urlsplit(origin).netloc.lower() != host:
             raise Problem(403, "the request comes from another site; use the pages of this server")
         # For requests without `Origin`: browsers add this header to all of theirs.
@@ -259,6 +262,7 @@ class Access:
     def _found(self, authorization: str | None, session: str | None) -> Caller | None:
         if authorization is not None:
             kind, _, token = authorization.partition(" ")
+            # A header that is invalid is not made good by a session.
             return self._tokens.find(token.strip()) if kind.lower() == "bearer" else None
         with self._lock:
             return LOCAL if session and _digest(session) in self._sessions else None
@@ -269,6 +273,7 @@ class Access:
             # A token bucket: it refills with time, and every request takes one.
             bucket = self._buckets.setdefault(name, _Bucket(MOST_AT_ONCE, now))
             bucket.left += (now - bucket.at) * REQUESTS_A_SECOND
+            # Capped, so that a long silence does not allow a flood.
             bucket.left, bucket.at = min(MOST_AT_ONCE, bucket.left), now
             if bucket.left < 1:
                 raise Problem(

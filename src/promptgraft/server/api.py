@@ -108,6 +108,7 @@ def list_jobs(call: Call) -> Reply:
         limit=limit,
         projects=call.caller.projects,
     )
+    # A number and not an offset: new jobs at the top do not move the pages.
     following = f"{jobs[-1].number}" if len(jobs) == limit else None
     return reply({"jobs": [job_json(job) for job in jobs], "next": following})
 
@@ -277,6 +278,7 @@ def mirrored(call: Call) -> Iterator[RunFolder]:
     job = call.job
     if not job.attempts:
         raise Problem(409, f"job {job.id} has not started; there is nothing to show yet")
+    # Held while the folder is read, too: another request might write it anew.
     with call.mirroring:
         yield RunFolder(call.manager.mirror(job.id, call.mirrors))
 

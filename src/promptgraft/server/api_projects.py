@@ -64,6 +64,7 @@ def prompt_of(call: Call) -> ProjectPrompt:
     project, name = project_of(call), call.path["prompt"]
     if name not in project.names:
         raise Problem(404, f"the project has no prompt `{name}`; there: {', '.join(project.names)}")
+    # Loading a prompt may run Python of the project.
     with beside(project.folder):
         return project.prompt(name)
 
@@ -168,6 +169,7 @@ def promote(call: Call) -> Reply:
 
 def promote_to(call: Call, to: str, expected: Expected | None = None) -> Reply:
     """Promote the tag in the path to the tag ``to``, if that points at ``expected`` now."""
+    # Checked here, because the manager does not know what the caller may see.
     prompt_of(call)
     names = (call.path["project"], call.path["prompt"], call.path["tag"])
     call.manager.promote(*names, to=to, expected=expected)
@@ -186,6 +188,7 @@ def roll_back_to(call: Call, revision: str | None) -> Reply:
     """
     store, found = _tagged(call)
     if revision is not None and len(found) > 1:
+        # A revision belongs to one prompt; what is meant for the others would be a guess.
         raise Problem(422, "revision: a graph has one for each prompt; leave it out")
     tag = call.path["tag"]
     for one in found:

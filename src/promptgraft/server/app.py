@@ -94,6 +94,7 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as found:
+        # A restarted server would otherwise wait for connections in TIME_WAIT, for a minute.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((host, port))
@@ -144,6 +145,7 @@ def _ready(call: Call) -> Reply:
 
 def _metrics(call: Call) -> Reply:
     """Return the number of jobs in each state, and of streams, for Prometheus."""
+    # A registry of its own, because the default one also has figures of the process.
     registry = CollectorRegistry()
     jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
     for state, count in call.manager.counts().items():
@@ -198,6 +200,7 @@ class _Server:
             if route.path.endswith("/events") and _wants_stream(request):
                 job = await run_in_threadpool(lambda: call.job)
                 last = request.headers.get("last-event-id") or call.query.get("after") or "0"
+                # Not a reply of a handler, which would hold a thread while the stream is open.
                 return EventStream(
                     feed=self._feed,
                     job=job,
@@ -217,12 +220,14 @@ class _Server:
         session = self._access.redeem(request.query_params.get("code", ""))
         # The redirect keeps the code out of the browser's history.
         response = RedirectResponse("/", status_code=303, headers=_SAFE)
+        # Not `secure`: without a certificate, a browser on this machine comes over plain HTTP.
         response.set_cookie(COOKIE, session, httponly=True, samesite="strict", path="/")
         return response
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a problem document, or with a page for a browser."""
         problem = _problem(error)
+        # Faults of clients are not logged: anybody could fill the disk with them.
         if problem.status >= 500:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
         headers = {**_SAFE, **problem.headers}

@@ -25,6 +25,7 @@ from promptgraft.strict.nodes import Source
 T = TypeVar("T")
 
 PREFIX = "/api/v1"
+# 256 KiB: far above the largest request, which changes some settings of a job.
 MOST_BODY_BYTES = 262_144
 MOST_DEPTH = 32
 
@@ -69,6 +70,8 @@ class Call:
         """
         job = self.manager.get(self.path["job"])
         if not self.caller.sees(job.project):
+            # As if it did not exist: the ids of other teams' jobs are none of the caller's
+            # business.
             raise JobNotFoundError(f"no job has an id that begins with `{self.path['job'][:40]}`")
         return job
 
@@ -149,6 +152,7 @@ class Call:
 
 def natural(given: str) -> int | None:
     """Parse a natural number of up to 11 digits; None for anything else."""
+    # `isdigit` alone accepts digits of any script.
     return int(given) if given.isascii() and given.isdigit() and len(given) < 12 else None
 
 

@@ -78,6 +78,7 @@ def problem_page(problem: Problem) -> bytes:
 
 def asset(call: Call) -> Reply:
     """Return a style sheet or the script of the pages."""
+    # Only known names become part of a path, so that none leads out of the folder.
     name = call.path["name"]
     if name == "report.css":
         return Reply(content=report_asset(name).encode(), media="text/css")
@@ -165,6 +166,7 @@ def show_candidate(call: Call) -> Reply:
 
 def show_report(call: Call) -> Reply:
     """Show the full report of a job."""
+    # `frame-ancestors` has no effect in the `meta` element that holds the policy of a report.
     return attrs.evolve(api.show_report(call), headers={"X-Frame-Options": "DENY"})
 
 
@@ -195,6 +197,7 @@ def act(call: Call) -> Reply:
             return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
             raise Problem(422, "what: expected pause, resume, cancel, change or fork")
+    # A redirect: reloading the page must not repeat the action.
     return _to(f"/jobs/{job.id}")
 
 
@@ -213,6 +216,7 @@ def submit(call: Call) -> Reply:
         if form.get("what") != "plan":
             made = call.manager.create(call.project(project), prompt, changes)
             return _to(f"/jobs/{made.id}")
+        # Only what the caller sees: a plan tells the size of the data.
         if project in prompts:
             plan = planned(call.manager.projects[project], prompt, changes)
     except PromptgraftError as error:
@@ -227,6 +231,7 @@ def _form(call: Call) -> dict[str, str]:
     if media != "application/x-www-form-urlencoded":
         raise Problem(415, f"expected a form, found {media[:100]}")
     try:
+        # Bounded, because parsing takes time for every field.
         found = parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=50)
     except ValueError:
         raise Problem(400, "expected a form of at most 50 fields, found more") from None

@@ -75,6 +75,7 @@ class Problem(Exception):  # noqa: N818 - the word of the RFC
 def problem_of(error: PromptgraftError) -> Problem:
     """Return the problem document of an error."""
     said = str(error)
+    # The exact class: a subclass that has no type of its own must not pass for its base.
     kind = next((name for name, one in PROBLEM_TYPES.items() if one is type(error)), "about:blank")
     match error:
         case JobNotFoundError() | RevisionNotFoundError():

@@ -28,6 +28,7 @@ _MOST_KEPT = 256
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
+    # nginx would otherwise hold events back until its buffer is full.
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
@@ -58,6 +59,7 @@ class Feed:
     def next(self, job: Job, after: int) -> tuple[bool, bytes, int]:
         """Return whether a stream ends now, the bytes to send, and the number of the last event."""
         try:
+            # Held while the database is read: streams of one job then find the page of the first.
             with self._lock:
                 look = self._look(job)
                 if look.last <= after:
@@ -124,6 +126,7 @@ class EventStream:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (sending, leaving):
                 task.cancel()
+            # Also waits for the cancelled one, so that nothing of a stream outlives its count.
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send_all(self, send: Send) -> None:
@@ -134,6 +137,7 @@ class EventStream:
             if silent >= _SECONDS_OF_SILENCE:
                 chunk, silent = b": still here\n\n", 0.0
             if chunk:
+                # A client that does not read would otherwise hold one of the streams for ever.
                 async with asyncio.timeout(self.patience):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if ends:

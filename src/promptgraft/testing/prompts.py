@@ -68,6 +68,8 @@ class FakePrompt:
             for path, body in self.bodies.items()
         )
         descriptor = PromptDescriptor(ns=self.ns, key=self.key, sections=sections)
+        # The class is frozen; the descriptor is made once, because stores ask for it at every
+        # write.
         object.__setattr__(self, "descriptor", descriptor)
 
     def section_body(self, path: SectionPath) -> str:

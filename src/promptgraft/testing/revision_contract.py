@@ -36,6 +36,7 @@ def history_of(store: Store) -> tuple[Revision, ...]:
     assert len(set(ids)) == len(ids)
     for index, revision in enumerate(history):
         assert revision.parent is None or revision.parent in ids[:index]
+        # With its zone, because several machines may write to one store.
         assert revision.time.utcoffset() is not None
     current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert current is None or current in history
@@ -243,6 +244,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         with pytest.raises(RevisionNotFoundError):
             roll_back(store, "0123456789abcdef")
         revisions = written(store, "one")
+        # Differs in the first digit only, so that a store cannot find it by comparing the rest.
         unknown = ("f" if revisions[0].id[0] == "0" else "0") + revisions[0].id[1:]
         for revision in (unknown, unknown[:6], revisions[0].id[:12] + "0" * 20):
             with pytest.raises(RevisionNotFoundError):

@@ -91,6 +91,7 @@ class PromptOverridesStoreContract(StoreWrites):
         assert store.resolve(PROMPT.descriptor) == before
 
     def test_tags_do_not_mix(self, store: Store) -> None:
+        # The last one is how a store of files might name the first.
         for tag in ("latest", "v1.0", "latest.json"):
             store.set_section_override(PROMPT, tag=tag, path=TONE, body=f"for {tag}")
         forget(store, TONE, tag="v1.0")
@@ -100,6 +101,7 @@ class PromptOverridesStoreContract(StoreWrites):
         assert bodies(store.resolve(PROMPT.descriptor, "latest.json")) == {TONE: "for latest.json"}
 
     def test_prompts_do_not_mix(self, store: Store) -> None:
+        # Names that a store might join to the same path or key.
         names = [("a", "b"), ("a/b", "c"), ("a", "c"), ("a/b/c", "latest"), ("a-b", "c")]
         prompts = [attrs.evolve(PROMPT, ns=ns, key=key) for ns, key in names]
         for prompt in prompts:

@@ -39,6 +39,7 @@ from promptgraft.testing.prompts import (
     set_all,
 )
 
+# Most would lead out of a folder, or be names that some file system refuses or confuses.
 _BAD_KEYS = {
     "parent": "..",
     "absolute": "/etc",
@@ -50,6 +51,7 @@ _BAD_KEYS = {
     "not ASCII": "späť",
     "hidden": ".lock",
     "backslash": "a\\b",
+    # In a regular expression `$` also matches before a final line feed.
     "newline": "latest\n",
     "not text": 7,
 }
@@ -296,6 +298,7 @@ class StoreWrites:
             reads = 0
             while not written.is_set():
                 seen = [int(bodies(store.resolve(one.descriptor))[TONE]) for one in prompts]
+                # Read one after the other: a later one may be of a newer write, never of an older.
                 assert seen == sorted(seen)
                 prompt = prompts[reads % 3]
                 assert seen[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
@@ -316,6 +319,7 @@ class StoreWrites:
         begin = threading.Barrier(len(sets))
 
         def write(number: int) -> None:
+            # All at once: threads that start one after the other would hardly ever overlap.
             begin.wait()
             set_all(store, *sets[number], path=paths[number], body="written")
 

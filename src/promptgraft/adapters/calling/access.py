@@ -164,6 +164,7 @@ class Access:
         if given is None:
             return None
         parts = urlsplit(given)
+        # The address appears in identities and messages, where credentials must not.
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
@@ -177,6 +178,7 @@ class Access:
         if not user and not password:
             return dict(self.headers)
         basic = b64encode(f"{user}:{password}".encode()).decode()
+        # The user's own headers come last, so that they win.
         return {"Authorization": f"Basic {basic}", **self.headers}
 
     @property
@@ -188,6 +190,7 @@ class Access:
     @property
     def secrets(self) -> tuple[str, ...]:
         said = [self.key, *self._user, *self.sent_headers.values()]
+        # Also the parts: a server may quote the token of `Bearer TOKEN` alone.
         parts = [part for text in said for part in (text, *text.split())]
         return tuple(dict.fromkeys(part for part in parts if len(part) >= _SHORTEST_SECRET))
 
@@ -312,6 +315,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
     """Yield the base64 encodings of ``secret`` at every alignment within a longer text."""
+    # The fixed middle of anything shorter would match in ordinary text.
     if len(secret) < 6:
         return
     for before in range(3):

@@ -80,6 +80,7 @@ _ADDRESS_OF_SERVER = check(ADDRESS, _address, {"type": "string"}, hidden=True)
 OutputT = TypeVar("OutputT")
 
 _WHOLE = Decimal(1)
+# A common estimate for English; `specs/ledger.md` says where it is too low.
 _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order in which the identity lists them.
 _IDENTIFYING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
@@ -95,6 +96,7 @@ def _share_of(cost: Decimal | None, share: Decimal) -> Decimal | None:
 class _Line:
     """The caller of an adapter in this process; not carried over by pickling or forking."""
 
+    # A lock of each instance could be neither pickled nor replaced after a fork.
     opening = threading.Lock()
 
     def __init__(self) -> None:
@@ -173,6 +175,7 @@ class ModelAdapter(ABC):
                 f"{self.api.adapter}: mode: there is no batch interface; leave it out, or use "
                 "OpenAIAdapter or AnthropicAdapter"
             )
+        # Checked now: the first call may come only after many paid ones of another model.
         self._access.check()
 
     @property
@@ -189,7 +192,9 @@ class ModelAdapter(ABC):
         given = {name: getattr(self, name, None) for name in _IDENTIFYING}
         said += [f"{name}={value!r}" for name, value in given.items() if value not in (None, ())]
         if self.extra_body:
+            # A digest, because the fields may hold anything, also secrets.
             said.append(f"extra_body={digest(self.extra_body)[:16]}")
+        # Listed only if set, so that the identity of most runs does not depend on it.
         if self.max_tool_rounds != _MAX_TOOL_ROUNDS:
             said.append(f"max_tool_rounds={self.max_tool_rounds}")
         return " ".join(said)

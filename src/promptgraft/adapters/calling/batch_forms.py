@@ -78,6 +78,7 @@ class AnthropicBatches:
     """Anthropic's Message Batches."""
 
     most = 100_000
+    # Anthropic allows 256 MB for the whole request, of which the envelopes take a part.
     longest = 250_000_000
     path = "/v1/messages/batches"
 
@@ -92,6 +93,7 @@ class AnthropicBatches:
         match found:
             case {"created_at": str(made), "request_counts": dict(counts)}:
                 many = sum(count for count in counts.values() if isinstance(count, int))
+                # The size and the time are all that tells these batches apart in the list.
                 return many == len(wanted.requests) and datetime.fromisoformat(made) >= wanted.since
         return False
 
@@ -146,6 +148,7 @@ class OpenAIBatches:
         found = _read(await ask("GET", f"{self.path}/{batch}"))
         if found.get("status") == "failed":
             raise UnusableError(_refused(found.get("errors")))
+        # An expired or cancelled batch still has the results of what was answered by then.
         if found.get("status") not in {"completed", "expired", "cancelled"}:
             return None
         outcomes: dict[str, Outcome] = {}
@@ -186,6 +189,7 @@ def _refused(errors: Json | None) -> Received:
     match errors:
         case {"data": [dict(found), *_]}:
             first = found
+    # Too many tokens are enqueued at present, so the same batch may be accepted later.
     status = 429 if first.get("code") == "token_limit_exceeded" else 400
     return _received(status, {"error": first})
 
@@ -227,6 +231,7 @@ def _lines(received: Received) -> list[tuple[str, JsonObject]]:
     for text in received.content.split("\n"):
         try:
             line = parse_json(text, where="the results") if text.strip() else None
+        # One damaged line must not cost the answers of all others; its request counts as missing.
         except DataFormatError:
             continue
         if isinstance(line, dict) and isinstance(name := line.get("custom_id"), str):

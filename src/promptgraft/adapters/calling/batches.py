@@ -33,6 +33,7 @@ from promptgraft.serde import digest
 
 _FRAME = 200
 """Most bytes of the envelope around a request."""
+# Characters of the digest in a custom id; with the place it stays below Anthropic's limit of 64.
 _KEY = 40
 
 
@@ -83,6 +84,7 @@ class _Gathering:
 
     def wake(self) -> None:
         if not self._loop.is_closed():
+            # Called from any thread; everything else here runs in the loop.
             self._loop.call_soon_threadsafe(self._woken)
 
     def _woken(self) -> None:
@@ -99,6 +101,7 @@ class _Gathering:
         """
         if self._executor.is_paused:
             raise RunPausedError(PAUSED)
+        # One search at a time: two calls would otherwise look for the same batch and keep it twice.
         async with self._finding:
             await self._find_lost()
         key = digest([position, body])[:_KEY]
@@ -147,6 +150,7 @@ class _Gathering:
         batch: list[_Request] = []
         pending, self._pending = self._pending, []
         for request in pending:
+            # Counting it would send, and pay for, a request that nobody waits for.
             if request.answer.done():  # its call was given up
                 continue
             if batch and (len(batch) == form.most or size + request.size > form.longest):
@@ -175,6 +179,7 @@ class _Gathering:
             return
         except PromptgraftError as error:
             _fail(waiting.values(), error)
+            # Created but not recorded: no later process could fetch it.
             if batch is not None:
                 await self._cancel(batch)
             return
@@ -208,6 +213,7 @@ class _Gathering:
             return None if isinstance(fault, Fault) and fault.retried else lambda _: outcome
         if found is None:
             return None
+        # A transient fault, so that the next batch asks again.
         nothing = NothingReceivedError(f"the results of batch `{batch.id}` have no line for it")
         results = found
         return lambda name: results.get(name, nothing)

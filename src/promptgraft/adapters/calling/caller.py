@@ -128,6 +128,7 @@ class Caller:
             raise
         finally:
             session.dispatch(call.bill.close(model=model, seconds=time.total, fault=fault))
+        # Raised here and not in the loop, so that no cause or context can hold a key.
         if isinstance(outcome, Fault):
             raise outcome.error(fault)
         return outcome
@@ -155,6 +156,7 @@ class _Call:
 
     async def attempt(self) -> Turn | Fault:
         if not self.caller.limited:
+            # Calls in batches, which would hold a slot for hours.
             return await self._request()
         gate, lane, clock = self.caller.gate, self.caller.lane, self.caller.clock
         queued = clock.monotonic()
@@ -183,12 +185,14 @@ class _Call:
         self.bill.begin()
         try:
             received = await self._send()
+            # Requests of fallbacks were sent all the same; `begin` has counted the first.
             if isinstance(received, Received):
                 self.bill.more(received.requests - 1)
             outcome = self._outcome_of(received)
             if isinstance(outcome, Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
+            # Does nothing if the answer has settled the reservation.
             self.bill.failed()
         return outcome
 
@@ -247,6 +251,7 @@ class Bill:
         stopped waiting for the call.
         """
         with self._lock:
+            # The interrupted caller has reported its requests; another would not be counted.
             if self._closed:
                 raise asyncio.CancelledError
             if self._budget is not None:

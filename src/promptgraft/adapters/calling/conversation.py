@@ -75,6 +75,7 @@ def converse(
         # A paused turn is a part of the answer; remarks next to tool requests are not.
         said = said + turn.text if turn.finish is not Finish.TOOLS else ""
         is_done = turn.finish not in {Finish.TOOLS, Finish.PAUSED}
+        # Checked before the tools are called: their results could not be sent any more.
         if is_done or rounds == max_tool_rounds:
             break
         answers = []
@@ -86,6 +87,7 @@ def converse(
     text, reason = said or turn.text, turn.finish_reason
     if fault := _fault(turn, text, rounds):
         unread = PromptResponse[object](text=text, usage=usage, finish_reason=reason)
+        # Metrics and the reflector are shown what there is of an incomplete answer.
         session.dispatch(PromptExecuted(response=unread))
         raise fault
     return answered(rendered, read(text), session=session, usage=usage, finish_reason=reason)
@@ -145,6 +147,7 @@ def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Call
         result, error = _handled(tool, params, session)
         output = unstructure(result)
     except DataFormatError as unfit:
+        # The model is told, as with an exception of the handler, and may call the tool again.
         result, error = None, _one_line(str(unfit))
     session.dispatch(ToolInvoked(name=tool.name, params=params, result=result, error=error))
     return Called(output=output, error=error)
@@ -189,6 +192,7 @@ def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tu
         return None, "the tool has no handler"
     try:
         return awaited(tool.tool.handler(params), deadline=session.deadline), ""
+    # A tool may call a model itself; its failure says nothing about this prompt.
     except (ProviderError, LimitReachedError):
         raise
     except Exception as error:  # noqa: BLE001 - the boundary to a user's handler; the model is told

@@ -55,6 +55,7 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
     if isinstance(outcome, NothingReceivedError):
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
+    # Before the body: that of a redirect is a page for people.
     if 300 <= outcome.status < 400:
         return _redirect(outcome)
     body = _body(outcome)
@@ -63,6 +64,7 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
         return _refusal(outcome, said, outcome.status, now)
     if isinstance(body, Fault):
         return body
+    # Gateways answer 200 with an error inside, for example when their own upstream fails.
     if body.get("type") != "error" and not body.get("error"):
         return body
     said = _said(body)
@@ -158,6 +160,7 @@ _TOO_LONG_TEXT = re.compile(
 _TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
 
 _PERMANENT = {401, 402, 403, 404, 405, 407, 410, 415, 426, 451}
+# 409 is a lock timeout to the SDKs, which retry it too.
 _TRANSIENT = {408, 409, 425}
 _MEND = {
     401: "check the API key",
@@ -182,6 +185,7 @@ def _refusal(received: Received, said: _Said, status: int, now: datetime) -> Fau
         what=f"HTTP {received.status}{inside} {words}".rstrip(),
         detail=said.message,
         mend=_mend(error, status),
+        # A nonstandard header of OpenAI and Anthropic, which their SDKs obey as well.
         retried=retried and received.headers.get("x-should-retry", "").lower() != "false",
         wait=wait if retried else None,
     )
@@ -237,6 +241,7 @@ def _said(body: JsonObject) -> _Said:
     )
 
 
+# Characters of a type or code in messages; a hostile server may send any text there.
 _LONGEST_WORD = 60
 
 
@@ -271,6 +276,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
     A date in the past is 0; anything but a number or a date is ignored. Names of ``headers`` are in
     lower case; ``now`` is in UTC.
     """
+    # A nonstandard header, which the SDKs prefer as well.
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -298,6 +304,7 @@ def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | No
             reset = _until(value, datetime.fromisoformat, now)
         else:
             continue
+        # Every limit has a reset time, but only an exhausted one has refused the request.
         if reset is not None and not _number(headers.get(remaining, "")):
             resets.append(reset)
     return max(resets, default=None)

@@ -94,6 +94,7 @@ class BatchExecutor(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         for undo in self._undo:
+            # A pause outlives the executor and must not wake its gatherers later.
             undo()
         super().shutdown(wait, cancel_futures=cancel_futures)
 
@@ -153,6 +154,7 @@ class BatchExecutor(ThreadPoolExecutor):
             return True
         cancellation = self._deadline.cancellation
         is_cancelled = cancellation is not None and cancellation.is_set
+        # Paused or out of time: a resumed run fetches the batch. Otherwise its calls were given up.
         return is_cancelled or not (self._pause.is_set or self._deadline.expired)
 
     def intend(self, who: str, requests: Sequence[str]) -> Intended:
@@ -170,6 +172,7 @@ class BatchExecutor(ThreadPoolExecutor):
     def _append(self, name: str, answer: dict[str, Json]) -> None:
         if self._journal is not None:
             self._journal.append(f"{_KIND}/{name}", digest([answer["of"]]), _KIND, answer)
+            # Durable before the batch is created or waited for: a crash must not lose what is paid.
             self._journal.sync()
 
     def kept(self, who: str) -> Sequence[Intended]:
@@ -189,6 +192,7 @@ class BatchExecutor(ThreadPoolExecutor):
                 case {"since": float(since), "requests": list(requests)}:
                     ids, begun = tuple(map(str, requests)), datetime.fromtimestamp(since, UTC)
                     found[mark] = Intended(mark=mark, since=begun, requests=ids)
+                # `intend` always comes before `keep`, so an unknown mark means a damaged journal.
                 case {"batch": str(batch)} if mark in found:
                     found[mark] = attrs.evolve(found[mark], batch=batch)
                 case _:

@@ -234,6 +234,7 @@ class Gate:
     def __init__(self, clock: Clock, limiter: Limiter | None = None) -> None:
         self._clock = clock
         self._limiter = limiter or Limiter()
+        # A dictionary for its order and for removal in constant time; waiters compare by identity.
         self._waiters: dict[_Waiter, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._announced = float("-inf")
@@ -276,6 +277,7 @@ class Gate:
         """Admit the waiters that may start, and schedule the next attempt."""
         now = self._clock.monotonic()
         for waiter in tuple(self._waiters):
+            # A refused or cancelled waiter is still here until its task has run.
             if waiter.turn.done() or waiter.lane.is_full:
                 continue
             ticket = self._limiter.start(now)
@@ -287,6 +289,7 @@ class Gate:
             waiter.turn.set_result(ticket)
 
     def _schedule_admission(self, seconds: float) -> None:
+        # At 0 all slots are taken: the next request to leave admits another.
         if seconds > 0:
             if self._timer is not None:
                 self._timer.cancel()
@@ -308,6 +311,7 @@ class Gate:
                 staying.append(waiter)
         if staying and pause > ANNOUNCED_WAIT and now + pause > self._announced + ANNOUNCED_WAIT:
             self._announced = now + pause
+            # One announcement for all waiters: they share the pause.
             staying[0].announce(pause, "rate limited; no request is started before")
 
 
@@ -327,6 +331,7 @@ def share_accounts(most: int) -> None:
 def gate_of(account: str, clock: Clock) -> Gate:
     """Return the gate of ``account`` in this process."""
     # Atomic dictionary operations instead of a lock, which a fork might copy while it is held.
+    # The gates of a parent process, copied by a fork, belong to its event loop.
     key = process, _ = os.getpid(), account
     found = _gates.get(key)
     return found or _gates.setdefault(key, Gate(clock, Limiter(_shares.get(process))))

@@ -94,6 +94,7 @@ class Prices:
         """
         if turn.usage == NO_USAGE:
             return None
+        # An alias such as `-latest` is answered by a dated model, whose price is the exact one.
         names = dict.fromkeys((turn.model, model))
         costs = (
             self.of(turn.usage, provider=provider, model=name, written=turn.cache_write_tokens)
@@ -130,4 +131,5 @@ def _known(usage: Usage, provider: str, model: str, written: int) -> Decimal | N
     except (LookupError, ValueError):  # unknown model, or contradictory counts
         return None
     price = found.model_price
+    # Without one of the two prices the total would silently omit it.
     return None if price.input_mtok is None or price.output_mtok is None else found.total_price

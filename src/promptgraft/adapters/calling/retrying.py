@@ -62,6 +62,7 @@ class RetryPolicy:
         """Return the seconds to wait after ``sent`` requests, between half and all of the step."""
         # The exponent is bounded because a large one overflows a float.
         step = min(self.wait_max, self.wait_initial * 2.0 ** min(sent - 1, 60))
+        # Jitter keeps calls that failed together from coming back together.
         return step * random.uniform(0.5, 1.0)
 
 
@@ -139,6 +140,7 @@ async def retry(
         return first  # the common case, which stamina would make a third slower
     import stamina
 
+    # The loop below starts with the outcome that is already known instead of sending again.
     sent, end, known = 0, "", [first]
 
     def wait_after(error: Exception) -> bool | float:
@@ -164,6 +166,7 @@ async def retry(
             )
         return wait
 
+    # stamina's own timeout would count the wait for a slot, which `time` excludes.
     attempts = stamina.retry_context(on=wait_after, attempts=policy.attempts, timeout=None)
     try:
         async for attempt in attempts:

@@ -105,6 +105,7 @@ def answer_in(rendered: RenderedPrompt[object], rules: SchemaRules | None, text:
         data = parse_json(text, where="answer")
     except DataFormatError:
         return text
+    # Anything else goes on as it is, so that the parser of the output type says what is wrong.
     if not isinstance(data, dict) or set(data) != {_FIELD}:
         return text
     answer = data[_FIELD]
@@ -131,6 +132,7 @@ def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
                 [_strict(one, rules) for one in choices] if isinstance(choices, list) else []
             )
     if "$ref" in left:
+        # Wrapped, because the strict form allows no description beside a reference.
         strict["anyOf"] = [{"$ref": left.pop("$ref")}]
     strict.update({key: left.pop(key) for key in sorted(_KEPT & left.keys())})
     if "enum" in strict and "type" not in strict:
@@ -152,6 +154,7 @@ def _add_object(strict: JsonObject, left: JsonObject, rules: SchemaRules) -> Non
     properties = _each(left.pop("properties", {}), rules)
     required = left.pop("required", [])
     strict["properties"] = properties
+    # OpenAI knows no optional fields; a class accepts a value for each of its own.
     strict["required"] = list(properties) if rules.all_required else required
     strict["additionalProperties"] = False
 
@@ -190,6 +193,7 @@ def _is_recursive(schema: JsonObject) -> bool:
         return False
     refers = {name: _references(body) for name, body in definitions.items()}
     reached = dict(refers)
+    # A chain of references is at most as long as there are definitions.
     for _ in refers:
         reached = {
             name: found.union(*(refers[other] for other in found if other in refers))

@@ -46,6 +46,7 @@ def confined(
         verify=_authorities(),
         follow_redirects=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        # httpx would also offer br and zstd, depending on what is installed.
         headers={"accept-encoding": "gzip, deflate"},
         event_hooks={"response": [partial(_bound, longest)]},
     )
@@ -90,6 +91,7 @@ def _unpacked(body: bytes, coding: str, longest: int) -> bytes:
         return body
     for window in _WINDOWS.get(coding, ()):
         try:
+            # One byte more than allowed shows that the body is too long without unpacking it all.
             plain = zlib.decompressobj(window).decompress(body, longest + 1)
         except zlib.error:
             continue
@@ -145,6 +147,7 @@ class SdkEndpoint:
         self._client: _Client = getattr(self._sdk, access.api.client)(
             **access.client_options,
             default_headers=access.sent_headers,
+            # The SDK's own retries would bypass budget and limiter, and sleep out Retry-After.
             max_retries=0,
             http_client=confined(self._sdk.DefaultAsyncHttpxClient, longest=longest),
         )
@@ -166,8 +169,10 @@ class SdkEndpoint:
         if not self._is_used:
             self._is_used = True
             loop = asyncio.get_running_loop()
+            # The finalizer holds the client but not the endpoint, which it would keep alive.
             weakref.finalize(self, _close, loop, self._client.close)
         try:
+            # httpx limits each read but not their sum: dripping bytes would hold the call.
             async with asyncio.timeout(seconds):
                 timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
                 response = await self._response(

@@ -180,6 +180,7 @@ def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content
     If no section does, all of it is the user text. With ``say_format`` the expected form of the
     answer is stated in the text, for models that accept no schema.
     """
+    # The system text is the same for all examples, so that the provider can cache it.
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
     user = attrs.evolve(rendered, sections=rendered.sections[first:]).text
@@ -218,12 +219,14 @@ def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> Jso
     """Return a request extended by a turn and the replies to it."""
     messages = request["messages"]
     before = messages if isinstance(messages, list) else []
+    # Results of tools may hold lone surrogates, which no HTTP body can carry.
     return {**request, **sendable({"messages": [*before, turn.message, *told]})}
 
 
 def _text(text: str) -> str:
     if text.isascii():
         return text
+    # UTF-16 joins the two halves of a pair into one character; only lone ones are replaced.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -94,6 +94,7 @@ class OfflineAdapter:
             deadline.check()
         rendered = prompt.render(session)
         kind, attention, words = rendered.output_type, self._attention, self._words_per_failure
+        # By name, because the output types of these prompts do not tell them from a user's.
         if rendered.ns == _META_NS and rendered.key in QUESTIONS:
             text = reflect(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention

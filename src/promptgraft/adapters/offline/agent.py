@@ -255,6 +255,7 @@ class _Work:
             evidence = " ".join(plain_words("\n".join((evidence, *self.texts()))))
         scores = learn(text, options, self.attention).scores(evidence)
         known = _at(self.pattern.outcome, path)
+        # No evidence at all.
         if max(scores) == min(scores) and isinstance(known, str) and known in options:
             return known
         return options[scores.index(max(scores))]

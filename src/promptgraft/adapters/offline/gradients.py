@@ -85,6 +85,7 @@ def blame_step(text: str) -> Json:
     hand_on: list[Json] = []
     for wrong in shown.wrong("what went wrong"):
         earlier = [handle for handle, output in before if _names(output, wrong.found)]
+        # A value that an earlier step shows as well was only passed on here.
         is_own = bool(handles) and _names(step.get("output", ""), wrong.found)
         if is_own and not earlier:
             blame.append(_blame(handles[0], wrong, step.get("input", "")))
@@ -99,6 +100,7 @@ def blame_step(text: str) -> Json:
 def blame_trace(text: str) -> Json:
     """Blame the texts of the first step that shows a wrong value."""
     shown = _Shown(text)
+    # In order: the first step that shows a wrong value has produced it.
     steps = [one for one in shown.blocks if one.title.startswith("step ")]
     blame: list[Json] = []
     for wrong in shown.wrong("what went wrong"):

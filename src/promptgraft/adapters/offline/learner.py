@@ -143,6 +143,7 @@ def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Le
     shared = Counter(itertools.chain.from_iterable(spoken_for))
     weights: dict[str, list[tuple[int, float]]] = {}
     for choice, (counts, negated) in enumerate(zip(spoken_for, spoken_against, strict=True)):
+        # Otherwise rules that list every word would win, and a longer prompt could not be worse.
         diluted = (len(counts.keys() | negated) + _DILUTED_FROM) ** -_DILUTION
         for stem in sorted(counts.keys() | negated):
             value = 1 + math.log(counts[stem]) if counts[stem] else 0.0
@@ -166,6 +167,7 @@ def _read_rules(text: str, names: Names) -> Iterator[tuple[int, str]]:
     for line in _first_lines(text):
         named = names.named_in(line)
         opening = names.opening(line)
+        # A blank line ends a paragraph, but not the part under a heading.
         if not line or _HEADING.match(line):
             if line:
                 heading = named[0] if len(named) == 1 else None
@@ -189,6 +191,7 @@ def _first_lines(text: str) -> Iterator[str]:
     """Yield the first lines; blank ones are emptied and do not count."""
     left = _LINES
     for line in text.split("\n"):
+        # Bounds the time that a long prompt takes.
         left -= bool(line.strip())
         if left < 0:
             return

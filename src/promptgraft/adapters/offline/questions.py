@@ -166,6 +166,8 @@ def read_blocks(text: str) -> Iterator[Block]:
     inside: list[str] = []
     for line in text.split("\n"):
         if fence:
+            # As in Markdown, a longer fence closes a shorter one; text inside may hold shorter
+            # runs.
             if line.startswith(fence) and not line.strip("` \r"):
                 block.fenced.append((label, "\n".join(inside)))
                 fence = ""
@@ -249,6 +251,7 @@ def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
         return {"": fields[0].options[named[0]]} if len(named) == 1 else {}
     read = object_in(output)
     known = {field.name for field in fields}
+    # A candidate may have renamed the fields; their order is that of the class.
     if len(read) == len(fields) and not known.issuperset(read):
         return {field.name: value for field, value in zip(fields, read.values(), strict=True)}
     return {name: value for name, value in read.items() if name in known}

@@ -196,6 +196,7 @@ class Better:
 
         def rank(case: Case) -> tuple[float, float]:
             _, near = nearness.nearest(case.input, others)
+            # Rounded, so that the last digits of a float do not decide the order.
             return round(near, 6), case.score or 0.0
 
         yield from sorted(cases, key=rank)[self.question.refused is not None :]
@@ -219,6 +220,8 @@ class _Renamed:
         wanted = [value for value in case.wanted.values() if isinstance(value, str)]
         named = "\n".join((case.input, *(f"`{value}`" for value in wanted if value)))
         options = set(wanted) - {name.value for name in names_in(case.input)}
+        # An expected value is an option, which must stay as it is, unless it is spelled like a
+        # path.
         paths = {name.value for name in names_in(named) if name.kind == "path"}
         self._names = {
             name: other

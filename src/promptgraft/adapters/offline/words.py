@@ -17,6 +17,7 @@ from promptgraft.text import is_spaced, words_in
 
 LONGEST_TEXT = 20_000
 
+# Bounded before the character that decides, so that a hostile text is read in linear time.
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+|[^\s@]{1,64}@[^\s@]{1,255}")
 _LONGEST_WORD = 30
 _SHORTEST_STEM = 4
@@ -94,6 +95,7 @@ def term(word: str) -> str:
     is_letter = len(word) == 1 and is_spaced(word)
     if word in _STOP_WORDS or is_letter or len(word) > _LONGEST_WORD or word.isdigit():
         return ""
+    # "process" is no plural, and the endings are those of English.
     if word.endswith("ss") or not word.isascii():
         return word
     for ending in _ENDINGS:
@@ -181,6 +183,7 @@ def invented(text: str) -> dict[str, str]:
     }
 
 
+# Bounds the work on the result of a tool, which may be of any size.
 _MOST_LEAVES = 2_000
 _CALL = re.compile(r"\s*(?:\[([^\]]{1,64})\]|\d{1,6}\. `([^`]{1,64})`: (.*))\s*")
 _VALUE = re.compile(r" {2,3}(params|input|result|output|error): (.*)")
@@ -252,6 +255,8 @@ def leaves(value: Json) -> Iterator[tuple[Place, Json]]:
     while waiting and left:
         path, found = waiting.pop()
         if isinstance(found, dict):
+            # Reversed, because the last one added is taken first. No recursion: depth is not
+            # bounded.
             waiting.extend(((*path, key), item) for key, item in reversed(found.items()))
         elif isinstance(found, list):
             places = range(min(len(found), _MOST_LEAVES) - 1, -1, -1)

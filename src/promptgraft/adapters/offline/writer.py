@@ -73,6 +73,7 @@ def rewrite(
     """
     known = [one for one in tried if one.wanted in choices]
     lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
+    # The reply is fenced on lines of its own, so that line breaks around it do not count.
     known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
     room = math.inf if max_chars is None else max_chars
     quota = words_per_failure if any(one.wanted != one.given for one in known) else 0
@@ -184,6 +185,7 @@ class _Rules:
                 for stem in misled:
                     self._signs[self._choices.index(one.given)].forget(stem)
         after = self._text()
+        # Reading alone may normalize a sentence, which is no lesson.
         return after if after != before else self._source
 
     def _telling(self, one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson) -> list[str]:

@@ -64,6 +64,7 @@ class Baseline(Tried):
             version=VERSION,
             mean_score=report.mean_score,
             pass_rate=report.pass_rate,
+            # Sorted, one case a line, so that a diff of two baselines shows what changed.
             cases=tuple(sorted(kept, key=lambda case: case.id)),
         )
 
@@ -94,6 +95,7 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
     version = plain.get("version") if isinstance(plain, dict) else None
     # First, because a file of another version may have other keys. A version that is no integer is
     # left to `structure`, which reports it with all other faults.
+    # `type` and not `isinstance`, because a bool is an integer too.
     if type(version) is int and version != VERSION:
         raise DataFormatError(
             f"{where}: version: expected {VERSION}, found {shown(version)}; save a new one with "
@@ -177,6 +179,7 @@ class Comparison:
         is_below = self.gain.mean_gain < -self.tolerance - _FUZZ
         if is_below and (self.gain.verdict is Outcome.WORSE or not can_tell):
             return Standing.WORSE
+        # Without a lost case, even a wide interval says nothing of a loss.
         is_sure = not self.gain.lost or self.gain.low >= -self.tolerance - _FUZZ
         return Standing.NOT_WORSE if is_sure else Standing.UNCLEAR
 

@@ -178,9 +178,11 @@ def _run(root: ET.Element, report: GateReport, run: int, *, allowed: bool) -> No
 
 def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None:
     outcome = case.outcomes[run]
+    # A test without a result element counts as passed.
     if outcome.status is CaseStatus.PASSED:
         return
     kind = "error" if outcome.status is CaseStatus.UNSCORED else "failure"
+    # CI systems fail a report with a single failure, although the gate as a whole allows it.
     kind = "skipped" if allowed else kind
     failed = ", ".join(one.metric for one in outcome.verdicts if one.passed is False)
     type_ = failed if outcome.status is CaseStatus.FAILED else str(outcome.status)
@@ -194,6 +196,7 @@ def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None
         if not one.held:
             _add_result(test, "error" if one.rule == "scored" else "failure", one.rule, one.said)
     if decision.outcome is GateOutcome.STOPPED:
+        # A stopped gate might show no failing test otherwise, which CI systems take for success.
         test = _test(suite, f"{report.prompt} gate", "complete", 0.0)
         _add_result(test, "error", str(decision.outcome), report.stopped)
     _count(suite)

@@ -101,6 +101,7 @@ class TriedCase:
     @property
     def passed(self) -> bool | None:
         """Whether all scored answers pass; None without any."""
+        # A case that passes only sometimes would pass or fail a gate by chance.
         return self.passes == self.scored if self.scored else None
 
     @property

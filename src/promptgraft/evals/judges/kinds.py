@@ -155,6 +155,7 @@ class LlmRubricResponse(JudgeMetric):
         met = [found.met is Met.YES for found in replies]
         lines = [_said(rubric, found) for rubric, found in zip(self.rubrics, replies, strict=True)]
         shares = [float(holds) for holds in met]
+        # What is not met comes first: the reflector can learn from that alone.
         not_met_first = sorted(range(len(met)), key=met.__getitem__)
         head = f"{sum(met)} of {len(met)} rubrics are met"
         return Judgement(
@@ -185,6 +186,7 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
     """Return the replies in the order of the rubrics; a reply that is not one for each is void."""
+    # The prompt shows ids in backticks, which models copy.
     given = [(reply.id.strip().strip("`"), reply) for reply in replies]
     counts = Counter(name for name, _ in given)
     known = [rubric.id for rubric in rubrics]

@@ -96,6 +96,7 @@ def score_of_votes(
             _tally(voting, [other if one is None else one for one in scores], by_weight)
             for other in (0.0, 1.0)
         )
+        # A judge that failed must not decide by its absence.
         if (worst >= threshold) != (best >= threshold):
             return None
     return _tally(voting, *zip(*cast, strict=True)) if cast else None
@@ -106,6 +107,7 @@ def most_agreed(scores: Sequence[float], weights: Sequence[float] = ()) -> int:
 
     With ``weights``, the scores that reach it need more than half of the weight.
     """
+    # Exact, because "more than half" must not depend on rounding.
     by_weight = [Fraction(str(weight)) for weight in weights or [1] * len(scores)]
     half, reached = sum(by_weight) / 2, Fraction(0)
     ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
@@ -232,6 +234,7 @@ class JudgeMetric(BaseMetric):
         self, judge: ProviderAdapter, question: Prompt[Any], session: SessionProtocol | None
     ) -> Judgement:
         """Ask a judge; after a void reply, ask it once more and say what was wrong."""
+        # Bound at the first attempt too: the section of the prompt needs its values.
         refused = Refused()
         for _ in range(ATTEMPTS):
             aside = AsideSession(session, tags={"scope": "judge"})
@@ -241,13 +244,17 @@ class JudgeMetric(BaseMetric):
                 problem = "the reply holds no data"
                 if response.output is not None:
                     return self.judgement(response.output)
+            # Named and raised: every other case would be refused as well.
             except PermanentProviderError as error:
                 name = adapter_identity(judge)
                 raise PermanentProviderError(f"judge `{name}`: {error}") from error
+            # Unscored, not 0: it says nothing about the answer.
             except ProviderError as error:
                 return Judgement(score=None, reason=f"the judge's provider failed: {error}")
             except (OutputError, VoidReplyError) as error:
                 problem = str(error)
+            # An error of the judge's prompt would otherwise count against the candidate that is
+            # judged.
             except CandidateError as error:
                 return Judgement(score=None, reason=f"the judge could not be asked: {error}")
             executed = aside.latest(PromptExecuted)
@@ -273,6 +280,7 @@ class JudgeMetric(BaseMetric):
             if one.score is None:
                 missing.append(f"{head}, no judgement: {one.reason}")
             else:
+                # Those against come first: the reflector can learn from them alone.
                 said = against if one.score < self.threshold else for_it
                 said.append(f"{head}, {one.score:.4g}: {one.reason}")
         votes = f"{len(for_it)} for the answer, {len(against)} against"
@@ -284,6 +292,7 @@ class JudgeMetric(BaseMetric):
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:
     """Return the judgement of one judge from its samples."""
     cast = [(one.score, one) for one in judgements if one.score is not None]
+    # With half of them or fewer, the samples that happened to succeed would decide.
     if 2 * len(cast) > len(judgements):
         return cast[most_agreed([score for score, _ in cast])][1]
     void = [one.reason for one in judgements if one.score is None]

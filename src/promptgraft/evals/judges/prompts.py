@@ -124,6 +124,7 @@ def _earlier(case: Case) -> list[Message]:
     said = list(case.context)
     for turn in case.turns[:-1]:
         said.append(Message(Speaker.USER, turn.user))
+        # The expected answers stand for those of the assistant, which the case does not hold.
         if turn.expected is not None:
             said.append(Message(Speaker.ASSISTANT, turn.expected))
     return said

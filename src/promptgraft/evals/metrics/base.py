@@ -101,6 +101,7 @@ class BaseMetric(ABC):
         try:
             return awaited(self.assess(case, answer), deadline=deadline_of(session))
         except UnusableAnswerError as error:
+            # The candidate's fault: an answer in another form is a wrong answer.
             return self.verdict(0.0, str(error))
 
     @abstractmethod
@@ -307,6 +308,7 @@ class AllOf(BaseMetric):
         asked = self.asked_of(case)
         verdicts = [verdict_of(one, case, answer, session=session) for one in asked]
         if unscored := [verdict.reason for verdict in verdicts if verdict.score is None]:
+            # The unknown score might be the lowest.
             return self.unscored("; ".join(unscored))
         return self.together(verdicts)
 

@@ -95,6 +95,7 @@ def _final_response(node: Node) -> Metric | None:
         parts = [(Exact, {}, node)]
     elif not parts and node.is_right() and criterion:
         criterion.node.fault("expected something to compare, found that all is ignored")
+    # A single part needs no `all_of` around it, whose threshold would be a second one.
     if len(parts) == 1:
         kind, found, _ = parts[0]
         return made(kind, {**common, **found}, node)
@@ -201,6 +202,7 @@ def _tool_rule(own: Criterion | None, default: Criterion | None) -> Options:
             name.node.fault("the names of tools are compared exactly; leave this criterion out")
     options: Options = {"tolerance": _NUMBER_TOLERANCE}
     ignored = False
+    # Arguments last, so that their tolerance and ignored places win over those of the result.
     for part in (result, arguments):
         if part is not None:
             ignored = part.flag("ignore")

@@ -47,6 +47,7 @@ class _Amounts(UserDict[str, float | int | None]):
     """Tokens, cost and seconds by name; an unknown amount raises an error."""
 
     def __getitem__(self, key: str) -> float | int | None:
+        # None in a comparison would raise a TypeError, which counts against the answer.
         if (known := self.data[key]) is None:
             raise _UnknownAmountError(f"`usage.{key}` of this answer is not known")
         return known
@@ -103,6 +104,7 @@ def _hold(value: str) -> None:
         raise ConfigError(f"{where} does not parse: {error.message}") from None
     except UNCOMPILED as error:
         raise ConfigError(f"{where} does not parse: {why_uncompiled(error)}") from None
+    # Jinja would take a misspelled name for an undefined value, and the score would be 0 for ever.
     for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *environment.globals}):
         raise ConfigError(
             f"{where} uses `{name}`, which does not exist{did_you_mean(name, list(NAMES))}; "
@@ -134,6 +136,7 @@ class _ExpressionMetric(BaseMetric):
             with bounded():
                 value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
                 bool(value)  # an undefined value raises here, where that is handled
+        # Whatever the answer, the expression reaches for internals: its author's fault.
         except SecurityError as error:
             raise ConfigError(f"metric `{self.name}`: `{_bare(expression)}`: {error}") from None
         except _UnknownAmountError as error:

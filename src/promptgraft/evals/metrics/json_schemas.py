@@ -41,6 +41,7 @@ def _schema(
     text = canonical_json(value)
     if not isinstance(value.get("$schema", ""), str):
         raise ConfigError(f"{said}, found {shown(value['$schema'])} as `$schema`")
+    # The library matches those patterns inside of the keyword, where none of ours can replace it.
     if '"unevaluatedProperties"' in text and '"patternProperties"' in text:
         raise ConfigError(
             f"{said} without `unevaluatedProperties` beside `patternProperties`, whose matches "
@@ -179,6 +180,7 @@ def _keywords(base: type[Validator]) -> dict[str, Keyword]:
         patterns, known = (schema.get(name) for name in ("patternProperties", "properties"))
         keys = _matched(patterns if isinstance(patterns, dict) else (), found)
         named = {**{key: {} for key in keys}, **(known if isinstance(known, dict) else {})}
+        # The library's own keyword would match these patterns again, with `re`.
         rest = {name: of for name, of in schema.items() if name != "patternProperties"}
         yield from others(validator, value, found, {**rest, "properties": named})
 

@@ -36,6 +36,7 @@ _SHOWN_FAULTS = 4
 _SHOWN_CALLS = 6
 
 
+# Taking the first that fits would pair too few: one item may fit several others.
 def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
     """Return a largest matching of indices of ``expected`` to indices of ``found``."""
     edges = [[j for j, b in enumerate(found) if fits(a, b)] for a in expected]
@@ -157,6 +158,7 @@ def _unordered(
 
 
 def _same(expected: Json, found: Json, rules: JsonRules) -> bool:
+    # Before numbers, of which a bool is one.
     if isinstance(expected, bool) or isinstance(found, bool):  # to Python, True equals 1
         return expected is found
     if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
@@ -176,6 +178,7 @@ def _differing(expected: Json, found: Json, path: Path) -> str:
 def _size(value: Json) -> int:
     if isinstance(value, dict):
         value = list(value.values())
+    # An empty list or object is a value too, which may be missing or wrong.
     return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
 
 

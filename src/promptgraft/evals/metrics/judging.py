@@ -34,6 +34,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import clip, listed
 
+# Lengths in characters; a conversation has a reason for each of its turns.
 LONGEST_FEEDBACK = 50_000
 _LONGEST_TURN_REASON = 400
 
@@ -83,6 +84,7 @@ def check_asked(adapter: object, cases: Iterable[Case], metrics: Sequence[Metric
     faults = in_one_line()
     for case in cases:
         try:
+            # A recorded answer needs no agent that could play the case.
             if case.recorded is None:
                 adapter.check_case(case)
         except ConfigError as error:
@@ -216,6 +218,7 @@ def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
         turn = case.turns[number - 1] if number <= len(case.turns) else Turn(user=played.query)
         if case.turns or number == len(answer.turns):
             found.append((number, _as_case(case, turn, context), played.answer))
+        # What was really said, not what was expected: later turns answer to it.
         context = (*context, *_exchange(played.query, played.answer.text))
     return found
 

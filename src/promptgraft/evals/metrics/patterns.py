@@ -92,6 +92,7 @@ def _spelled(source: str, *, is_verbose: bool) -> str:
     for token in (_VERBOSE_TOKENS if is_verbose else _TOKENS).finditer(source):
         text, kind = token[0], token.lastgroup
         if kind == "times":
+            # `regex` writes out the required repetitions, and one more if there may be others.
             last *= _copies(token)
         else:
             sizes[-1] += last

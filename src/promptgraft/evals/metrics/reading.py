@@ -25,6 +25,7 @@ LONGEST_QUOTE = 200
 LONGEST_VALUE = 100
 
 _BEFORE, _AFTER = 40, 80
+# Control characters and ends of lines that `json` leaves unescaped.
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
@@ -174,6 +175,7 @@ def without(value: Json, path: Path) -> Json:
     if isinstance(value, dict) and isinstance(step, str) and step in value:
         if not rest:
             return {key: item for key, item in value.items() if key != step}
+        # A copy: the case and the answer are shared by all metrics.
         return {**value, step: without(value[step], rest)}
     if isinstance(value, list):
         chosen = range(len(value)) if step is None else _index(step, len(value))

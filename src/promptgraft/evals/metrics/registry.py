@@ -71,6 +71,7 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """All known names, sorted."""
         own = (*self.added, _JSON_SCHEMA, *_DIALECTS, *_CLASSES, ByCase.kind)
+        # Names only: importing the packages behind them is left to `find`.
         return tuple(sorted({*own, *_entry_points().names}))
 
     def find(self, name: str) -> MetricKind:
@@ -79,6 +80,7 @@ class Registry:
         Raises:
             ConfigError: there is none, or the package that offers it cannot be imported.
         """
+        # First, so that users may replace a built-in kind.
         if name in self.added:
             return self.added[name]
         if name in (_JSON_SCHEMA, *_DIALECTS):

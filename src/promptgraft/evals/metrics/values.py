@@ -50,6 +50,7 @@ class Tolerance:
         """Return whether two finite numbers are equal; symmetric."""
         if not (one.is_finite() and other.is_finite()):
             return False
+        # `repr`, so that a tolerance of 0.1 is a tenth and its limit is included.
         relative = Decimal(repr(self.relative_tolerance)) * max(abs(one), abs(other))
         return abs(one - other) <= max(Decimal(repr(self.tolerance)), relative)
 
@@ -226,6 +227,7 @@ class Classification(ReferenceMetric):
             raise self.lacking(case, f"has an unknown label as `expected`: {error}") from None
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        # Otherwise the whole text of an answer is not one of the labels.
         if not self.several and not self.within_text:
             yield parse_path(self.answer_path), tuple(self.reference(case))
 

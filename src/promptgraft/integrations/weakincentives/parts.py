@@ -157,6 +157,7 @@ def _put_tool(
 
     kept = tools.pop(part.tool, None)
     parameters = dict(kept.param_descriptions) if kept else {}
+    # Descriptions of parameters are not ours to change, so they outlive the description.
     if text is not None or parameters:
         [found] = [one.contract_hash for one in descriptor.tools if one.name == part.tool]
         tools[part.tool] = ToolOverride(
@@ -214,6 +215,7 @@ def _named(match: Any) -> str:
 
 
 def _in_ascii(text: str) -> str:
+    # Typographic characters are what models write unasked; others need a new text.
     folded = unicodedata.normalize("NFKC", text.translate(_ASCII))
     if odd := sorted({one for one in folded if not one.isascii()}):
         raise InvalidProposalError(

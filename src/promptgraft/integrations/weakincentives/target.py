@@ -170,6 +170,7 @@ class WeakIncentivesTarget(TextTarget):
         if deadline is not None:
             deadline.check()
         session = Session(tags={"scope": "rollout", "example": example.id})
+        # A copy, because handlers of tools may change the parameters.
         own = example.copy()
         prompt = self._with(candidate).bind(*own.params)
         try:
@@ -206,6 +207,7 @@ class WeakIncentivesTarget(TextTarget):
             return False
         kept = self._kept()
         texts = self._texts_with(kept)
+        # A resumed run may find a candidate there that it has written itself.
         if texts != self.texts and not any(texts == dict(one.changes) for one in pool):
             raise StoreError(
                 f"{self.identity.name}: tag `{self._tag}` was changed by another process during "
@@ -255,6 +257,7 @@ class WeakIncentivesTarget(TextTarget):
 
     def _with(self, candidate: Candidate) -> Any:
         """Return a copy of the prompt that renders the candidate."""
+        # Shallow: sections and tools are shared, and only the store differs.
         prompt = copy.copy(self._prompt)
         prompt.overrides_store = _Holding(self._override(candidate, self._base))
         return prompt

@@ -61,6 +61,7 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
                 "no hidden folder, found another, which is not written; rename it, or use --patch"
             )
         path = relative.as_posix()
+        # Each change is the whole file, so that the second would write over the first.
         if path in plans:
             raise ConfigError(f"{change.path}: two parts of the prompt change the file in two ways")
         plans[path] = HeldText(name=path, path=path, old=change.before, new=(change.after,))

@@ -146,6 +146,7 @@ class _Write:
             raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
         after = merged_into(freed, self._entries, descriptor)
         gone = left.holding(entry for entry in left.entries() if after.find(entry) is None)
+        # Replaced and not extended: a store may call `change` again after a conflict.
         self.told[:] = (
             *in_force_changes(self._prompt, present, (*given_back, *self._entries)),
             *(diff.reversed for diff in diff_override(self._prompt, gone)),

@@ -148,6 +148,7 @@ def winners_of(
             "name the project or the job that it was made of"
         )
     tag = addresses[0].tag
+    # From the journal, because the store may hold other overrides by now.
     where, base = f"{run.folder.events}: candidate", base_of(run.folder, tag)
     changes = [
         read_changes(one.entries, tag, where=f"{where} {one.candidate}: entries")
@@ -198,6 +199,7 @@ class AgainstSource:
 
 def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
     """Compare ``entries`` with the current source of the prompt."""
+    # A settled entry is skipped as well: the hash that it expects is of the source as it was.
     skipped = {found.part: found for found in resolve_override(prompt.descriptor, entries).skipped}
     settled = tuple(
         entry for entry in entries.entries() if entry.part in skipped and entry.is_said_by(prompt)
@@ -238,6 +240,7 @@ class StaleWinnerError(HashMismatchError):
         super().__init__("; ".join(faults))
         self.faults = faults
 
+    # By default, the message would be passed in place of the lines when it is unpickled.
     def __reduce__(self) -> tuple[type[StaleWinnerError], tuple[tuple[str, ...]]]:
         return type(self), (self.faults,)
 

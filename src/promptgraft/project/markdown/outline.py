@@ -110,6 +110,7 @@ def read_outline(text: str, note: Note) -> Outline:
     if intro.raw.strip():
         blocks = [intro, *blocks]
     else:
+        # Blank lines after the front matter are no section, but belong to the file.
         closing += intro.raw
     return Outline(
         opening=opening, front=front, closing=closing, blocks=tuple(_told_apart(blocks, note))
@@ -140,6 +141,7 @@ def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
         open_keys.append((heading.level, key))
         end = start + heading.end
         written = "".join(lines[begin:end]).rstrip("\r\n")
+        # Cut as text, so that heading and rest together are the lines to the last byte.
         raw = "".join(lines[begin:following]).removeprefix(written)
         yield Block(
             path=tuple(key for _, key in open_keys),
@@ -183,6 +185,7 @@ def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
     except InvalidIdentifierError as error:
         fault = str(error)
     note(line, fault)
+    # A stand-in, unique in the file, so that further faults can be found.
     return title, f"line-{line}", frozen
 
 
@@ -239,6 +242,7 @@ def escaped(text: str) -> str:
     written = _ESCAPED.sub(r"\g<indent>\\\\\g<rest>", text)
     if _RULE.fullmatch(written.partition("\n")[0]):  # it would open front matter
         written = f"\\{written}"
+    # Again, because an escaped line may turn the one below it into a heading.
     while found := list(find_headings(written)):
         lines = written.split("\n")
         for heading in found:

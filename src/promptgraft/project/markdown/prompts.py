@@ -82,6 +82,8 @@ class MarkdownSource:
             after[loaded.beside[EXAMPLES].path] = _with_examples(loaded, parts)
         before = loaded.texts
         changes = {path: text for path, text in after.items() if text != before[path]}
+        # Read back before anything is written: a prompt must mean the same in the file as in the
+        # run.
         _check(loaded, fresh, {**before, **changes}, self._python)
         return tuple(FileChange(path, before[path], text) for path, text in changes.items())
 
@@ -278,6 +280,7 @@ def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Strip the line feeds at both ends of a text, which are not rendered."""
     kept = list(pieces)
     if kept and isinstance(kept[0], str):
+        # Line feeds only: spaces at the ends are rendered.
         kept[0] = kept[0].lstrip("\n")
     if kept and isinstance(kept[-1], str):
         kept[-1] = kept[-1].rstrip("\n")
@@ -343,6 +346,7 @@ def _dollar(piece: Piece, following: Piece) -> str:
 def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
     """Yield text, and slots as Jinja source together with the definitions before them."""
     slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
+    # Blocks between which nothing moved keep their source, with comments and definitions.
     is_moved = [name for name in slots if name in source.opaque] != list(source.opaque)
     if is_moved and any(_DEFINES.search(text) for _, text in source.blocks):
         raise ConfigError(

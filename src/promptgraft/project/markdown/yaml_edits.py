@@ -33,6 +33,7 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
     Raises:
         ConfigError: the parent of the value is not written in the text.
     """
+    # As JSON, in which 1 and true differ.
     if canonical_json(old) == canonical_json(new):
         return text
     place = _find(text, path)
@@ -190,6 +191,7 @@ def _replaced(text: str, place: _Place, new: Json) -> str:
         if is_beside and not written.startswith("\n"):
             written = written.removeprefix(" ")
         else:
+            # From the colon on: a block or an empty value begins in a line of its own.
             start = text.index(":", key.end_mark.index) + 1
     else:
         written = (fits and _literal(new, node.start_mark.column)) or _inline(new)
@@ -202,6 +204,7 @@ def _removed(text: str, owner: yaml.Node, index: int) -> str:
     """Remove an item of a block list, with its lines."""
     items, dash = _items(owner), owner.start_mark.index
     if index:
+        # The last dash between the two items: comments there may hold others.
         dash = text.rindex("-", _end(text, items[index - 1]), items[index].start_mark.index)
     before = list(BREAK.finditer(text, 0, dash))
     start = before[-1].start() if before else dash

@@ -14,13 +14,16 @@ from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.targets.types import RolloutRecord
 
+# The template repeats them in its `viewBox`.
 WIDTH, HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
 _TICKS = 4
+# An axis needs a span, also where all means are the same up to rounding.
 _LEAST_SPAN = 1e-6
 
 MOST_NODES = 120
+# All lengths are in pixels.
 _LANE, _ROW = 18, 26
 _MARGIN = 18
 _LABEL = 300
@@ -123,6 +126,7 @@ def _chart(
         return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
 
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
+    # What screen readers are told in place of the drawing.
     summary = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over "
     summary += f"{label(end, end)} {what}"
     winner = None
@@ -265,6 +269,7 @@ def _edges(
                 x, y = places[parent]
                 path = f"M{x} {y}V{node.y - _ROW // 2}Q{x} {node.y} {node.x} {node.y}"
                 if at:
+                    # Around the nodes between the two, on the right.
                     right = max(x, node.x) + 3 * _LANE
                     path = f"M{x} {y}C{right} {y} {right} {node.y} {node.x} {node.y}"
                 elif x == node.x:

@@ -71,6 +71,7 @@ def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
     """
     limits = texts.Limits()
     page = _filled(data, limits)
+    # Sizes of texts are estimates, so that the finished page decides; 0 ends the loop.
     while len(page.encode()) > most and limits.listed:
         limits = limits.halved()
         page = _filled(data, limits)
@@ -81,6 +82,7 @@ def filled(template: str, **values: object) -> str:
     """Render a template with its values, the style and the script."""
     style, script = asset("report.css"), asset("report.js")
     # Only this style and this script are allowed, so that no text of a run can add another.
+    # A page from a file has no HTTP headers, so that the policy stands in a `meta` element.
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
         f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -129,6 +131,7 @@ def _verdict(data: ReportData) -> dict[str, str]:
         told = "good", "✓", str(data.verdict), sentence
     elif data.winner:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
+        # Better on the cases that chose it, which says little: so it is marked, not praised.
         told = "mark", "!", str(data.verdict), sentence
     else:
         told = "plain", "=", "not improved", "No candidate beats the baseline."

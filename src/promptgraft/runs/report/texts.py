@@ -95,6 +95,7 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
     views = []
     for rank, one in enumerate(ranked[: limits.listed]):
         parents = [data.candidates[parent] for parent in one.parents]
+        # Diffs are the slow part of a report; the first to get one are those of most interest.
         changes = tuple(_with_origins(one, parents)) if allowance.is_worth_it else ()
         needed = sum(change.size for change in changes)
         fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
@@ -274,6 +275,7 @@ class Limits:
 
 def size(text: str) -> int:
     """Return the number of bytes that ``text`` takes in the page."""
+    # As the template spells and escapes it: a text of quotes takes six times its length.
     return len(html.escape(visible(text)).encode("utf-8", "surrogatepass"))
 
 

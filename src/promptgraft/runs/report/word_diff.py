@@ -12,7 +12,9 @@ import attrs
 from promptgraft.text import pieces_in, words_in
 
 _LARGEST = 4_000_000  # product of the numbers of words; beyond it a comparison takes seconds
+# Below this share of common words, the old text followed by the new one reads better.
 _LEAST_ALIKE = 0.4
+# Words; hiding fewer would not be worth the note in their place.
 _LEAST_HIDDEN = 12
 
 _Run = tuple[bool, str, str]  # whether two stretches are equal, and what they are
