@@ -139,7 +139,7 @@ class Proposal:
         else:
             self.modules = self._choose_modules()
             self.changes = yield from self._propose()
-        if self.changes:
+        if self.changes and (self.known.lines.riders or self.known.lines.idle):
             of = self.rules.kit.target, lesson.candidate
             self.changes = self.known.lines.applied(self.changes, lesson=of, graft=self._graft)
         for change in self.changes:
