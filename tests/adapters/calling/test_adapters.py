@@ -397,6 +397,12 @@ def test_everything_that_must_not_be_seen_is_known() -> None:
     assert KEY not in repr(found)
 
 
+@pytest.mark.parametrize("name", ["Authorization", "authorization", "AUTHORIZATION"])
+def test_a_header_that_is_given_wins_over_the_address(name: str) -> None:
+    found = access(base_url="https://user:pass-word@h/v1", headers={name: "Bearer x"})
+    assert found.sent_headers == {name: "Bearer x"}
+
+
 def test_no_sdk_is_loaded_before_something_is_asked() -> None:
     code = (
         "import sys, promptgraft as p\n"

@@ -175,10 +175,11 @@ class Access:
     def sent_headers(self) -> dict[str, str]:
         """The custom headers, with the credentials from the address."""
         user, password = self._user
-        if not user and not password:
+        # The user's own header wins, however it is written: two would be sent otherwise.
+        is_given = any(name.lower() == "authorization" for name in self.headers)
+        if is_given or not (user or password):
             return dict(self.headers)
         basic = b64encode(f"{user}:{password}".encode()).decode()
-        # The user's own headers come last, so that they win.
         return {"Authorization": f"Basic {basic}", **self.headers}
 
     @property
