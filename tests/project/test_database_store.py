@@ -54,6 +54,11 @@ def test_a_winner_goes_to_the_database_and_comes_back(
         ("postgresql://me:hunter2@host/db", "store.url: expected the URL of a database"),
         ("winners.db", "store.url: expected the URL of a database"),
         ("oracle://host/db", "store.url: expected sqlite:///FILE"),
+        ("sqlite:///:memory:", "sqlite:///:memory: is a database in memory, which is empty again"),
+        (
+            "sqlite://",
+            "sqlite:// is a database in memory, which is empty again in the next command",
+        ),
         ("${NOT_SET_ANYWHERE}", "the environment variable NOT_SET_ANYWHERE is not set"),
     ],
 )

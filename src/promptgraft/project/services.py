@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # A password that is a reference, `${NAME}`, is no secret.
 _PASSWORD = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")
 _FILE = "sqlite:///"
+_IN_MEMORY = ("sqlite://", _FILE, f"{_FILE}:memory:")
 
 
 def _url(value: object) -> str | None:
@@ -70,6 +71,11 @@ def database_store(url: str, folder: Path | None = None) -> RevisionedStore:
     """
     plain = Secret(url).reveal()
     path = plain.removeprefix(_FILE)
+    if plain in _IN_MEMORY:
+        raise ConfigError(
+            f"{plain} is a database in memory, which is empty again in the next command; name a "
+            "file, as in sqlite:///winners.db"
+        )
     if folder is not None and path != plain and path and not path.startswith("/"):
         # Relative to the project, as all paths in its file, and not to the current folder.
         plain = f"{_FILE}{folder / path}"
