@@ -292,6 +292,15 @@ def test_an_option_of_another_tool_is_refused(console: Console) -> None:
     assert "expected NAME=COLUMN" in console("import", "c.csv", "--field", "inpt=q").err
 
 
+def test_choices_without_a_letter_are_refused(console: Console) -> None:
+    choices = [f"choice {number}" for number in range(27)]
+    row = {"input": "Which?", "target": "A", "choices": choices}
+    write({"s.jsonl": json.dumps(row)})
+    ended = console("import", "s.jsonl")
+    assert ended.code == 2
+    assert "[0].choices: expected at most 26 choices, one a letter, found 27" in ended.err
+
+
 def test_a_data_set_of_inspect_ai_is_a_project_that_runs(console: Console) -> None:
     rows = [
         {"question": f"Which is {n}?", "target": "AB"[n % 2], "choices": ["one", "two"], "id": n}

@@ -87,13 +87,18 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
                 notes.add(
                     member, f"`{key}` is left out: no prompt needs it; agents say it themselves"
                 )
-        if "input" not in sample:
+        found = _choices(row, fields)
+        if len(found) > len(string.ascii_uppercase):
+            sample["choices"].fault(
+                f"expected at most 26 choices, one a letter, found {len(found)}"
+            )
+        elif "input" not in sample:
             row.fault(f"expected an `{fields.get('input', 'input')}`, found none")
         elif "target" not in sample:
             notes.add(row, "a sample without a target is left out")
         else:
             asked: dict[str, Json] = {"question": _question(sample["input"], notes)}
-            lettered = zip(string.ascii_uppercase, _choices(row, fields), strict=False)
+            lettered = zip(string.ascii_uppercase, found, strict=False)
             if chooses:
                 asked["choices"] = "\n".join(f"{letter}) {choice}" for letter, choice in lettered)
             further: dict[str, Json] = {
