@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ import pytest
 
 from jobs.job_world import write_project
 from promptgraft.cli.main import run
+from promptgraft.cli.serve import host_names
 
 
 @contextmanager
@@ -77,10 +80,67 @@ def test_the_server_ends_in_order_when_it_is_asked() -> None:
         assert not Path(f"/proc/{worker}").exists()
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as found:
+            found.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_it_is_known_by_an_address_with_colons() -> None:
+    with serving("--host", "::1") as (_, line):
+        found = re.fullmatch(r"open (http://\[::1\]:\d+)/login\?code=(\S+)", line)
+        assert found, line
+        entered = httpx.get(f"{found[1]}/login", params={"code": found[2]})
+        assert entered.status_code == 303
+        assert "secure" not in entered.headers["set-cookie"].lower()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_with_a_certificate_the_session_stays_out_of_plain_http(tmp_path: Path) -> None:
+    request = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", *request, *files], check=True, capture_output=True)
+    with serving("--certificate", str(certificate), "--key", str(key)) as (_, line):
+        found = re.fullmatch(r"open (https://127\.0\.0\.1:\d+)/login\?code=(\S+)", line)
+        assert found, line
+        entered = httpx.get(f"{found[1]}/login", params={"code": found[2]}, verify=False)
+        assert entered.status_code == 303
+        assert "secure" in entered.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize(
+    ("port", "secure", "bare"),
+    [(443, True, True), (443, False, False), (80, False, True), (80, True, False)],
+)
+def test_the_default_port_may_be_left_out(port: int, secure: bool, bare: bool) -> None:
+    names = host_names("jobs.example", port, secure=secure)
+    assert names[0] == f"jobs.example:{port}"
+    assert ("jobs.example" in names) is bare
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--host", "0.0.0.0"], "--host 0.0.0.0: others could read tokens on the way; give --cert"),
+        (
+            ["--host", "::", "--certificate", "promptgraft.yaml", "--key", "promptgraft.yaml"],
+            "--host ::: this is every address of the machine, and browsers ask for a name; give",
+        ),
         (["--certificate", "x.pem"], "--certificate and --key: give both, or none"),
         (["--certificate", "x.pem", "--key", "y"], "--certificate: there is no file x.pem"),
         (["--jobs", "nowhere"], "url: expected sqlite:///FILE"),

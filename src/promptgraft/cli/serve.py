@@ -29,6 +29,7 @@ from promptgraft.cli.job_options import (
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
 
@@ -88,12 +89,13 @@ def serve_command(
             raise ConfigError(f"serving needs {error.name}; {EXTRA}") from None
         socket = held.enter_context(bound(host, port))
         found = socket.getsockname()[1]
-        names = [behind_proxy] if behind_proxy else [f"{host}:{found}", f"localhost:{found}"]
+        secure = bool(certificate)
+        names = [behind_proxy] if behind_proxy else host_names(host, found, secure=secure)
         access = Access(TokenStore(manager.database), hosts=names)
         # Readable by this user only; what is in it can be written again from the database.
         mirrors = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-")))
         held.enter_context(_workers(workers, manager.database.secret_url, projects))
-        scheme = "https" if certificate or behind_proxy else "http"
+        scheme = "https" if secure or behind_proxy else "http"
         if is_loopback(host) and not behind_proxy:
             echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
         else:
@@ -137,6 +139,19 @@ def _check_safe(
             f"--host {host}: others could read tokens on the way; give --certificate and --key, or "
             "--behind-proxy with the name that the proxy serves"
         )
+    if host in _EVERY_ADDRESS and not behind_proxy:
+        raise ConfigError(
+            f"--host {host}: this is every address of the machine, and browsers ask for a name; "
+            "give that name as --host, or --behind-proxy with the name that the proxy serves"
+        )
+
+
+def host_names(host: str, port: int, *, secure: bool) -> list[str]:
+    """Return the ``Host`` headers of requests to this server, the usual one first."""
+    bare = f"[{host}]" if ":" in host else host
+    names = [f"{bare}:{port}", f"localhost:{port}"]
+    # Browsers leave out the default port.
+    return [*names, bare, "localhost"] if port == (443 if secure else 80) else names
 
 
 @contextmanager

@@ -220,8 +220,9 @@ class _Server:
         session = self._access.redeem(request.query_params.get("code", ""))
         # The redirect keeps the code out of the browser's history.
         response = RedirectResponse("/", status_code=303, headers=_SAFE)
-        # Not `secure`: without a certificate, a browser on this machine comes over plain HTTP.
-        response.set_cookie(COOKIE, session, httponly=True, samesite="strict", path="/")
+        # Without a certificate, a browser on this machine comes over plain HTTP.
+        secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, session, secure=secure, httponly=True, samesite="strict")
         return response
 
     async def refuse(self, request: Request, error: Exception) -> Response:
