@@ -29,6 +29,8 @@ from promptgraft.text import folded_words
 
 _TRIALS = 3
 """Most training examples that leaving out a line is tried on."""
+_STAGES = (slice(1), slice(1, _TRIALS))
+"""Which of them at a time. Most lines fail the first; the others are worth no further wait."""
 _CHANCE = 0.15
 """Share of the score range below which a loss counts as chance."""
 
@@ -145,8 +147,8 @@ class Shortener:
         presumed = self._spares(parent, [at for at in added if at[1] in redundant])
         gone = [one.at for one in presumed]
         spares = self._spares(parent, [at for at in added if at not in gone], gone)
-        for trial in range(_TRIALS):
-            spares = yield from self._try(spares, trial, parent, position)
+        for stage in _STAGES:
+            spares = yield from self._try(spares, stage, parent, position)
         proven = [*presumed, *(one for one in spares if one.is_proven)]
         spared = yield from self._try_together(proven, parent, position)
         yield from self._drop(parent, [one.at for one in spared], step)
@@ -299,26 +301,23 @@ class Shortener:
         return attrs.evolve(found, modules=modules, shortened=1 - after / before)
 
     def _try(
-        self, spares: list[_Spare], trial: int, parent: Candidate, position: str
+        self, spares: list[_Spare], stage: slice, parent: Candidate, position: str
     ) -> Asking[list[_Spare]]:
-        """Return the lines whose loss does not hurt on one more example each.
+        """Return the lines whose loss hurts on none of the examples of a stage.
 
         As many are tried as the budget allows beside a race. Lines that were never tried are not
         returned.
         """
         budget, scores = self.kit.budget, self.kit.population.scores
         room = self._room
-        done = [one for one in spares if trial >= len(one.examples)]
-        untried = [one for one in spares if trial < len(one.examples)]
         asked: list[tuple[_Spare, GepaExample]] = []
         lacking: dict[str, GepaExample] = {}
         for one in spares:
-            for example in one.examples[trial : trial + 1]:
+            for example in one.examples[stage]:
                 is_known = self._tried[example.id].score_of(parent) is not None
                 more = {} if is_known else {example.id: example}
                 if budget.affords(room + len(asked) + 1 + len(lacking | more)):
                     asked.append((one, example))
-                    untried.remove(one)
                     lacking |= more
         own, *made = yield from Together(
             [
@@ -336,16 +335,20 @@ class Shortener:
             (self._tried[example.id].score_of(parent), scores(records)[0])
             for (_, example), records in zip(asked, made, strict=True)
         ]
-        done += self._unhurt(asked, pairs) + (untried if trial else [])
-        return [one for one in spares if one in done]
+        hurt = self._hurt(asked, pairs)
+        if not stage.start:
+            tried = [one for one, _ in asked]
+            hurt += [one for one in spares if one.examples and one not in tried]
+        return [one for one in spares if one not in hurt]
 
-    def _unhurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
-        """Return the lines whose loss did not hurt, given scores with and without each."""
+    def _hurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
+        """Return the lines whose loss hurt, or may have, given scores with and without each."""
         (lowest, chance), found = self._bounds(), list[_Spare]()
         for (one, _), (before, after) in zip(asked, pairs, strict=True):
-            if before is not None and after is not None and before - after <= chance:
-                one.is_proven |= before > lowest + chance  # there was something to lose
+            if before is None or after is None or before - after > chance:
                 found.append(one)
+            else:
+                one.is_proven |= before > lowest + chance  # there was something to lose
         return found
 
     def _race(self, child: Candidate, parent: Candidate, step: int) -> Asking[bool]:
