@@ -116,7 +116,7 @@ def say(folder: Path, signal_: int) -> None:
     sys.stdout.write(f"{folder} {signal_}\n")
 
 
-def said_by(driver: Path, *arguments: str | Path) -> list[str]:
+def error_text(driver: Path, *arguments: str | Path) -> list[str]:
     """Run a driver and return what it says."""
     ended = subprocess.run(
         [sys.executable, driver, *arguments],
@@ -131,7 +131,7 @@ def said_by(driver: Path, *arguments: str | Path) -> list[str]:
 
 def deaths(driver: Path, *arguments: str | Path) -> dict[Path, int]:
     """Return the folder of each run of a driver with the signal that killed it."""
-    return deaths_in(said_by(driver, *arguments))
+    return deaths_in(error_text(driver, *arguments))
 
 
 def deaths_in(said: list[str]) -> dict[Path, int]:

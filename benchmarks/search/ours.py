@@ -31,7 +31,7 @@ from promptgraft.algorithms.gepa import GepaCandidateAdded
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
-from promptgraft.targets.replies import read_said, write_said
+from promptgraft.targets.replies import read_named_texts, write_named_texts
 from search.curves import Curve, Recorder
 from search.interfaces import ReflectionModel, World
 from search.readers import ReadingModel, Shown
@@ -147,7 +147,7 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
         feedback = _SAID.findall(bound["examples"])
         if kind == "tool":
             text = reflector.improve(module, _described(current), feedback)
-            return f"```json\n{write_said({_DESCRIPTION: text})}\n```"
+            return f"```json\n{write_named_texts({_DESCRIPTION: text})}\n```"
         return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
 
     return reflect
@@ -240,7 +240,7 @@ def _named(name: str, text: str) -> tuple[str, str]:
 
 def _described(text: str) -> str:
     """Return the description that a tool's text says, as a reflection model reads it."""
-    return read_said(text, [_DESCRIPTION])[_DESCRIPTION]
+    return read_named_texts(text, [_DESCRIPTION])[_DESCRIPTION]
 
 
 def _example(item: Item) -> GepaExample:

@@ -50,7 +50,7 @@ def _changes(
     dropped: defaultdict[int, set[str]] = defaultdict(set)
     for one in tried:
         failed, wanted = one.wanted != one.given, choices.index(one.wanted)
-        telling = _telling(one, seen, lesson, wanted)[: quota if failed else quota // 2]
+        telling = _distinguishing(one, seen, lesson, wanted)[: quota if failed else quota // 2]
         added[wanted].extend(_phrases([word for word in one.words if word in telling]))
         if failed and one.given in choices:
             given = choices.index(one.given)
@@ -64,7 +64,7 @@ def _changes(
     return added, dropped
 
 
-def _telling(
+def _distinguishing(
     one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson, wanted: int
 ) -> list[str]:
     """Return the words that tell the right choice from the others, the surest first."""

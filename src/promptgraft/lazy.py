@@ -1,7 +1,7 @@
-"""Packages that import the names they hand on when these are first used.
+"""Packages that import what they export on first use.
 
-Importing any module runs the ``__init__`` of its package. If that imported everything that the
-package offers, nobody could use one module without paying for all of them.
+Importing a module runs the ``__init__`` of its package. If that imported everything that the
+package exports, using one module would cost the import of all of them.
 """
 
 import importlib
@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Mapping
 
 
-def handed_on(
+def lazy_exports(
     package: str, names: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` for a package.
 
-    ``names`` lists what each module gives, separated by spaces; modules without ``promptgraft.``.
-    ``new=old`` hands on a name under another one. A name must not be that of a module in the
-    package, which Python would return in its place.
+    Args:
+        package: the name of the package.
+        names: by module, without ``promptgraft.``, the names that it exports, separated by
+            spaces. ``new=old`` exports a name under another one. No name may be that of a module
+            in the package, which Python would return instead.
     """
     homes = {
         name: (home, own or name)
@@ -29,7 +31,7 @@ def handed_on(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, own = homes[name]
         value: object = getattr(importlib.import_module(f"promptgraft.{home}"), own)
-        setattr(sys.modules[package], name, value)  # so that this is not asked for it again
+        setattr(sys.modules[package], name, value)  # not looked up again
         return value
 
     return get, lambda: sorted(sys.modules[package].__all__)

@@ -45,7 +45,7 @@ from promptgraft.targets.replies import (
     JSON_TAG,
     TEXT_TAG,
     parse_reply,
-    read_said,
+    read_named_texts,
     read_task_example,
     read_tool_example,
 )
@@ -382,7 +382,7 @@ def test_without_tools_a_worked_example_shows_the_answer_that_was_expected() -> 
 
 def test_words_of_failures_go_into_descriptions_rules_and_meanings() -> None:
     tool = proposal(MetaPrompt.TOOL, asked(MetaPrompt.TOOL, failures()))
-    said = read_said(tool, ["description", "param label"])
+    said = read_named_texts(tool, ["description", "param label"])
     assert {"herb", "taste", "sharp"} <= set(said["description"].replace(",", " ").split())
 
     rules = proposal(MetaPrompt.SECTION, asked(MetaPrompt.SECTION, failures()))
@@ -390,7 +390,7 @@ def test_words_of_failures_go_into_descriptions_rules_and_meanings() -> None:
     assert "acid" in sour
 
     field = proposal(MetaPrompt.OUTPUT_FIELD, asked(MetaPrompt.OUTPUT_FIELD, failures()))
-    meanings = read_said(field, ["description", "aliases", "value sour", "value sweet"])
+    meanings = read_named_texts(field, ["description", "aliases", "value sour", "value sweet"])
     assert "acid" in meanings["value sour"]
     assert meanings["description"] == "How it tastes."
 

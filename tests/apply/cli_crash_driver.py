@@ -47,7 +47,7 @@ def install(fatal: int) -> None:
         setattr(os, name, killing(name))
 
 
-def carried_out(folder: Path, arguments: Sequence[str], fatal: int) -> tuple[int, int]:
+def checked_output(folder: Path, arguments: Sequence[str], fatal: int) -> tuple[int, int]:
     """Return the signal that killed the command, or 0, and its exit code."""
     child = os.fork()
     if child == 0:
@@ -72,9 +72,9 @@ def main() -> None:
         for fatal in itertools.count(1):
             copy = Path(folder) / f"{command[-1]}{fatal}"
             shutil.copytree(project, copy)
-            killed_by, _ = carried_out(copy, command, fatal)
+            killed_by, _ = checked_output(copy, command, fatal)
             between = World(copy).texts
-            _, code = carried_out(copy, command, 0)
+            _, code = checked_output(copy, command, 0)
             line = {
                 "command": command[-1],
                 "copy": str(copy),

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from apply.world import NEW, OLD, World
-from killing import folder_in_memory, said_by
+from killing import error_text, folder_in_memory
 
 DRIVER = Path(__file__).with_name("cli_crash_driver.py")
 
@@ -40,7 +40,7 @@ def kills(built: Path) -> Iterator[Kills]:
         project = World(folder / "project")
         shutil.copytree(built, project.folder)
         project.let_the_winner_say(*project.both())
-        runs = [json.loads(line) for line in said_by(DRIVER, project.folder, folder)]
+        runs = [json.loads(line) for line in error_text(DRIVER, project.folder, folder)]
         yield Kills(folder, runs)
 
 

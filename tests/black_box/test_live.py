@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
-from killing import folder_in_memory, said_by
+from killing import error_text, folder_in_memory
 from promptgraft.agents.call import Delivery
 from promptgraft.agents.live import LiveFiles
 from promptgraft.clock import SystemClock
@@ -237,7 +237,7 @@ def test_nothing_is_delivered_outside_of_a_run(folder: Path) -> None:
 def test_killed_anywhere_the_next_start_finds_the_originals_to_the_byte() -> None:
     kills = int(os.environ.get("PROMPTGRAFT_KILLS", "8"))
     with folder_in_memory() as folder:
-        said = [json.loads(line) for line in said_by(DRIVER, folder, str(kills))]
+        said = [json.loads(line) for line in error_text(DRIVER, folder, str(kills))]
     killed = [one for one in said if one["signal"] == signal.SIGKILL]
     assert len(killed) == kills
     assert [one["seed"] for one in said if one["after"] != one["before"]] == []

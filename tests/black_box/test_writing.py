@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
-from killing import folder_in_memory, said_by
+from killing import error_text, folder_in_memory
 from promptgraft.agents.sources import CallbackSource, FileSource, Sources, read_sources
 from promptgraft.agents.writing import RECORD
 from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
@@ -160,7 +160,7 @@ class Kill:
 @pytest.fixture(scope="module")
 def kills() -> Iterator[list[Kill]]:
     with folder_in_memory() as folder:
-        said = [json.loads(line) for line in said_by(DRIVER, folder)]
+        said = [json.loads(line) for line in error_text(DRIVER, folder)]
         yield [Kill(Path(one["folder"]), one["signal"]) for one in said]
 
 

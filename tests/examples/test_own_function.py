@@ -12,7 +12,7 @@ from programs import Programs
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_function"
 
 
-def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+def checked_output(programs: Programs, folder: Path, *words: str) -> str:
     return programs.output("-W", "error", "-m", "promptgraft", *words, folder=folder)
 
 
@@ -40,11 +40,11 @@ def test_two_texts_are_improved_resumed_and_used_by_another_process(
     tmp_path: Path, programs: Programs
 ) -> None:
     whole, stopped = copied(tmp_path / "whole"), copied(tmp_path / "stopped")
-    said = carried_out(programs, whole, "optimize", "desk.py:job")
-    carried_out(programs, stopped, "optimize", "desk.py:job", "--budget", "74")
+    said = checked_output(programs, whole, "optimize", "desk.py:job")
+    checked_output(programs, stopped, "optimize", "desk.py:job", "--budget", "74")
     assert winner(stopped) != winner(whole)
     assert (
-        carried_out(programs, stopped, "resume", "--budget", "136").splitlines()[:8]
+        checked_output(programs, stopped, "resume", "--budget", "136").splitlines()[:8]
         == (said.splitlines()[:8])
     )
     assert winner(stopped) == winner(whole)
@@ -58,5 +58,5 @@ def test_two_texts_are_improved_resumed_and_used_by_another_process(
         "print(asyncio.run(desk.answer(now, 'Hello, my refund')))"
     )
     assert programs.output("-c", use, folder=stopped) == "support: Dear Ada,\n"
-    carried_out(programs, stopped, "apply")
+    checked_output(programs, stopped, "apply")
     assert programs.output("-c", use, folder=stopped) == "billing: Dear Ada,\nticket\n"

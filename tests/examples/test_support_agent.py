@@ -13,7 +13,7 @@ from programs import Programs
 EXAMPLE = Path(__file__).parents[2] / "examples" / "support_agent"
 
 
-def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+def checked_output(programs: Programs, folder: Path, *words: str) -> str:
     return programs.output("-W", "error", "-m", "promptgraft", *words, folder=folder)
 
 
@@ -22,7 +22,7 @@ def improved(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> tu
     """A copy of the example after a run, and what the run has said."""
     folder = tmp_path_factory.mktemp("example") / "support_agent"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("runs", "__pycache__"))
-    return folder, carried_out(programs, folder, "optimize")
+    return folder, checked_output(programs, folder, "optimize")
 
 
 def test_it_gains_on_cases_that_the_search_never_saw(improved: tuple[Path, str]) -> None:
@@ -50,7 +50,7 @@ def test_the_run_keeps_every_text_before_and_after(improved: tuple[Path, str]) -
 
 def test_a_step_shows_what_was_asked(improved: tuple[Path, str], programs: Programs) -> None:
     folder, _ = improved
-    shown = carried_out(programs, folder, "show", "latest", "--step", "1")
+    shown = checked_output(programs, folder, "show", "latest", "--step", "1")
     assert "lacks: " in shown
     assert "Write a short reply." in shown
 
@@ -61,9 +61,9 @@ def test_the_winner_is_written_where_the_texts_came_from(
     folder, _ = improved
     [run] = folder.glob("runs/*")
     best = {path.stem: path.read_text("utf-8") for path in (run / "best_prompts").iterdir()}
-    carried_out(programs, folder, "apply", "--to-source")
+    checked_output(programs, folder, "apply", "--to-source")
     for name in ("router", "writer"):
         assert (folder / f"prompts/{name}.md").read_text("utf-8") == f"{best[name]}\n"
     assert json.loads((folder / "data/service.json").read_text("utf-8")) == {"tone": best["tone"]}
     least = ("--fail-under", "0.9", "--min-pass-rate", "0.5")
-    carried_out(programs, folder, "eval", "--source", *least)
+    checked_output(programs, folder, "eval", "--source", *least)

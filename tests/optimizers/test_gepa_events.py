@@ -33,7 +33,7 @@ from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
-from promptgraft.runtime.session import CallsInFlight, teller
+from promptgraft.runtime.session import CallsInFlight, publishing
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.notices import QuestionAsked, RunPlanned
 from promptgraft.targets.types import plain_changes
@@ -256,7 +256,7 @@ def test_a_session_and_a_run_that_share_a_bus_tell_each_event_once() -> None:
     heard: list[object] = []
     bus.subscribe(object, heard.append)
     for session in (None, Session(), Session(bus=EventBus()), Session(bus=bus)):
-        tell = teller(session, bus)
+        tell = publishing(session, bus)
         heard.clear()
         for event in ("first", "second", "second"):
             tell(event)
@@ -264,5 +264,5 @@ def test_a_session_and_a_run_that_share_a_bus_tell_each_event_once() -> None:
         if session is not None:
             assert session.select_all(str) == ("first", "second", "second")
     alone = Session(bus=bus)
-    teller(alone, None)("third")
+    publishing(alone, None)("third")
     assert heard[-1] == alone.latest(str) == "third"

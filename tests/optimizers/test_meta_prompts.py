@@ -27,7 +27,7 @@ from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.targets.replies import (
     JSON_TAG,
     parse_reply,
-    read_said,
+    read_named_texts,
     read_task_example,
     read_tool_example,
 )
@@ -249,10 +249,10 @@ def test_every_field_of_the_question_is_shown() -> None:
 @pytest.mark.parametrize(
     ("meta", "read"),
     [
-        (MetaPrompt.TOOL, lambda text: read_said(text, ["description", "param x"])),
+        (MetaPrompt.TOOL, lambda text: read_named_texts(text, ["description", "param x"])),
         (
             MetaPrompt.OUTPUT_FIELD,
-            lambda text: read_said(text, ["description", "aliases", "value x"]),
+            lambda text: read_named_texts(text, ["description", "aliases", "value x"]),
         ),
         (MetaPrompt.TOOL_EXAMPLE, lambda text: read_tool_example(text, "x")),
         (MetaPrompt.TASK_EXAMPLE, lambda text: read_task_example(text, outcome_is_text=False)),

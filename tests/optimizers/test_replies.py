@@ -27,12 +27,12 @@ from promptgraft.targets.part_kinds import (
 )
 from promptgraft.targets.replies import (
     fresh_key,
+    read_named_texts,
     read_names,
-    read_said,
     read_task_example,
     read_tool_example,
+    write_named_texts,
     write_names,
-    write_said,
     write_task_example,
     write_tool_example,
 )
@@ -67,7 +67,7 @@ def read_json_task(text: str) -> TaskRead:
 
 
 def read_all_said(text: str) -> dict[str, str]:
-    return read_said(text, SAID)
+    return read_named_texts(text, SAID)
 
 
 READERS: tuple[Callable[[str], object], ...] = (
@@ -345,12 +345,12 @@ def test_task_examples_that_cannot_be_read_are_refused_with_what_to_mend(
 def test_descriptions_are_read_by_the_names_that_there_are(
     text: str, expected: dict[str, str]
 ) -> None:
-    assert read_said(text, SAID) == expected
+    assert read_named_texts(text, SAID) == expected
 
 
 @pytest.mark.parametrize("names", [[], ["a"], ["a, b", "none", " c "], ["[d]", '"', "é\n"]])
 def test_aliases_are_a_list_of_texts(names: list[str]) -> None:
-    found = read_said(json.dumps({"aliases": names}), SAID)
+    found = read_named_texts(json.dumps({"aliases": names}), SAID)
     assert read_names(found["aliases"]) == tuple(names)
     assert read_names(write_names(names)) == tuple(names)
 
@@ -396,7 +396,7 @@ def test_unknown_descriptions_are_refused_with_the_names_that_there_are(
 ) -> None:
     hint = " (did you mean `description`?)" if hint is None else hint
     reason, detail = refusal(
-        lambda text: read_said(text, ("description", "param query")), json.dumps({name: "a"})
+        lambda text: read_named_texts(text, ("description", "param query")), json.dumps({name: "a"})
     )
     assert reason == UNPARSABLE
     assert detail == f"unknown field '{name}'{hint}; expected `description`, `param query`"
@@ -404,7 +404,7 @@ def test_unknown_descriptions_are_refused_with_the_names_that_there_are(
 
 def test_a_refusal_lists_no_more_names_than_can_be_read() -> None:
     names = [f"value {number}" for number in range(1_000)]
-    _, detail = refusal(lambda text: read_said(text, names), '{"x": ""}')
+    _, detail = refusal(lambda text: read_named_texts(text, names), '{"x": ""}')
     assert detail.endswith("`value 39`, …")
 
 
@@ -444,7 +444,7 @@ def test_examples_are_written_as_they_are_asked_for() -> None:
     )
     empty = WorkedExample(objective="x", steps=(), outcome_json="1")
     assert write_task_example(empty) == '{\n  "objective": "x",\n  "steps": [],\n  "outcome": 1\n}'
-    assert write_said({"description": "a", "aliases": write_names(["b", "c"])}) == (
+    assert write_named_texts({"description": "a", "aliases": write_names(["b", "c"])}) == (
         '{\n  "description": "a",\n  "aliases": ["b", "c"]\n}'
     )
 
@@ -508,7 +508,7 @@ def test_descriptions_come_back_as_they_were_written(seed: int) -> None:
         names = [rng.choice([rng.choice(SAID), a_text(rng)]) for _ in range(rng.randrange(6))]
         aliases = [a_text(rng).strip() or "none" for _ in range(rng.randrange(4))]
         said = {name: a_text(rng) for name in names} | {"aliases": write_names(aliases)}
-        assert read_said(write_said(said), said) == said
+        assert read_named_texts(write_named_texts(said), said) == said
 
 
 @batches(500)
@@ -591,7 +591,7 @@ def intact_replies(rng: random.Random) -> list[tuple[int, str]]:
         (1, write_task_example(example, key="k")),
         (2, write_task_example(example)),
         (0, write_tool_example(example.steps[0])),
-        (3, write_said(said)),
+        (3, write_named_texts(said)),
     ]
     return [*replies, *((reader, sloppy.reply(text)) for reader, text in replies)]
 

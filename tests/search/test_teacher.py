@@ -244,7 +244,7 @@ def teacher_model():
 """
 
 
-def carried_out(programs: Programs, folder: Path, *words: str) -> str:
+def checked_output(programs: Programs, folder: Path, *words: str) -> str:
     done = programs.promptgraft(*words, folder=folder)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
@@ -257,14 +257,14 @@ def test_a_project_has_its_teacher_and_marks_its_cases(tmp_path: Path, programs:
     lines = [json.dumps({"id": f"c{n}", "input": f"text {n} of it"}) for n in range(30)]
     (tmp_path / "cases.jsonl").write_text("\n".join(lines), "utf-8")
     (tmp_path / "store").mkdir()
-    carried_out(programs, tmp_path, "optimize")
+    checked_output(programs, tmp_path, "optimize")
     [run_folder] = (tmp_path / "runs").iterdir()
     result = json.loads((run_folder / "result.json").read_text("utf-8"))
     assert len(result["taught"]) == 30
     assert "30 cases had no `expected`" in result["warnings"][0]
     case = result["held_out"]["ids"][0]
-    shown = carried_out(programs, tmp_path, "show", run_folder.name, "--case", case)
+    shown = checked_output(programs, tmp_path, "show", run_folder.name, "--case", case)
     assert "expected, as the teacher `toy/teaching on loud` answered:" in shown
-    carried_out(programs, tmp_path, "report", run_folder.name, "--out", "page.html")
+    checked_output(programs, tmp_path, "report", run_folder.name, "--out", "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Expected, as the teacher toy/teaching on loud answered" in page

@@ -168,7 +168,7 @@ class Desk:
     def _admitted(self, request: HttpRequest) -> JsonObject | Fault:
         """Return the body of a good request, or what the provider says of a bad one."""
         provider = self._provider
-        said = provider.said_by(request.path)
+        said = provider.error_text(request.path)
         if request.method != "POST" or said is None:
             return provider.fault(404)
         key = provider.key_of(request.headers)

@@ -15,7 +15,7 @@ class AzureChat(OpenAIChat):
 
     base_path = ""
 
-    def said_by(self, path: str) -> JsonObject | None:
+    def error_text(self, path: str) -> JsonObject | None:
         found = re.fullmatch(r"/openai/deployments/([^/]+)/chat/completions", path)
         return {"model": found[1]} if found else None
 
@@ -33,7 +33,7 @@ class GeminiChat(OpenAIChat):
 class _Hosted(AnthropicMessages):
     pattern: str
 
-    def said_by(self, path: str) -> JsonObject | None:
+    def error_text(self, path: str) -> JsonObject | None:
         found = re.fullmatch(self.pattern, path)
         return {"model": found[1]} if found else None
 

@@ -77,7 +77,7 @@ class OpenAIChat:
     def __init__(self) -> None:
         shape_of(CompletionCreateParamsNonStreaming)  # takes too long for the first request
 
-    def said_by(self, path: str) -> JsonObject | None:
+    def error_text(self, path: str) -> JsonObject | None:
         return {} if path == self.path else None
 
     def key_of(self, headers: Mapping[str, str]) -> str | None:

@@ -37,7 +37,7 @@ class Provider(Protocol):
     cached_in_steps_of: int
     counts_writes: bool
 
-    def said_by(self, path: str) -> JsonObject | None:
+    def error_text(self, path: str) -> JsonObject | None:
         """Return what the path of a request says of it; None for a path that is not there."""
         ...
 

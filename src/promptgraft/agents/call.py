@@ -215,7 +215,7 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
     Connection errors, timeouts, and the HTTP statuses 429 and 5xx leave the rollout unscored;
     everything else is the agent's fault.
     """
-    said = said_by(error)
+    said = error_text(error)
     status = status_of(error)
     if status == _TOO_MANY:
         return RateLimitedError(f"agent `{name}` raised {said}")
@@ -248,7 +248,7 @@ def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
     return AgentFaultError(f"the agent answered with {what}")
 
 
-def said_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the class of an exception and the start of its message, in one line."""
     text = clip(" ".join(str(error).split()), LONGEST_SHOWN, around=" ")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -12,7 +12,7 @@ from typing import Literal
 
 import attrs
 
-from promptgraft.agents.writing import HeldText, SourceWriter, may_be_run, settle_left_over
+from promptgraft.agents.writing import SourceWriter, WrittenText, may_be_run, settle_left_over
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_key
@@ -201,14 +201,14 @@ class Sources:
         """Return the whole content of a source that holds ``text``."""
         return self.files[name].holding(text).decode() if name in self.files else text
 
-    def held(self, name: str) -> HeldText:
+    def held(self, name: str) -> WrittenText:
         """Return a text in the form that the writer expects."""
         path = (
             self.files[name].path.relative_to(self.folder).as_posix() if name in self.files else ""
         )
-        return HeldText(name=name, path=path, old=self.content(name, self.texts[name]), new=())
+        return WrittenText(name=name, path=path, old=self.content(name, self.texts[name]), new=())
 
-    def changes(self, texts: Mapping[str, str]) -> tuple[HeldText, ...]:
+    def changes(self, texts: Mapping[str, str]) -> tuple[WrittenText, ...]:
         """Return the ``texts`` that differ from the sources, in the form for the writer."""
         return tuple(
             attrs.evolve(self.held(name), new=(self.content(name, texts[name]),))

@@ -46,7 +46,7 @@ def may_be_run(path: Path) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class HeldText:
+class WrittenText:
     """A text that is being written.
 
     Attributes:
@@ -79,7 +79,7 @@ class Record:
 
     by: str
     goal: Literal["old", "new"]
-    texts: tuple[HeldText, ...]
+    texts: tuple[WrittenText, ...]
     version: Literal[1] = 1
 
 
@@ -124,7 +124,7 @@ class SourceWriter:
             sweep(self._record)
             yield
 
-    def now(self, text: HeldText) -> str:
+    def now(self, text: WrittenText) -> str:
         """Return the current content of the file, or the current text of the callback."""
         if not text.path:
             return self._callback(text).text()
@@ -133,7 +133,7 @@ class SourceWriter:
         except UnicodeDecodeError:
             raise DataFormatError("expected UTF-8; restore it from version control") from None
 
-    def put(self, text: HeldText, value: str) -> None:
+    def put(self, text: WrittenText, value: str) -> None:
         """Write ``value`` to the source of a text."""
         if not text.path:
             self._callback(text).put(value)
@@ -143,13 +143,13 @@ class SourceWriter:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         write_atomically(path, value.encode(), mode=mode)
 
-    def _callback(self, text: HeldText) -> CallbackSource:
+    def _callback(self, text: WrittenText) -> CallbackSource:
         found = (self._stored or {}).get(text.name)
         if found is None:
             raise ConfigError("the project no longer names functions for it; restore them")
         return found
 
-    def _path(self, text: HeldText) -> Path:
+    def _path(self, text: WrittenText) -> Path:
         # Checked again at each write: a record on disk, or a link, may have changed since.
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
@@ -201,7 +201,7 @@ class SourceWriter:
     def _settled(self, record: Record, *, overwrite: bool = False) -> list[str]:
         """Settle what is possible, keep a record of the rest, and return the reasons."""
         faults: list[str] = []
-        left: list[HeldText] = []
+        left: list[WrittenText] = []
         for text in record.texts:
             # Only Python code has the functions of a callback; its next run settles the text.
             if self._stored is None and not text.path:
@@ -219,7 +219,7 @@ class SourceWriter:
             self.end()
         return faults
 
-    def _settle(self, text: HeldText, goal: str, *, overwrite: bool) -> None:
+    def _settle(self, text: WrittenText, goal: str, *, overwrite: bool) -> None:
         if text.path:
             sweep(self._path(text))
         try:
@@ -232,7 +232,7 @@ class SourceWriter:
         if found != goal:
             self.put(text, goal)
 
-    def check_unchanged(self, texts: Iterable[HeldText]) -> None:
+    def check_unchanged(self, texts: Iterable[WrittenText]) -> None:
         """Raise if a text no longer holds its old content, saying where it differs.
 
         Raises:
@@ -249,7 +249,7 @@ class SourceWriter:
         if faults:
             raise ConfigError("; ".join(faults))
 
-    def write(self, texts: Sequence[HeldText], *, by: str) -> None:
+    def write(self, texts: Sequence[WrittenText], *, by: str) -> None:
         """Write the last ``new`` of every text in this order, or of none; call under :meth:`held`.
 
         Raises:
@@ -258,7 +258,7 @@ class SourceWriter:
         """
         self.check_unchanged(texts)
         record = Record(by=by, goal="new", texts=tuple(texts))
-        begun: list[HeldText] = []
+        begun: list[WrittenText] = []
         try:
             # Durable before the first text changes: a kill at any later point can be completed.
             self.begin(record)
@@ -311,7 +311,7 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
     return f"{record.by} was interrupted; {did} now: {', '.join(settled)}"
 
 
-def why_not(text: HeldText, error: OSError | CallerError) -> str:
+def why_not(text: WrittenText, error: OSError | CallerError) -> str:
     """Return why a text cannot be read or written, with its name."""
     return f"{text.where}: {error.strerror if isinstance(error, OSError) else error}"
 

@@ -24,7 +24,7 @@ from promptgraft.adapters.calling.turns import Finish, NothingReceivedError, Rec
 from promptgraft.agents.call import AgentAnswer, AgentCall
 from promptgraft.baml.functions import KEYS_OF, BamlFunction
 from promptgraft.baml.judging import Judged, judged
-from promptgraft.baml.runtime import Compiled, UnreadableAnswerError, said_by
+from promptgraft.baml.runtime import Compiled, UnreadableAnswerError, error_text
 from promptgraft.baml.scanner import Declaration, words_of
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import ConfigError
@@ -300,7 +300,7 @@ class _OwnClient:
                     *self.told, [collector], self.variables, None
                 )
         except BamlError as error:
-            raise self.call.refusal(one_line(said_by(error), self.secrets)) from None
+            raise self.call.refusal(one_line(error_text(error), self.secrets)) from None
         log = collector.last
         if log is None or not (calls := log.calls):
             raise self.call.refusal("BAML has sent nothing")

@@ -92,7 +92,7 @@ class Compiled:
         try:
             body: JsonObject = self.runtime.build_request_sync(*told, {}, False).body.json()
         except BamlError as error:
-            raise ConfigError(said_by(error)) from None
+            raise ConfigError(error_text(error)) from None
         return body
 
     def type_builder(self, types_in_test: str) -> Any:
@@ -110,11 +110,11 @@ class Compiled:
         try:
             builder.add_baml(types_in_test, self.runtime)
         except BamlError as error:
-            raise ConfigError(f"type_builder: {said_by(error)}") from None
+            raise ConfigError(f"type_builder: {error_text(error)}") from None
         return builder
 
 
-def said_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the message of a BAML error, shortened and without its stack trace."""
     return _clipped(_traceless(str(error)))
 

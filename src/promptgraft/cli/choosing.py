@@ -239,7 +239,7 @@ def tried_options(command: options.Command) -> options.Command:
 
 def load_template(spec: str) -> PromptTemplate[object]:
     """Load the template at ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE``."""
-    from promptgraft.project.python_source import PythonSource, Wanted
+    from promptgraft.project.python_source import ObjectKind, PythonSource
     from promptgraft.prompt import Prompt, PromptTemplate
 
     def read(value: object) -> PromptTemplate[object] | None:
@@ -248,7 +248,7 @@ def load_template(spec: str) -> PromptTemplate[object]:
         return value if isinstance(value, PromptTemplate) else None
 
     expected = "a PromptTemplate or a Prompt"
-    wanted = Wanted(expected=expected, plural="templates", read=read)
+    wanted = ObjectKind(expected=expected, plural="templates", read=read)
     return PythonSource().load(spec, wanted, "--template")
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.plain import FLAG, HINTS, MESSAGES, TOOL_USES, USE_ALIASES, USE_KEYS, said_by
+from promptgraft.evals.plain import (
+    FLAG,
+    HINTS,
+    MESSAGES,
+    TOOL_USES,
+    USE_ALIASES,
+    USE_KEYS,
+    error_text,
+)
 from promptgraft.evals.types import (
     SCENARIO,
     Answer,
@@ -95,7 +103,7 @@ _USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
     _Said,
     special={
-        "final_response": said_by("assistant", "model"),
+        "final_response": error_text("assistant", "model"),
         "tools": TOOL_USES,
         "intermediate_data": record_of(
             _Intermediate,
@@ -111,7 +119,7 @@ _SAID = keys_of(
 
 
 def _invocations(*, asked: bool) -> Kind[tuple[_Said, ...]]:
-    keys = {**_SAID, "user_content": Key(said_by("user"), required=asked)}
+    keys = {**_SAID, "user_content": Key(error_text("user"), required=asked)}
     # Known keys that have no bearing on a case; any other unknown key is a fault.
     left_out = (
         "app_details",

@@ -82,7 +82,7 @@ def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
     }
 
 
-def said_by(*roles: str) -> Kind[str]:
+def error_text(*roles: str) -> Kind[str]:
     """Return the kind of values that are a text or a message of one of these roles."""
     kind = record(_text_of, _said(roles, required=False), aliases={})
     return either("a text or a message", (str, STRING), (dict, kind))

@@ -15,7 +15,7 @@ from promptgraft.functions import function_identity
 from promptgraft.graphs.describing import source_view
 from promptgraft.graphs.run import Bound, Outcome, Run, Setting, under_way
 from promptgraft.prompt.rendered import RenderedPrompt
-from promptgraft.prompt.rendering import Settled
+from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
@@ -36,7 +36,7 @@ class _PartDigests:
     """A cache of the digests of each prompt's parts, for its latest overrides."""
 
     def __init__(self) -> None:
-        self._recent: dict[str, tuple[Settled, Mapping[str, HexDigest]]] = {}
+        self._recent: dict[str, tuple[Resolved, Mapping[str, HexDigest]]] = {}
 
     def __reduce__(self) -> tuple[type[_PartDigests], tuple[()]]:
         return type(self), ()
@@ -44,15 +44,15 @@ class _PartDigests:
     def of(self, prompt: Prompt[object], parts: Iterable[PartOf]) -> Mapping[str, HexDigest]:
         store = prompt.overrides_store
         held = None if store is None else store.resolve(prompt.descriptor, prompt.overrides_tag)
-        settled = prompt.template.settled(held)
+        resolved = prompt.template.resolved(held)
         address = address_of(prompt)
         found = self._recent.get(address)
         # No lock: the pair is immutable, and threads replace it as a whole.
-        if found is None or found[0] is not settled:
-            view = attrs.evolve(source_view(prompt.template), parts=settled.parts)
+        if found is None or found[0] is not resolved:
+            view = attrs.evolve(source_view(prompt.template), parts=resolved.parts)
             own = [part for part in parts if part.address == address and not part.is_new]
             texts = ((part.name, digest_text(part.part.text(view))) for part in own)
-            found = self._recent[address] = settled, FrozenMap(texts)
+            found = self._recent[address] = resolved, FrozenMap(texts)
         return found[1]
 
 

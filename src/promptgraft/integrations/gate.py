@@ -145,7 +145,7 @@ def _tagged(project: Project, prompt: ProjectPrompt, chosen: str | None) -> Trie
         f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
     return Tried(
-        prompt=prompt.held_in([override for _, override in held]),
+        prompt=prompt.with_overrides([override for _, override in held]),
         name=f"tag `{tag}`{number}",
         notes=(note,) if skipped else (),
     )
@@ -163,7 +163,7 @@ def _of_run(project: Project, name: str | None, run: str, candidate: int | None)
         # evaluated.
         if stale := check_source(one, whole).stale:
             raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
-    return Tried(prompt=prompt.held_in(wholes), name=f"run {record.id}, candidate {number}")
+    return Tried(prompt=prompt.with_overrides(wholes), name=f"run {record.id}, candidate {number}")
 
 
 def _number(record: RunRecord, candidate: int | None) -> int:

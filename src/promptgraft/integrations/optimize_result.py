@@ -32,7 +32,9 @@ _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
 _RoundEvent = CandidateAdded | MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class CamelCase(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """A record in a JSON file with keys in camelCase; keys that users chose are not changed."""
 
     def dump_to(self, path: str | Path) -> None:
@@ -41,7 +43,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         write_atomically(Path(path), data + b"\n")
 
 
-class RoundRecord(Kept, frozen=True, kw_only=True):
+class RoundRecord(CamelCase, frozen=True, kw_only=True):
     """One round: a reflection with its result, or a merge.
 
     Attributes:
@@ -252,7 +254,7 @@ _ENDED: dict[StopReason, Status] = {StopReason.CANCELLED: "CANCELED"}
 _FAILED = {StopReason.FAILED, StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 
-class OptimizeResult(Kept, frozen=True, kw_only=True):
+class OptimizeResult(CamelCase, frozen=True, kw_only=True):
     """The outcome of a run; in JSON its keys are in camelCase.
 
     Attributes:

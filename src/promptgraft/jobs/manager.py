@@ -20,7 +20,7 @@ from promptgraft.jobs.preparing import (
     read_changes,
     submitted_digest,
 )
-from promptgraft.jobs.promoting import Expected, Held, held, promoted
+from promptgraft.jobs.promoting import Expected, TaggedRevision, held, promoted
 from promptgraft.jobs.rows import JobRows, encoded_changes
 from promptgraft.jobs.types import (
     ALL_JOBS,
@@ -289,7 +289,7 @@ class JobManager(Jobs):
         return {one.name: one.revision.id for one in now}
 
     def record_move(
-        self, rows: Sequence[Held], what: str, *, project: str, prompt: str, tag: str
+        self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
     ) -> None:
         """Record who moved a winner in the events of its job, if that is among the latest 100."""
         runs = {one.revision.provenance.run_id for one in rows}

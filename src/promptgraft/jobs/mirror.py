@@ -20,7 +20,7 @@ from promptgraft.project.python_source import beside
 from promptgraft.prompt import Prompt
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import read_document, write_document
-from promptgraft.runs.recorder import retell
+from promptgraft.runs.recorder import write_missing
 from promptgraft.serde import parse_json
 from promptgraft.strict import structure
 from promptgraft.targets.prompts import prompts_of
@@ -104,7 +104,7 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         if project is not None:
             with beside(project.folder):
                 prompts = dict(prompts_of(project.prompt(job.prompt).subject))
-        retell(folder, prompts)
+        write_missing(folder, prompts)
         # Last: without it, a mirror that was killed halfway is written from scratch.
         write_document(folder.path / _MARK, attrs.asdict(mark))
     return folder.path

@@ -21,7 +21,7 @@ Expected = Mapping[str, str]
 
 
 @attrs.frozen(kw_only=True)
-class Held:
+class TaggedRevision:
     """The revision that a tag holds for one prompt; a graph has one for each prompt.
 
     Attributes:
@@ -59,14 +59,14 @@ def tags_of(store: RevisionedStore, found: ProjectPrompt) -> list[str]:
     return sorted({one.tag for one in store.addresses() if (one.ns, one.prompt_key) in own})
 
 
-def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[Held]:
+def held(store: RevisionedStore, found: ProjectPrompt, tag: str) -> list[TaggedRevision]:
     """Return what a tag holds for a prompt, or for each prompt of a graph.
 
     Raises:
         RevisionNotFoundError: it holds nothing.
     """
     rows = [
-        Held(prompt=prompt, revision=revision)
+        TaggedRevision(prompt=prompt, revision=revision)
         for prompt in found.prompts
         if (revision := store.current_at(address(prompt, tag))) is not None
     ]
@@ -83,7 +83,7 @@ def promoted(
     to: str,
     expected: Expected | None = None,
     note: str,
-) -> list[Held]:
+) -> list[TaggedRevision]:
     """Promote what ``tag`` holds to the tag ``to`` in one transaction, and return it.
 
     A prompt of a graph for which ``tag`` holds nothing falls back to its source.

@@ -105,7 +105,7 @@ class PromptOverride:
         """Return an override for the same prompt and tag that holds only ``entries``."""
         kinds: dict[str, Any] = {}
         for entry in entries:
-            kinds.setdefault(entry.held_in, {})[_key(entry)] = entry
+            kinds.setdefault(entry.with_overrides, {})[_key(entry)] = entry
         return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
@@ -144,7 +144,7 @@ def _place(entry: Entry) -> tuple[type[Entry], Hashable]:
 
 
 def _key(entry: Entry) -> Hashable:
-    return entry.key if entry.held_in != OTHERS else (entry.kind, entry.key)
+    return entry.key if entry.with_overrides != OTHERS else (entry.kind, entry.key)
 
 
 @attrs.frozen(kw_only=True)

@@ -26,8 +26,8 @@ from promptgraft.parts.entry import (
     Source,
 )
 from promptgraft.parts.examples import WorkedExample, check_json, read_stored_steps, stored_steps
-from promptgraft.parts.task_example import TaskExampleOverride, said_of_steps
-from promptgraft.parts.validation import check_key, check_path, check_said, check_texts
+from promptgraft.parts.task_example import TaskExampleOverride, step_texts
+from promptgraft.parts.validation import check_key, check_not_blank, check_path, check_texts
 from promptgraft.serde import HexDigest
 
 
@@ -53,7 +53,7 @@ class AddedTaskExample(Entry):
 
     kind = "added task example"
     replaces = "section of task examples"
-    held_in = listed = "added_task_examples"
+    with_overrides = listed = "added_task_examples"
     undoes = "removed task example"
 
     @property
@@ -100,7 +100,7 @@ class AddedTaskExample(Entry):
         found = descriptor.container(self.container_path)
         return PartSource(descriptor.interface_hash, found.overridable) if found else None
 
-    def is_said_by(self, prompt: PromptLike) -> bool:
+    def is_same_in(self, prompt: PromptLike) -> bool:
         found = prompt.descriptor.task_example(self.path)
         return found is not None and self.show_of(TaskExampleOverride.of(found)) == self.show()
 
@@ -113,7 +113,7 @@ class AddedTaskExample(Entry):
             raise InvalidOverrideError(
                 f"{self.part}: the source has a part of that key; use another"
             )
-        check_said(self.objective, f"{self.part}: objective")
+        check_not_blank(self.objective, f"{self.part}: objective")
         check_texts(self.part, self.outcome_json, self.steps_json)
         return attrs.evolve(
             self,
@@ -130,7 +130,7 @@ class AddedTaskExample(Entry):
 
     def said(self) -> Said:
         yield "objective", self.objective
-        yield from said_of_steps(self.steps_json, where=self.part)
+        yield from step_texts(self.steps_json, where=self.part)
         yield "outcome", self.outcome_json
 
     def is_about(self, label: str) -> bool:
@@ -161,7 +161,7 @@ class RemovedTaskExample(PathEntry):
 
     kind = "removed task example"
     replaces = "task example"
-    held_in = listed = "removed_task_examples"
+    with_overrides = listed = "removed_task_examples"
     undoes = "added task example"
 
     @property
@@ -183,7 +183,7 @@ class RemovedTaskExample(PathEntry):
         found = prompt.descriptor.task_example(self.path)
         return TaskExampleOverride.of(found) if found else None
 
-    def is_said_by(self, prompt: PromptLike) -> bool:
+    def is_same_in(self, prompt: PromptLike) -> bool:
         return prompt.descriptor.task_example(self.path) is None
 
     def apply(self, parts: EffectiveParts) -> None:

@@ -115,7 +115,7 @@ class Entry(ABC):
             again to fix its position in documents.
         kind: the prefix of names of such parts: ``tool example``.
         replaces: the kind of part that it replaces, as messages name it.
-        held_in: the field of ``PromptOverride`` that holds entries of the kind.
+        with_overrides: the field of ``PromptOverride`` that holds entries of the kind.
         listed: the key under which documents list them.
         document: the class of an entry in a document; None for the entry's own.
         is_text: whether it is one text, rather than several fields.
@@ -126,7 +126,7 @@ class Entry(ABC):
 
     kind: ClassVar[str]
     replaces: ClassVar[str]
-    held_in: ClassVar[str] = OTHERS
+    with_overrides: ClassVar[str] = OTHERS
     listed: ClassVar[str]
     document: ClassVar[type | None] = None
     is_text: ClassVar[bool] = False
@@ -183,7 +183,7 @@ class Entry(ABC):
         """Return the source of the replaced part, as an override; None if there is none."""
         return next((found for found in self.sources(prompt) if found.key == self.key), None)
 
-    def is_said_by(self, prompt: PromptLike) -> bool:
+    def is_same_in(self, prompt: PromptLike) -> bool:
         """Return whether the source has the same text, as after an override was written back."""
         source = self.counterpart(prompt)
         # Files may have more or fewer blank lines around a text.
@@ -316,7 +316,7 @@ def labelled(noun: str, texts: Mapping[str, str]) -> Said:
         yield f"{noun} {name}", texts[name]
 
 
-def said_or_none(text: str) -> str | None:
+def text_or_none(text: str) -> str | None:
     """Return a text of the source, or None if it is blank, which no override may be."""
     return text if text.strip() else None
 

@@ -17,10 +17,10 @@ from promptgraft.parts.entry import (
     SkipReason,
     Source,
     labelled,
-    said_or_none,
+    text_or_none,
 )
 from promptgraft.parts.examples import given
-from promptgraft.parts.validation import check_said
+from promptgraft.parts.validation import check_not_blank
 from promptgraft.serde import HexDigest, shown
 
 
@@ -49,7 +49,7 @@ class OutputFieldOverride(Entry):
     value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
 
     kind = replaces = "output field"
-    held_in = "output_overrides"
+    with_overrides = "output_overrides"
     listed = "output_fields"
 
     @property
@@ -71,7 +71,7 @@ class OutputFieldOverride(Entry):
     def sources(cls, prompt: PromptLike) -> Iterator[OutputFieldOverride]:
         for found in prompt.descriptor.output_fields:
             values = {option: text for option, text in found.values.items() if text.strip()}
-            description = said_or_none(found.description)
+            description = text_or_none(found.description)
             if description or found.aliases or values:
                 yield cls(
                     field=found.field,
@@ -88,19 +88,19 @@ class OutputFieldOverride(Entry):
         if (self.description, self.aliases) == (None, None) and not self.value_descriptions:
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a description")
         if self.description is not None:
-            check_said(self.description, f"{self.part}: description")
+            check_not_blank(self.description, f"{self.part}: description")
         for option, text in self.value_descriptions.items():
             if option not in field.options:
                 raise InvalidOverrideError(
                     f"{self.part}: there is no option {shown(option)}; options: "
                     + (", ".join(field.options) or "none")
                 )
-            check_said(text, f"{self.part}: option `{option}`")
+            check_not_blank(text, f"{self.part}: option `{option}`")
         if self.aliases and not field.name:
             raise InvalidOverrideError(f"{self.part}: an answer that is a choice has no aliases")
         aliases = self.aliases or ()
         for alias in aliases:
-            check_said(alias, f"{self.part}: alias")
+            check_not_blank(alias, f"{self.part}: alias")
         if taken := taken_aliases(field, aliases):
             raise InvalidOverrideError(f"{self.part}: the name {shown(taken[0])} is taken")
         return self

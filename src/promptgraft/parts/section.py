@@ -10,7 +10,7 @@ from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
 from promptgraft.parts.entry import EffectiveParts, PartSource, PathEntry, Said, SkipReason, Source
-from promptgraft.parts.validation import check_said, check_text
+from promptgraft.parts.validation import check_not_blank, check_text
 from promptgraft.serde import HexDigest, digest_text
 
 
@@ -29,7 +29,7 @@ class SectionOverride(PathEntry):
     body: str
 
     kind = replaces = "section"
-    held_in = listed = "sections"
+    with_overrides = listed = "sections"
     is_text = True
 
     @classmethod
@@ -83,7 +83,7 @@ class SummaryOverride(PathEntry):
     summary: str
 
     kind = replaces = "summary"
-    held_in = listed = "summaries"
+    with_overrides = listed = "summaries"
     is_text = True
 
     @classmethod
@@ -109,7 +109,7 @@ class SummaryOverride(PathEntry):
 
     def checked(self, descriptor: PromptDescriptor) -> SummaryOverride:
         del descriptor
-        check_said(self.summary, self.part)
+        check_not_blank(self.summary, self.part)
         return self
 
     def apply(self, parts: EffectiveParts) -> None:

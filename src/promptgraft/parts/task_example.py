@@ -18,7 +18,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, Source, said_or_none
+from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, Source, text_or_none
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
@@ -27,7 +27,7 @@ from promptgraft.parts.examples import (
     read_stored_steps,
     stored_steps,
 )
-from promptgraft.parts.validation import check_said, check_texts
+from promptgraft.parts.validation import check_not_blank, check_texts
 from promptgraft.serde import HexDigest
 
 _STEP = "step "
@@ -98,7 +98,7 @@ class TaskExampleOverride(PathEntry):
     steps_json: str | None = None
 
     kind = replaces = "task example"
-    held_in = "task_example_overrides"
+    with_overrides = "task_example_overrides"
     listed = "task_examples"
     document = TaskExampleDocument
 
@@ -123,7 +123,7 @@ class TaskExampleOverride(PathEntry):
         return cls(
             path=source.path,
             expected_hash=source.content_hash,
-            objective=said_or_none(source.example.objective),
+            objective=text_or_none(source.example.objective),
             outcome_json=source.example.outcome_json,
             steps_json=source.example.steps_json,
         )
@@ -147,7 +147,7 @@ class TaskExampleOverride(PathEntry):
             raise InvalidOverrideError(f"{self.part}: give steps_json or step_overrides, not both")
         check_texts(self.part, *replaced)
         if self.objective is not None:
-            check_said(self.objective, f"{self.part}: objective")
+            check_not_blank(self.objective, f"{self.part}: objective")
         outcome, all_steps = self.outcome_json, self.steps_json
         return attrs.evolve(
             self,
@@ -206,9 +206,9 @@ class TaskExampleOverride(PathEntry):
     def said(self) -> Said:
         yield "objective", self.objective
         if self.steps_json is not None:
-            yield from said_of_steps(self.steps_json, where=self.part)
+            yield from step_texts(self.steps_json, where=self.part)
         for index in sorted(self.step_overrides):
-            yield from said_of_step(index, self.step_overrides[index])
+            yield from step_text(index, self.step_overrides[index])
         yield "outcome", self.outcome_json
 
     def is_about(self, label: str) -> bool:
@@ -244,16 +244,16 @@ class TaskExampleOverride(PathEntry):
             )
 
 
-def said_of_steps(steps_json: str, *, where: str) -> Said:
+def step_texts(steps_json: str, *, where: str) -> Said:
     """Yield the texts of all steps of a task example."""
     steps = read_stored_steps(steps_json, where=where)
     if not steps:
         yield "steps", "none"
     for index, step in enumerate(steps):
-        yield from said_of_step(index, step)
+        yield from step_text(index, step)
 
 
-def said_of_step(index: int, step: ToolCall | TaskStepOverride) -> Said:
+def step_text(index: int, step: ToolCall | TaskStepOverride) -> Said:
     """Yield the texts of a step of a task example."""
     yield f"{_STEP}{index} tool", step.tool_name
     yield f"{_STEP}{index} description", step.description

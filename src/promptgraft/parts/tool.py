@@ -17,10 +17,10 @@ from promptgraft.parts.entry import (
     Said,
     Source,
     labelled,
-    said_or_none,
+    text_or_none,
 )
 from promptgraft.parts.examples import check_json, given, typed_json
-from promptgraft.parts.validation import check_said, check_texts
+from promptgraft.parts.validation import check_not_blank, check_texts
 from promptgraft.serde import HexDigest, shown
 
 
@@ -41,7 +41,7 @@ class ToolOverride(Entry):
     param_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
 
     kind = replaces = "tool"
-    held_in = "tool_overrides"
+    with_overrides = "tool_overrides"
     listed = "tools"
 
     @property
@@ -59,7 +59,7 @@ class ToolOverride(Entry):
     def sources(cls, prompt: PromptLike) -> Iterator[ToolOverride]:
         for tool in prompt.descriptor.tools:
             params = {name: text for name, text in tool.param_descriptions.items() if text.strip()}
-            description = said_or_none(tool.description)
+            description = text_or_none(tool.description)
             if description or params:
                 yield cls(
                     name=tool.name,
@@ -73,14 +73,14 @@ class ToolOverride(Entry):
         if self.description is None and not self.param_descriptions:
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a description")
         if self.description is not None:
-            check_said(self.description, f"{self.part}: description")
+            check_not_blank(self.description, f"{self.part}: description")
         for name, text in self.param_descriptions.items():
             if name not in tool.param_descriptions:
                 known = ", ".join(f"`{param}`" for param in tool.param_descriptions)
                 raise InvalidOverrideError(
                     f"{self.part}: there is no parameter {shown(name)}; parameters: {known}"
                 )
-            check_said(text, f"{self.part}: parameter `{name}`")
+            check_not_blank(text, f"{self.part}: parameter `{name}`")
         return self
 
     def apply(self, parts: EffectiveParts) -> None:
@@ -123,7 +123,7 @@ class ToolExampleOverride(Entry):
     output_json: str | None = None
 
     kind = replaces = "tool example"
-    held_in = "tool_example_overrides"
+    with_overrides = "tool_example_overrides"
     listed = "tool_examples"
 
     @property

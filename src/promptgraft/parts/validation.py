@@ -77,7 +77,7 @@ def check_path(path: object) -> SectionPath:
     )
 
 
-def check_said(text: object, where: str) -> None:
+def check_not_blank(text: object, where: str) -> None:
     """Refuse a blank text, or one that :func:`check_text` refuses."""
     if not check_text(text, where).strip():
         raise InvalidOverrideError(f"{where}: expected a text, found nothing")

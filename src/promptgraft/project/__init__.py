@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import handed_on
+from promptgraft.lazy import lazy_exports
 from promptgraft.project.files import (
     FILE_NAME,
     FileChange,
@@ -41,4 +41,4 @@ _NAMES = {
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = handed_on(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)

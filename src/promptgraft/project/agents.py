@@ -18,7 +18,7 @@ from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
 from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
 from promptgraft.agents.user import simulated_user
-from promptgraft.agents.writing import HeldText, difference
+from promptgraft.agents.writing import WrittenText, difference
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.store import PromptOverridesStore
@@ -26,8 +26,8 @@ from promptgraft.parts.descriptors import show_path
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import AgentConfig, DeliveryConfig, FileConfig, TextsConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
-from promptgraft.project.python_source import Wanted
-from promptgraft.prompt.template import as_kept
+from promptgraft.project.python_source import ObjectKind
+from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 
 
@@ -46,7 +46,7 @@ class TextsSource:
         """Return the texts that ``override`` replaces, by name."""
         return {show_path(path): entry.body for path, entry in override.sections.items()}
 
-    def changes(self, override: PromptOverride) -> tuple[HeldText, ...]:
+    def changes(self, override: PromptOverride) -> tuple[WrittenText, ...]:
         """Return the changes that bring the sources in line with ``override``."""
         return self.sources.changes(self.texts(override))
 
@@ -110,7 +110,7 @@ def callbacks_of(
     if config.callbacks is None:
         return {}
     alone = config.callbacks.rpartition(":")[2].rpartition(".")[2].lower()
-    wanted = Wanted(
+    wanted = ObjectKind(
         expected="an object with the functions `read` and `write`, or several of them by name",
         plural="callbacks",
         read=functools.partial(_as_callbacks, alone),
@@ -206,7 +206,7 @@ def asking(
         on_agent_error=config.on_agent_error,
         user=user,
         max_turns=config.max_turns,
-        question=as_kept(simulated_user(), store),
+        question=with_stored_overrides(simulated_user(), store),
     )
 
 

@@ -28,8 +28,8 @@ from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.project.format_models import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
 from promptgraft.project.python_source import (
+    ObjectKind,
     PythonSource,
-    Wanted,
     as_maker,
     beside,
     call_maker,
@@ -184,7 +184,7 @@ def _lacking(value: object) -> str:
     return f"it has no {EVALUATE}; {_DESCRIBED}"
 
 
-_ADAPTER = Wanted[ProviderAdapter | FunctionType](
+_ADAPTER = ObjectKind[ProviderAdapter | FunctionType](
     expected="an adapter, or a function without arguments that returns one",
     plural="adapters",
     read=lambda value: value if _is_adapter(value) else as_maker(value),

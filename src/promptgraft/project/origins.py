@@ -16,8 +16,8 @@ from promptgraft.project.files import project_around, project_path, runs_folder_
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.project.project import Project, load_project, open_project
 from promptgraft.project.python_source import (
+    ObjectKind,
     PythonSource,
-    Wanted,
     as_maker,
     beside,
     call_maker,
@@ -32,7 +32,7 @@ from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.prompts import address_of
 
-_JOB = Wanted[OptimizationJob | FunctionType](
+_JOB = ObjectKind[OptimizationJob | FunctionType](
     expected="an OptimizationJob, or a function without arguments that returns one",
     plural="jobs",
     read=lambda value: value if isinstance(value, OptimizationJob) else as_maker(value),

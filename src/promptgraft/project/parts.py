@@ -30,7 +30,7 @@ from promptgraft.project.files import PromptSource
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import BamlConfig, TextsConfig
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
-from promptgraft.project.python_source import FUNCTION, PythonSource, Wanted
+from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.serde import Json, did_you_mean, shown
@@ -93,7 +93,7 @@ class ProjectPrompt:
         """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
         return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
 
-    def held_in(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
+    def with_overrides(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
         """Return :attr:`prompt` with overrides that share one tag."""
         store = InMemoryPromptOverridesStore(overrides)
         return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=overrides[0].tag)
@@ -135,7 +135,7 @@ class Surroundings:
             )
         return place
 
-    def loaded(self, path: YamlPath, spec: str, wanted: Wanted[T]) -> T:
+    def loaded(self, path: YamlPath, spec: str, wanted: ObjectKind[T]) -> T:
         """Return the object that ``file.py:NAME`` or ``module:NAME`` at ``path`` names."""
         with self.placed(path):
             return self.python.load(spec, wanted, spelled(path))
@@ -172,7 +172,7 @@ def load_teacher(spec: str, around: Surroundings) -> Prompt[object] | Graph:
     path = ("teacher",)
     if spec.endswith(".md"):
         return _load_prompt("teacher", spec, around, path).prompt
-    wanted: Wanted[Prompt[object] | Graph] = Wanted(
+    wanted: ObjectKind[Prompt[object] | Graph] = ObjectKind(
         expected="a PromptTemplate, a Prompt or a Graph",
         plural="prompts",
         read=_as_teacher,
@@ -207,12 +207,12 @@ def _load_prompt(
         return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
     expected = "a PromptTemplate, a Prompt, or texts of an agent by name"
     read = functools.partial(_as_prompt, name)
-    wanted = Wanted(expected=expected, plural="prompts", read=read)
+    wanted = ObjectKind(expected=expected, plural="prompts", read=read)
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
 
 
 def _load_graph(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    wanted = Wanted(
+    wanted = ObjectKind(
         expected="a Graph",
         plural="graphs",
         read=lambda value: value if isinstance(value, Graph) else None,

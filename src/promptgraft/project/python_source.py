@@ -39,7 +39,7 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @attrs.frozen(kw_only=True)
-class Wanted(Generic[T]):
+class ObjectKind(Generic[T]):
     """A kind of object that a user may name in Python code.
 
     Attributes:
@@ -92,7 +92,7 @@ class PythonSource:
         self.folder = folder
         self._modules: dict[Path, ModuleType] = {}
 
-    def load(self, spec: str, wanted: Wanted[T], what: str) -> T:
+    def load(self, spec: str, wanted: ObjectKind[T], what: str) -> T:
         """Return the object that ``module:NAME`` or ``file.py:NAME`` names.
 
         Raises:
@@ -102,7 +102,7 @@ class PythonSource:
         place = place_of(spec, what, base=self.folder)
         return _found_in(self._module_at(place, what), place, wanted, what)
 
-    def read(self, node: Node, wanted: Wanted[T]) -> T | None:
+    def read(self, node: Node, wanted: ObjectKind[T]) -> T | None:
         """Return the object that ``node`` names; None, with the fault noted, if there is none."""
         what = str(node.path[-1])
         try:
@@ -158,7 +158,7 @@ def beside(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-FUNCTION = Wanted[Callable[..., Any]](
+FUNCTION = ObjectKind[Callable[..., Any]](
     expected="a function",
     plural="functions",
     read=lambda value: value if callable(value) and not isinstance(value, type) else None,
@@ -206,7 +206,7 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _found_in(module: ModuleType, place: Place, wanted: Wanted[T], what: str) -> T:
+def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str) -> T:
     found: object = module
     for name in place.attribute.split("."):
         if not hasattr(found, name):

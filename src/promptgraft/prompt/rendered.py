@@ -17,9 +17,9 @@ from promptgraft.parts.examples import ToolCall
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import (
     JsonObject,
-    check_carried,
+    check_round_trip,
     own_names,
-    said_of_params,
+    params_descriptions,
     schema_of,
 )
 from promptgraft.prompt.sections import Tool
@@ -104,7 +104,7 @@ class RenderedTool:
     def params_schema(self) -> JsonObject:
         """JSON Schema of the parameters with their descriptions."""
         kind = self.tool.params_type
-        return schema_of(kind, said_of_params(kind, self.param_descriptions))
+        return schema_of(kind, params_descriptions(kind, self.param_descriptions))
 
 
 @attrs.frozen(kw_only=True)
@@ -223,7 +223,7 @@ def check_output_type(output_type: Any, where: str) -> None:
     if output_type is None or output_type is str or options_of(output_type):
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
-        check_carried(output_type, f"{where}: output_type")
+        check_round_trip(output_type, f"{where}: output_type")
         return
     raise PromptDefinitionError(
         f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "

@@ -26,7 +26,7 @@ from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
-from promptgraft.prompt.schema import Said, said_of_output, shown_outcome
+from promptgraft.prompt.schema import Said, output_descriptions, shown_outcome
 from promptgraft.prompt.sections import (
     MarkdownSection,
     SectionVisibility,
@@ -121,7 +121,7 @@ OutputT = TypeVar("OutputT")
 
 
 @attrs.frozen(kw_only=True)
-class Settled:
+class Resolved:
     """A prompt with overrides applied, as far as that does not depend on bound values.
 
     Attributes:
@@ -142,14 +142,14 @@ class Settled:
     owners: tuple[tuple[str, str | None], ...]
 
 
-def settle(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution) -> Settled:
+def resolve(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution) -> Resolved:
     """Return the result that all renderings with these overrides share."""
     entries = resolution.fresh.entries() if resolution.fresh else ()
     parts = effective_parts(descriptor, resolution.fresh)
-    said = said_of_output(descriptor, parts)
+    said = output_descriptions(descriptor, parts)
     # Overrides of a removed example are not shown.
     gone = {entry.target for entry in entries if entry.target != entry.part}
-    return Settled(
+    return Resolved(
         resolution=resolution,
         parts=parts,
         said=said,
@@ -170,7 +170,7 @@ def render_prompt(
     descriptor: PromptDescriptor,
     walked: Walked,
     bindings: Bindings | None,
-    settled: Settled,
+    resolved: Resolved,
     *,
     output_type: type[OutputT] | None,
 ) -> RenderedPrompt[OutputT]:
@@ -183,7 +183,7 @@ def render_prompt(
     shown: set[str] = set()
     for path, section, visibility in _visible(walked, bindings):
         if visibility is SectionVisibility.SUMMARY:
-            summary = settled.parts.summaries.get(path)
+            summary = resolved.parts.summaries.get(path)
             text = (section.summary or "") if summary is None else summary
             sections.append(
                 RenderedSection(
@@ -196,27 +196,27 @@ def render_prompt(
             )
             shown.add(summary_part(path))
             continue
-        body = _full(path, section, bindings, settled.parts.bodies.get(path))
+        body = _full(path, section, bindings, resolved.parts.bodies.get(path))
         if section.tools:
-            tools_here = [settled.tools[tool.name] for tool in section.tools]
+            tools_here = [resolved.tools[tool.name] for tool in section.tools]
             body = _with_calls(body, tools_here, syntax=section.source.syntax)
             tools.extend(tools_here)
             shown.update(tool_part(tool.name) for tool in section.tools)
         sections.append(body)
         if isinstance(section, TaskExamplesSection):
-            sections.extend(settled.examples[path])
-        if settled.owners:
+            sections.extend(resolved.examples[path])
+        if resolved.owners:
             shown.add(section_part(path))
-    used = {part for part, owner in settled.owners if owner is None or owner in shown}
+    used = {part for part, owner in resolved.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
         sections=tuple(sections),
         tools=tuple(tools),
         output_type=output_type,
-        described=settled.said,
-        applied=tuple(part for part in settled.resolution.applied if part.part in used),
-        skipped=settled.resolution.skipped,
+        described=resolved.said,
+        applied=tuple(part for part in resolved.resolution.applied if part.part in used),
+        skipped=resolved.resolution.skipped,
     )
 
 

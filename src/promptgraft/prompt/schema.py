@@ -60,7 +60,7 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
     return _assembled(root, definitions)
 
 
-def check_carried(kind: Any, where: str) -> None:
+def check_round_trip(kind: Any, where: str) -> None:
     """Refuse a type whose values do not survive a round trip through JSON.
 
     Raises:
@@ -219,7 +219,7 @@ _Renamed: TypeAlias = "tuple[str, Json, Any]"  # the new key, the value, and its
 _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[_Renamed]]"
 
 
-def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
+def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
     """Return the descriptions of the answer's fields that overrides changed, and of a choice."""
     said = {}
     for field in descriptor.output_fields:
@@ -234,7 +234,7 @@ def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
     return said
 
 
-def said_of_params(params_type: Any, descriptions: Mapping[str, str]) -> Said:
+def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> Said:
     """Return descriptions of a tool's parameters, given by field name, by field key."""
     return {
         field.key: attrs.evolve(field.described, description=descriptions[field.name])

@@ -14,7 +14,7 @@ from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
 from promptgraft.parts.validation import check_key
 from promptgraft.prompt.fields import fields_of
-from promptgraft.prompt.schema import check_carried
+from promptgraft.prompt.schema import check_round_trip
 from promptgraft.prompt.syntax import Source, Values, compile_source, given
 from promptgraft.serde import field_names, shown, unstructure
 from promptgraft.strict import structure
@@ -86,8 +86,8 @@ class Tool(Generic[ParamsT, ResultT]):
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
-        check_carried(self.params_type, f"tool `{self.name}`: params_type")
-        check_carried(self.result_type, f"tool `{self.name}`: result_type")
+        check_round_trip(self.params_type, f"tool `{self.name}`: params_type")
+        check_round_trip(self.result_type, f"tool `{self.name}`: result_type")
         for index, example in enumerate(self.examples):
             where = f"tool `{self.name}`: example {index}"
             check_value(example.input, self.params_type, where=f"{where}: input")

@@ -26,10 +26,10 @@ from promptgraft.prompt.rendered import (
 )
 from promptgraft.prompt.rendering import (
     Bindings,
-    Settled,
+    Resolved,
     by_class,
     render_prompt,
-    settle,
+    resolve,
     values_of,
 )
 from promptgraft.prompt.sections import (
@@ -50,7 +50,7 @@ _logger = logging.getLogger("promptgraft")
 _KEPT = 4
 
 
-class _RecentlySettled:
+class _RecentlyResolved:
     """A cache of a template with its latest overrides, shared by the rollouts of a candidate.
 
     Templates and overrides are immutable, and the tuple is replaced as a whole, so threads need no
@@ -58,28 +58,28 @@ class _RecentlySettled:
     """
 
     def __init__(self) -> None:
-        self._recent: tuple[tuple[PromptOverride | None, Settled], ...] = ()
+        self._recent: tuple[tuple[PromptOverride | None, Resolved], ...] = ()
         self._skipped: tuple[str, ...] = ()
 
-    def __reduce__(self) -> tuple[type[_RecentlySettled], tuple[()]]:
+    def __reduce__(self) -> tuple[type[_RecentlyResolved], tuple[()]]:
         return type(self), ()
 
     def of(
         self, descriptor: PromptDescriptor, walked: Walked, override: PromptOverride | None
-    ) -> Settled:
+    ) -> Resolved:
         recent = self._recent
-        for known, settled in recent:
+        for known, resolved in recent:
             # By identity: stores return the same object as long as nothing changes.
             if known is override:
-                return settled
-        settled = settle(descriptor, walked, resolve_override(descriptor, override))
-        self._recent = ((override, settled), *recent[: _KEPT - 1])
-        self._warn(descriptor, settled)
-        return settled
+                return resolved
+        resolved = resolve(descriptor, walked, resolve_override(descriptor, override))
+        self._recent = ((override, resolved), *recent[: _KEPT - 1])
+        self._warn(descriptor, resolved)
+        return resolved
 
-    def _warn(self, descriptor: PromptDescriptor, settled: Settled) -> None:
+    def _warn(self, descriptor: PromptDescriptor, resolved: Resolved) -> None:
         """Log which overrides do not apply, unless the last warning said the same."""
-        skipped = tuple(f"{one.part} ({one.reason})" for one in settled.resolution.skipped)
+        skipped = tuple(f"{one.part} ({one.reason})" for one in resolved.resolution.skipped)
         if skipped and skipped != self._skipped:
             self._skipped = skipped
             _logger.warning(
@@ -122,8 +122,8 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
     )
-    _recently: _RecentlySettled = attrs.field(
-        factory=_RecentlySettled, init=False, repr=False, eq=False
+    _recently: _RecentlyResolved = attrs.field(
+        factory=_RecentlyResolved, init=False, repr=False, eq=False
     )
 
     def __attrs_post_init__(self) -> None:
@@ -140,7 +140,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         object.__setattr__(self, "walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
 
-    def settled(self, override: PromptOverride | None) -> Settled:
+    def resolved(self, override: PromptOverride | None) -> Resolved:
         """Return the template with ``override`` applied, before anything is bound."""
         return self._recently.of(self.descriptor, self.walked, override)
 
@@ -286,7 +286,7 @@ class Prompt(Shown, Generic[OutputT_co]):
             self.descriptor,
             self.template.walked,
             bindings,
-            self.template.settled(override),
+            self.template.resolved(override),
             output_type=self.template.output_type,
         )
 
@@ -299,7 +299,7 @@ class Prompt(Shown, Generic[OutputT_co]):
         return self.template.card("a prompt", ("overrides", overrides), ("bound", bound))
 
 
-def as_kept(
+def with_stored_overrides(
     template: PromptTemplate[OutputT_co], store: PromptOverridesStore | None
 ) -> Prompt[OutputT_co]:
     """Return a prompt with the present overrides of a store, independent of later changes."""

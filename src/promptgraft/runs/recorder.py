@@ -125,7 +125,7 @@ class Recorder:
         if isinstance(event, events.RunEnded):
             self._write_report()
 
-    def retell(self) -> None:
+    def write_missing(self) -> None:
         """Write the derived files that are missing, from the lines of ``events.jsonl``."""
         is_over = False
         for _, line in read_lines(self._folder.events):
@@ -263,7 +263,7 @@ class Recorder:
                     path.unlink()
 
 
-def retell(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
+def write_missing(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
     """Write the missing files of a run directory that has its events. The caller holds its lock.
 
     ``prompts`` are the sources by address, as far as they are known.
@@ -273,7 +273,7 @@ def retell(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
         OSError: a file cannot be written.
     """
     with contextlib.closing(Recorder(folder, prompts, clock=SystemClock())) as recorder:
-        recorder.retell()
+        recorder.write_missing()
 
 
 @contextlib.contextmanager

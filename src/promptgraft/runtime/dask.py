@@ -88,7 +88,7 @@ def _place_of(_digest: str) -> list[object]:
     return []
 
 
-def _carried_out(task: _Task) -> bytes | tuple[str, list[str]]:
+def _executed(task: _Task) -> bytes | tuple[str, list[str]]:
     """Make a call on a worker; return a pickled pair of value and error, one of them None.
 
     A worker that lacks large parts returns its address and their digests instead.
@@ -291,7 +291,7 @@ class DaskExecutor(Executor):
         key = f"promptgraft-{uuid.uuid4().hex}"
         self._keys.add(key)
         asked = self._client.submit(
-            _carried_out, task, key=key, workers=worker, allow_other_workers=worker is not None
+            _executed, task, key=key, workers=worker, allow_other_workers=worker is not None
         )
         try:
             found: list[bytes | tuple[str, list[str]]] = await self._client.gather([asked])

@@ -266,18 +266,18 @@ class Branch(Session):
         return events
 
 
-def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
+def publishing(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
     """Return a function that passes an event to ``session`` and to ``bus``.
 
     If the session publishes to the same bus, subscribers are called only once.
     """
 
-    def tell(event: object) -> None:
+    def publish(event: object) -> None:
         published = _dispatch(session, bus, event) if session is not None else False
         if bus is not None and not published:
             bus.publish(event)
 
-    return tell
+    return publish
 
 
 def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:

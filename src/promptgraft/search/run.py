@@ -22,9 +22,9 @@ from promptgraft.errors import (
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.base import NoJournal
 from promptgraft.overrides.types import Provenance
-from promptgraft.prompt.template import as_kept
+from promptgraft.prompt.template import with_stored_overrides
 from promptgraft.runtime.deadline import Deadline, remove_left_over
-from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch, teller
+from promptgraft.runtime.session import Budget, EventBus, SessionProtocol, Watch, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit, Questions
 from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import Books, Sources
@@ -90,7 +90,7 @@ class Run:
         self._config = config = targeted(config, subject).with_own_examples()
         limits = config.limits
         self._session = session
-        self._emit = teller(session, context.event_bus)
+        self._emit = publishing(session, context.event_bus)
         self._digests = {
             example.id: example_digest(example)
             for example in (*config.training_examples, *config.held_out)
@@ -326,7 +326,7 @@ class Run:
         store = self._context.overrides_store
         own = [one.question for one in target.modules if one.question is not None]
         asked = {**self._config.questions, **{one.key: one for one in own}}
-        return {key: as_kept(template, store) for key, template in asked.items()}
+        return {key: with_stored_overrides(template, store) for key, template in asked.items()}
 
     def _as_begun(self, target: Target) -> Target:
         """Return the target with the overrides that were in force when the run began.

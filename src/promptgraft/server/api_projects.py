@@ -10,7 +10,7 @@ from promptgraft.graphs.describing import (
     PartDescription,
     source_view,
 )
-from promptgraft.jobs.promoting import Expected, Held, address, held, tags_of
+from promptgraft.jobs.promoting import Expected, TaggedRevision, address, held, tags_of
 from promptgraft.overrides import RevisionedStore
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.resolution import parts_json
@@ -69,7 +69,7 @@ def prompt_of(call: Call) -> ProjectPrompt:
         return project.prompt(name)
 
 
-def _tagged(call: Call) -> tuple[RevisionedStore, list[Held]]:
+def _tagged(call: Call) -> tuple[RevisionedStore, list[TaggedRevision]]:
     """Return the store, and what the tag in the path holds."""
     store = project_of(call).store()
     return store, held(store, prompt_of(call), call.path["tag"])
@@ -154,7 +154,7 @@ def show_history(call: Call) -> Reply:
     """Return every revision of a tag, the oldest first."""
     store, tag = project_of(call).store(), call.path["tag"]
     rows: list[Json] = [
-        _revision(Held(prompt=prompt, revision=one))
+        _revision(TaggedRevision(prompt=prompt, revision=one))
         for prompt in prompt_of(call).prompts
         for one in store.history(ns=prompt.descriptor.ns, prompt_key=prompt.descriptor.key, tag=tag)
     ]
@@ -207,7 +207,7 @@ def _now(call: Call, tag: str) -> Reply:
     return reply({"tag": tag, "prompts": rows})
 
 
-def _revision(one: Held) -> dict[str, Json]:
+def _revision(one: TaggedRevision) -> dict[str, Json]:
     revision = one.revision
     return {
         "prompt": one.name,

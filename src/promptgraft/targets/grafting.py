@@ -146,7 +146,7 @@ class Grafting:
         template = self.prompt.template
         view = View(
             template=template,
-            parts=template.settled(self.base.merged_with(override)).parts,
+            parts=template.resolved(self.base.merged_with(override)).parts,
             max_part_chars=self.max_part_chars,
             max_shown_chars=self.max_shown_chars,
             max_task_examples=self.max_task_examples,

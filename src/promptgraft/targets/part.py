@@ -26,9 +26,9 @@ from promptgraft.prompt.schema import (
     NOTHING_SAID,
     Said,
     describe,
+    output_descriptions,
     own_names,
-    said_of_output,
-    said_of_params,
+    params_descriptions,
     schema_of,
     shown_names,
     type_name,
@@ -108,7 +108,7 @@ class View:
     def params_schema(self, name: str) -> str:
         """Return the JSON Schema of a tool's parameters, with the candidate's descriptions."""
         kind = self.descriptor.tools_by_name[name].params_type
-        said = said_of_params(kind, self.tool(name).param_descriptions)
+        said = params_descriptions(kind, self.tool(name).param_descriptions)
         return canonical_json(schema_of(kind, said))
 
     def tool_schema(self, name: str) -> str:
@@ -166,7 +166,7 @@ class View:
 
     @property
     def _said(self) -> Said:
-        return said_of_output(self.descriptor, self.parts)
+        return output_descriptions(self.descriptor, self.parts)
 
     def _shown_outcome(self, outcome_json: str) -> str:
         value = parse_json(outcome_json, where="outcome")

@@ -24,12 +24,12 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.replies import (
     fresh_key,
+    read_named_texts,
     read_names,
-    read_said,
     read_task_example,
     read_tool_example,
+    write_named_texts,
     write_names,
-    write_said,
     write_task_example,
     write_tool_example,
 )
@@ -126,13 +126,13 @@ class ToolModule(PromptModule):
             meta_prompt=MetaPrompt.TOOL,
             as_json=True,
             title=self.tool_name,
-            text=write_said(self._said(view)),
+            text=write_named_texts(self._said(view)),
             schema=f"Parameters: {view.params_schema(self.tool_name)}",
         )
 
     def read(self, view: View, text: str) -> ToolOverride:
         now = self._said(view)
-        said = {**now, **read_said(text, now)}
+        said = {**now, **read_named_texts(text, now)}
         params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
         return attrs.evolve(
             self.blank,
@@ -171,13 +171,13 @@ class OutputFieldModule(PromptModule):
             meta_prompt=MetaPrompt.OUTPUT_FIELD,
             as_json=True,
             title=self.field,
-            text=write_said(said),
+            text=write_named_texts(said),
         )
 
     def read(self, view: View, text: str) -> OutputFieldOverride:
         field, now = view.field(self.field), view.parts.fields[self.field]
         names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
-        said = read_said(text, names)
+        said = read_named_texts(text, names)
         aliases = read_names(said[_ALIASES]) if _ALIASES in said else now.aliases
         values = {
             option: said.get(_value(option), now.values.get(option, "")) for option in field.options

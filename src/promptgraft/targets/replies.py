@@ -207,7 +207,7 @@ def write_task_example(example: WorkedExample, *, key: str | None = None) -> str
     return _on_lines(fields)
 
 
-def read_said(text: str, names: Collection[str]) -> dict[str, str]:
+def read_named_texts(text: str, names: Collection[str]) -> dict[str, str]:
     """Return the text of each field that a model wrote one for; others are left out.
 
     ``aliases`` is a list of names, kept as :func:`write_names` writes it.
@@ -229,8 +229,8 @@ def read_said(text: str, names: Collection[str]) -> dict[str, str]:
     }
 
 
-def write_said(said: Mapping[str, str]) -> str:
-    """Return texts by name in the form that :func:`read_said` reads."""
+def write_named_texts(said: Mapping[str, str]) -> str:
+    """Return texts by name in the form that :func:`read_named_texts` reads."""
     return _on_lines(
         {name: text if name == _ALIASES else one_line(text) for name, text in said.items()}
     )

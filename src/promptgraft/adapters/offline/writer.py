@@ -177,7 +177,7 @@ class _Rules:
                 seen[stem][one.wanted] += 1
         for one in tried:
             failed, wanted = one.wanted != one.given, self._choices.index(one.wanted)
-            telling = self._telling(one, seen, lesson)
+            telling = self._typical(one, seen, lesson)
             for word in telling[: quota if failed else quota // 2]:
                 self._signs[wanted].learn(word)
             if failed and one.given in self._choices:
@@ -188,7 +188,7 @@ class _Rules:
         # Reading alone may normalize a sentence, which is no lesson.
         return after if after != before else self._source
 
-    def _telling(self, one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson) -> list[str]:
+    def _typical(self, one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson) -> list[str]:
         """Return the words that distinguish the right choice, the most frequent first."""
         wanted = self._choices.index(one.wanted)
 

@@ -203,7 +203,7 @@ def count_idle(taught: Proposal, patience: Patience) -> None:
         patience.refused(RejectionReason.DUPLICATE, TWIN)
 
 
-def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
+def emit_accepted(kit: Kit, combined: Combined, position: int) -> None:
     """Emit events for the accepted proposals and for the new examples of their candidate."""
     pool, step, target = kit.population.pool, combined.step, kit.target
     # Only examples that are in neither the parent nor the candidate the changes were applied to.

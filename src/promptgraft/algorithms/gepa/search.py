@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from promptgraft.algorithms.gepa.attribution import added_lines
-from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, tell_accepted
+from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, emit_accepted
 from promptgraft.algorithms.gepa.proposal import Proposal, named_with
 from promptgraft.algorithms.gepa.relocating import Strays
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -203,7 +203,7 @@ class GepaSearch(BaseSearch):
         self.racer = None
         self._positions[racer.candidate.digest] = position
         self.accepted += [proposal.child.modules for proposal in racer.proposals]
-        tell_accepted(self.kit, racer, position)
+        emit_accepted(self.kit, racer, position)
         if self._config.enable_merge:
             yield from self._or_broken(self._by.merger.attempt(self.population.pool, step.number))
 

@@ -123,7 +123,7 @@ class Patcher:
             problems = tuple(Problem(severity=one.severity, text=one.text) for one in those)
             if module in merged:
                 # Without a usable reply the gradients are used unmerged.
-                self._tell_unanswered(base, module, "aggregate", merged[module])
+                self._emit_unanswered(base, module, "aggregate", merged[module])
                 problems = merged[module].found or problems
             cases = tuple(dict.fromkeys(one.case for one in those))
             merge = GradientsMerged(
@@ -151,7 +151,7 @@ class Patcher:
                     one.module, before.text, refusal.error, text=refusal.text, final=final
                 )
             if outcome.found is None:
-                self._tell_unanswered(base, module, "optimize", outcome)
+                self._emit_unanswered(base, module, "optimize", outcome)
                 continue
             patches.append(outcome.found)
             self.emit(
@@ -214,7 +214,7 @@ class Patcher:
         for patch in patches:
             self._refused.pop(patch.change.module.name, None)
 
-    def _tell_unanswered(self, base: Base, module: Module, stage: str, outcome: Outcome[T]) -> None:
+    def _emit_unanswered(self, base: Base, module: Module, stage: str, outcome: Outcome[T]) -> None:
         if outcome.found is None and outcome.failed:
             position = f"round/{base.number}/{stage}/{named(module.name)}"
             detail = outcome.refusals[-1].error.detail

@@ -124,7 +124,7 @@ class GradientSearch(BaseSearch):
         )
         inquiries, by_trace = Inquiries(kit.questions), config.attribution == "trace"
         self._tracer = Tracer(
-            target=kit.target, inquiries=inquiries, emit=self._tell, by_trace=by_trace
+            target=kit.target, inquiries=inquiries, emit=self._emit, by_trace=by_trace
         )
         guard = AnswerGuard(kit.training, config.copied_words or None)
         self._patcher = Patcher(
@@ -132,7 +132,7 @@ class GradientSearch(BaseSearch):
             inquiries=inquiries,
             guard=guard,
             most=config.max_gradients,
-            emit=self._tell,
+            emit=self._emit,
         )
         self._judge = Judge(config, kit)
 
@@ -143,7 +143,7 @@ class GradientSearch(BaseSearch):
         while stop is None:
             ended = yield from self._round(self._open_round())
             stop = yield from self._reason_to_stop()
-            self._tell(ended if stop is None else replace(ended, stop=stop.detail))
+            self._emit(ended if stop is None else replace(ended, stop=stop.detail))
         raise stop
 
     def result(self, core: RunResult) -> GradientResult:
@@ -239,7 +239,7 @@ class GradientSearch(BaseSearch):
         scorer = self.kit.scorer
         found = [(record, self._judge.losses(record)) for record in records]
         failures = [(record, losses) for record, losses in found if losses]
-        self._tell(
+        self._emit(
             RoundTrained(
                 step=base.number,
                 current=base.position,
@@ -296,7 +296,7 @@ class GradientSearch(BaseSearch):
             self._given_up = stop
         return _ended(base, Decided.NOTHING, why)
 
-    def _tell(self, event: object) -> None:
+    def _emit(self, event: object) -> None:
         if isinstance(event, RoundEvent):
             self._events.append(event)
         self.kit.emit(event)

@@ -27,7 +27,7 @@ _FUZZ = 1e-9  # means that are equal on paper may differ by rounding
 
 
 @attrs.frozen(kw_only=True)
-class KeptCase:
+class BaselineCase:
     """One case of a baseline; ``score`` and ``passed`` are None if it is unscored."""
 
     id: str
@@ -50,13 +50,13 @@ class Baseline(Tried):
     version: int
     mean_score: float | None
     pass_rate: float | None
-    cases: tuple[KeptCase, ...]
+    cases: tuple[BaselineCase, ...]
 
     @classmethod
     def of(cls, report: GateReport) -> Baseline:
         """Return the baseline of a report."""
         kept = (
-            KeptCase(id=case.id, score=case.score, passed=case.passed, critical=case.critical)
+            BaselineCase(id=case.id, score=case.score, passed=case.passed, critical=case.critical)
             for case in report.cases
         )
         return cls(

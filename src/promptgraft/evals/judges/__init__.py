@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from promptgraft.lazy import handed_on
+from promptgraft.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.evals.judges.kinds import (
@@ -48,4 +48,4 @@ _NAMES = {
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = handed_on(__name__, _NAMES)
+    __getattr__, __dir__ = lazy_exports(__name__, _NAMES)

@@ -47,7 +47,7 @@ def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str
     return validate
 
 
-def each_held(
+def each_of(
     what: str, hold: Callable[[str], object], *, least: int = 0
 ) -> Callable[[object, attrs.Attribute[tuple[str, ...]], Sequence[str]], None]:
     """Return a validator of lists of texts that reports all texts that ``hold`` refuses."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_held, held
+from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
@@ -162,7 +162,7 @@ class Assertion(_ExpressionMetric):
     kind: ClassVar[str] = "assert"
     ends_case: ClassVar[bool] = True
 
-    expressions: tuple[str, ...] = attrs.field(validator=each_held("expressions", _hold, least=1))
+    expressions: tuple[str, ...] = attrs.field(validator=each_of("expressions", _hold, least=1))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         for expression in self.expressions:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_held
+from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import (
     Folding,
     Path,
@@ -182,7 +182,7 @@ def _size(value: Json) -> int:
     return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
 
 
-paths_only = each_held("paths", parse_path)
+paths_only = each_of("paths", parse_path)
 
 
 @attrs.frozen(kw_only=True)

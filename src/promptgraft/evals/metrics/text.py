@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_held, held
+from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_of, held
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import (
     Folding,
@@ -62,7 +62,7 @@ class Contains(ReferenceMetric, Folding):
     is_whole: ClassVar[bool] = False
 
     texts: tuple[str, ...] = attrs.field(
-        default=(), validator=each_held("texts", functools.partial(TEXT.hold, "texts"))
+        default=(), validator=each_of("texts", functools.partial(TEXT.hold, "texts"))
     )
     any_of: bool = False
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath, PurePosixPath
 import attrs
 
 from promptgraft.agents.sources import CallbackSource
-from promptgraft.agents.writing import HeldText, SourceWriter
+from promptgraft.agents.writing import SourceWriter, WrittenText
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PartDiff, PromptLike, PromptOverride, diff_override
 from promptgraft.project.agents import TextsSource
@@ -36,14 +36,14 @@ def may_hold_a_prompt(path: PurePath) -> bool:
     return not hidden and path.suffix in _SUFFIXES and path.name != PROJECT_FILE
 
 
-def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]:
+def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[WrittenText, ...]:
     """Return the file changes of a project for the writer, without files that stay the same.
 
     Raises:
         ConfigError: a file is outside the project's folder, or a link leads out of it; its name is
             not that of a prompt file; or two changes are of one file.
     """
-    plans: dict[str, HeldText] = {}
+    plans: dict[str, WrittenText] = {}
     root = folder.resolve()
     for change in changes:
         real = change.path.resolve()
@@ -64,7 +64,7 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[HeldText, ...]
         # Each change is the whole file, so that the second would write over the first.
         if path in plans:
             raise ConfigError(f"{change.path}: two parts of the prompt change the file in two ways")
-        plans[path] = HeldText(name=path, path=path, old=change.before, new=(change.after,))
+        plans[path] = WrittenText(name=path, path=path, old=change.before, new=(change.after,))
     return tuple(plans.values())
 
 
@@ -138,7 +138,7 @@ class Rewritten:
     winner: Winner
     entries: Sequence[tuple[PromptLike, PromptOverride, str]]
     changes: Sequence[FileChange]
-    texts: Sequence[HeldText]
+    texts: Sequence[WrittenText]
     callbacks: Mapping[str, CallbackSource]
 
     @classmethod
@@ -152,7 +152,7 @@ class Rewritten:
         winners = winners_of(run, candidate, target.addresses)
         entries: list[tuple[PromptLike, PromptOverride, str]] = []
         changes: list[FileChange] = []
-        texts: list[HeldText] = []
+        texts: list[WrittenText] = []
         callbacks: dict[str, CallbackSource] = {}
         for winner, found in zip(winners, target.files, strict=True):
             if found.source is None and winner.changes:

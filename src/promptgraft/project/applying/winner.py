@@ -202,7 +202,7 @@ def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
     # A settled entry is skipped as well: the hash that it expects is of the source as it was.
     skipped = {found.part: found for found in resolve_override(prompt.descriptor, entries).skipped}
     settled = tuple(
-        entry for entry in entries.entries() if entry.part in skipped and entry.is_said_by(prompt)
+        entry for entry in entries.entries() if entry.part in skipped and entry.is_same_in(prompt)
     )
     said = {entry.part for entry in settled}
     return AgainstSource(

@@ -24,7 +24,7 @@ from promptgraft.project.markdown.values import (
     read_examples,
     read_tools,
 )
-from promptgraft.project.python_source import PythonSource, Wanted
+from promptgraft.project.python_source import ObjectKind, PythonSource
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
@@ -111,7 +111,7 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
 )
 
 
-_ANSWER: Wanted[object] = Wanted(
+_ANSWER: ObjectKind[object] = ObjectKind(
     expected="a class or a Literal of strings",
     plural="classes",
     read=lambda value: value if isinstance(value, type) or get_origin(value) is Literal else None,
@@ -163,7 +163,7 @@ _FILES: Mapping[str, Kind[dict[str, object]]] = {
 
 
 @attrs.frozen
-class Beside:
+class AttachedFile:
     """A file of tools or examples, and the section that they belong to."""
 
     path: Path
@@ -180,12 +180,12 @@ class Loaded:
     path: Path
     outline: Outline
     front: Source = attrs.field(repr=False)
-    beside: Mapping[str, Beside]
+    attached: Mapping[str, AttachedFile]
 
     @property
     def texts(self) -> dict[Path, str]:
         """The text of each file."""
-        others = {found.path: found.text for found in self.beside.values()}
+        others = {found.path: found.text for found in self.attached.values()}
         return {self.path: self.outline.text, **others}
 
 
@@ -219,7 +219,7 @@ class _Loader:
     python: PythonSource
     front: Source
     said: FrontMatter = attrs.field(factory=FrontMatter)
-    beside: dict[str, Beside] = attrs.field(factory=dict)
+    attached: dict[str, AttachedFile] = attrs.field(factory=dict)
     tools: tuple[AnyTool, ...] = ()
     examples: tuple[TaskExample, ...] = ()
     # Faults of files beside it that could not be parsed.
@@ -229,18 +229,18 @@ class _Loader:
         faults: list[tuple[int, str]] = []
         outline = read_outline(self.text(self.path), lambda *fault: faults.append(fault))
         answer = self.read_front(outline.front)
-        self.find_beside({block.path for block in outline.blocks})
-        self.read_beside(answer)
+        self.find_attached({block.path for block in outline.blocks})
+        self.read_attached(answer)
         for fault in sorted(faults):
             self.front.note(*fault)
         sections = (*self.sections_below((), outline.blocks), *self.implicit_sections(outline))
         self.check_placeholders(outline)
-        files = (self.front, *(found.file for found in self.beside.values()))
+        files = (self.front, *(found.file for found in self.attached.values()))
         raise_lines(
             str(self.path), [*self.unread, *(line for file in files for line in file.faults)]
         )
         template = self.template(answer or Answer(), sections)
-        return Loaded(template, self.path, outline, self.front, self.beside)
+        return Loaded(template, self.path, outline, self.front, self.attached)
 
     def text(self, path: Path) -> str:
         return self.texts[path] if path in self.texts else _text_of(path)
@@ -254,7 +254,7 @@ class _Loader:
         self.said = said or _what_is_right(root)
         return answer_of(said.output, root.member("output"), self.python) if said else None
 
-    def find_beside(self, known: set[SectionPath]) -> None:
+    def find_attached(self, known: set[SectionPath]) -> None:
         """Parse the files of tools and examples."""
         for kind, name in ((TOOLS, self.said.tools), (EXAMPLES, self.said.examples)):
             path = self.path.parent / name
@@ -272,7 +272,7 @@ class _Loader:
             file.take_yaml(text.removeprefix("\ufeff"))
             if file.is_right(()):
                 section = self.section_of(kind, file, known)
-                self.beside[kind] = Beside(path, text, file, section)
+                self.attached[kind] = AttachedFile(path, text, file, section)
             else:
                 self.unread.extend(file.faults)
 
@@ -292,12 +292,12 @@ class _Loader:
             )
         return section
 
-    def read_beside(self, answer: Answer | None) -> None:
+    def read_attached(self, answer: Answer | None) -> None:
         is_right = answer is not None
-        if found := self.beside.get(TOOLS):
+        if found := self.attached.get(TOOLS):
             self.tools = read_tools(found.file.root.member(TOOLS).items(), self.python)
             is_right = is_right and found.file.is_right(())
-        shown = self.beside.get(EXAMPLES)
+        shown = self.attached.get(EXAMPLES)
         nodes = shown.file.root.member(EXAMPLES).items() if shown else []
         if answer is not None and is_right:
             self.examples = read_examples(nodes, self.tools, answer.type)
@@ -335,7 +335,7 @@ class _Loader:
     def implicit_sections(self, outline: Outline) -> Iterator[MarkdownSection]:
         """Yield sections for tools and examples that have no heading in the file."""
         known = {block.path for block in outline.blocks}
-        for path in dict.fromkeys(found.section for found in self.beside.values()):
+        for path in dict.fromkeys(found.section for found in self.attached.values()):
             if path not in known:
                 has_examples = self.is_for(EXAMPLES, path)
                 shows = has_examples or any(tool.examples for tool in self.tools)
@@ -356,7 +356,7 @@ class _Loader:
         return MarkdownSection(**given)
 
     def is_for(self, kind: str, path: SectionPath) -> bool:
-        return kind in self.beside and self.beside[kind].section == path
+        return kind in self.attached and self.attached[kind].section == path
 
     def check_placeholders(self, outline: Outline) -> None:
         """Note placeholders of a plain text that no section contains."""

@@ -76,10 +76,10 @@ class MarkdownSource:
             return ()
         parts = effective_parts(loaded.template.descriptor, fresh)
         after = {loaded.path: with_sections(loaded, fresh, _with_output(loaded, parts))}
-        if TOOLS in loaded.beside:
-            after[loaded.beside[TOOLS].path] = _with_tools(loaded, parts)
-        if EXAMPLES in loaded.beside:
-            after[loaded.beside[EXAMPLES].path] = _with_examples(loaded, parts)
+        if TOOLS in loaded.attached:
+            after[loaded.attached[TOOLS].path] = _with_tools(loaded, parts)
+        if EXAMPLES in loaded.attached:
+            after[loaded.attached[EXAMPLES].path] = _with_examples(loaded, parts)
         before = loaded.texts
         changes = {path: text for path, text in after.items() if text != before[path]}
         # Read back before anything is written: a prompt must mean the same in the file as in the
@@ -143,7 +143,7 @@ def _with_field(
 
 
 def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
-    text = loaded.beside[TOOLS].text
+    text = loaded.attached[TOOLS].text
     for index, tool in enumerate(loaded.template.descriptor.tools):
         now, here = parts.tools[tool.name], (TOOLS, index)
         text = changed(text, (*here, "description"), tool.description, now.description)
@@ -156,7 +156,7 @@ def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
 
 
 def _with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
-    beside = loaded.beside[EXAMPLES]
+    attached = loaded.attached[EXAMPLES]
     items: list[tuple[Json, Json]] = []
     known = {found.path: found for found in loaded.template.descriptor.task_examples}
     for path, found in known.items():
@@ -166,10 +166,10 @@ def _with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
         items.append(({**_example(path[-1], found.example), **frozen}, after))
     added: list[Json] = [
         {name: said for name, said in _example(key, example).items() if said != []}
-        for key, example in parts.examples[beside.section].items()
-        if (*beside.section, key) not in known
+        for key, example in parts.examples[attached.section].items()
+        if (*attached.section, key) not in known
     ]
-    return with_items(beside.text, (EXAMPLES,), items, added)
+    return with_items(attached.text, (EXAMPLES,), items, added)
 
 
 def _example(key: str, example: WorkedExample) -> dict[str, Json]:
