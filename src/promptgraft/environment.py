@@ -30,6 +30,7 @@ def check_package(package: str, at_least: str, *, extra: str, what: str) -> None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    # Without the local part, as in `2.1.0+cpu`.
     return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:3]))
 
 

@@ -21,6 +21,7 @@ class Frame(Protocol):
 
 _READ = frozenset({"datasets", "narwhals", "pandas", "polars", "pyarrow"})
 _MADE = ("pandas", "polars", "pyarrow")
+# Of pandas.NA and pandas.NaT; by name, because pandas may not be installed.
 _MISSING = frozenset({"NAType", "NaTType"})
 
 

@@ -46,10 +46,12 @@ def source_of(file: str) -> Source:
     return _parsed(file, text)
 
 
+# By text too, because a file may be edited while the process runs.
 @functools.lru_cache(maxsize=64)
 def _parsed(file: str, text: str) -> Source:
     found = Source()
     try:
+        # `dont_inherit`, or the `annotations` import of this module would apply to the source.
         with _PARSING:
             tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -58,6 +60,7 @@ def _parsed(file: str, text: str) -> Source:
         found.bound.setdefault(name, []).append(statement)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            # The code of a decorated function begins at its first decorator.
             first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
             found.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
     for code in codes_in(module):
@@ -80,6 +83,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 def bytecode(code: CodeType) -> str:
     """Return the instructions and constants of compiled code, without its place in a file."""
+    # The order of a frozenset depends on the hash seed of the process.
     constants = [
         str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
         for one in code.co_consts
@@ -195,5 +199,6 @@ def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
         return getattr(known, "__file__", None), getattr(known, "__path__", None)
     parent = name.rpartition(".")[0]
     folders = found_module(parent)[1] if parent else None
+    # Not `importlib.util.find_spec`, which imports the parents.
     spec = PathFinder.find_spec(name, folders) if folders or not parent else None
     return (spec.origin, spec.submodule_search_locations) if spec else (None, None)

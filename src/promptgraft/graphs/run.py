@@ -203,6 +203,7 @@ class Run:
             runs: the runs of the branches.
             outcomes: their results.
         """
+        # Each branch has gone on counting from the steps taken before the fork.
         before = self.taken
         ends: list[tuple[str, str]] = []
         for run in runs:
@@ -255,6 +256,7 @@ class Run:
         if latest is None:
             return None
         answer = latest.text if latest.output is None else latest.output
+        # By identity, because a flow may compute an equal value itself.
         return latest if value is answer else None
 
     def refuse(self, message: str) -> NoReturn:

@@ -46,6 +46,7 @@ def short_digest(value: str) -> str:
     return f"{value[:12]}…"
 
 
+# Each value is wrapped in a tuple, because null differs from a key that is absent.
 def _leaves(fingerprint: Mapping[str, Json]) -> Iterator[tuple[str, tuple[Json]]]:
     for name, value in fingerprint.items():
         if isinstance(value, Mapping) and value:
@@ -112,6 +113,7 @@ class Journal(ABC):
         another run, ``JournalWriteError`` when the system refuses to write.
         """
         header = encode_header(fingerprint)
+        # As it reads back, so that new and reopened journals return the same fingerprint.
         asked = decode_header(header)
         with self._lock:
             self._check_open()
@@ -311,6 +313,7 @@ class MemoryJournal(Journal):
 
     def __init__(self) -> None:
         super().__init__("the journal in memory")
+        # Lines, not values, so that answers are checked and copied as those of a file are.
         self._stored: dict[str, bytes] = {}
 
     def _keys(self) -> Mapping[str, object]:

@@ -46,6 +46,7 @@ class FileJournal(Journal):
         self._unsynced = False
         self._ahead_at, self._ahead = 0, b""
         with contextlib.ExitStack() as held:
+            # First, so that the file is checked under the lock and closed before its release.
             self._lock_in(held)
             self._descriptor, contents = self._open(), _Scanner(self._path)
             held.callback(os.close, self._descriptor)
@@ -166,6 +167,7 @@ class FileJournal(Journal):
     def _write(self, line: bytes) -> None:
         self._check_writable()
         start = self._end
+        # Set first: even a write that fails may have changed the file.
         self._unsynced = True
         try:
             write_all(self._descriptor, line)
@@ -187,6 +189,7 @@ class FileJournal(Journal):
                 f"{self._name} was opened by process {self._process} and not by its child "
                 f"{os.getpid()}; append where it was opened"
             )
+        # O_APPEND writes behind foreign bytes, and the index would then be wrong.
         size = os.fstat(self._descriptor).st_size
         if size != self._end:
             raise JournalCorruptError(

@@ -28,6 +28,7 @@ _THIS_HEADER_START = b'%b%d,"fingerprint":{' % (HEADER_START, FORMAT_VERSION)
 _SEAL_LENGTH = len(b',"sum":"00000000"}\n')
 _SEAL = re.compile(rb',"sum":"([0-9a-f]{8})"\}')
 _ANSWER_START = b'","answer":'
+# There is one way to match each character, so a damaged line causes no backtracking.
 _STRING = rb'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
 _HEAD = re.compile(
     rb'\{"key":(%b),"digest":"([0-9a-f]{64})","kind":(%b),"answer":' % (_STRING, _STRING)
@@ -80,9 +81,11 @@ def _plain_line(record: Record) -> bytes | None:
         answer = _plain_answer(record.answer)
         named = map(msgspec.json.encode, (record.key, record.digest, record.kind))
         head = b'{"key":%b,"digest":%b,"kind":%b,"answer":' % (*named,)
+        # msgspec writes NaN as null, and enums and dates as text: comparing shows it.
         same = _ANSWER.decode(answer) == record.answer
     except (msgspec.DecodeError, TypeError, OverflowError, ValueError, RecursionError):
         return None
+    # An upper bound of the depth: brackets in strings count too.
     shallow = answer.count(b"{") + answer.count(b"[") <= MAX_DEPTH
     # Without a backslash the strings of the head are what they look like.
     if same and shallow and b"\\" not in head and _HEAD.fullmatch(head):
@@ -121,6 +124,7 @@ def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
     body = line[:-_SEAL_LENGTH]
     if not body.startswith(head) or not line.endswith(_seal_of(body)):
         return None
+    # The first match ends the kind, because a quote inside it is escaped.
     return body[len(head) :].partition(_ANSWER_START)[2] or None
 
 
@@ -158,6 +162,7 @@ def decode_header(line: bytes) -> dict[str, Json]:
         raise JournalCorruptError(str(error)) from None
     if not isinstance(header, dict) or not line.startswith(HEADER_START):
         raise JournalCorruptError("the line is not a header")
+    # Checked before the rest, whose shape another version may change.
     if header["version"] != FORMAT_VERSION:
         raise JournalError(
             f"expected format version {FORMAT_VERSION}, found {shown(header['version'])}; "
@@ -177,6 +182,7 @@ def may_be_header(data: bytes, *, torn: bool = False) -> bool:
 
 def sealed_length(data: bytes) -> int | None:
     """Return the length of the sealed line (without newline) that ``data`` starts with."""
+    # Continued from match to match, so that the time is linear in the length.
     checksum, done = 0, 0
     for seal in _SEAL.finditer(data):
         checksum = zlib.crc32(data[done : seal.start()], checksum)

@@ -172,6 +172,7 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
     """Return the revision that ``data`` holds; without an address, for any address."""
     plain = parse_json(data, where=where)
+    # First, because another version may have other keys.
     _check_version(plain, where)
     document = structure(plain, document_class(RevisionDocument), where=where)
     _check_id(plain, document, where)

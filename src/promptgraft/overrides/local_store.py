@@ -132,6 +132,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
         address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+        # What was parsed before may be older than the intent.
         if self._intent.exists():
             stored = self._stored(RevisionFiles(self._root, address))
             return stored.revision.override if stored else None
@@ -164,6 +165,7 @@ class LocalPromptOverridesStore(RevisionedStore):
             return
         with self._locked([files]):
             if present := files.read():
+                # Archived first, or a crash in between would lose the revision.
                 files.keep(present)
                 files.remove()
 
@@ -270,6 +272,7 @@ class LocalPromptOverridesStore(RevisionedStore):
             one.files.put(written[one.files.address].data)
 
     def _read(self, address: OverrideAddress, path: str) -> PromptOverride | None:
+        # Taken first, so that a file that changes meanwhile counts as young.
         now = time.time_ns()
         found = read_file(path)
         if found is None:
@@ -283,6 +286,7 @@ class LocalPromptOverridesStore(RevisionedStore):
 
 
 def _signature(status: os.stat_result) -> tuple[int, ...]:
+    # The inode shows that a file was replaced, size and times that it was edited in place.
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -293,6 +297,7 @@ def _target(
     wanted = wanted_revision(present.revision if present else None, revision, where)
     if wanted is None:
         return None
+    # Names hold 12 digits of an id; the rest is compared below.
     near = [file for file in files.archived() if file.id_start.startswith(wanted[:12])]
     known = [files.load(file) for file in near] + ([present] if present else [])
     found: dict[str, StoredRevision] = {stored.revision.id: stored for stored in known}

@@ -78,18 +78,21 @@ def addresses_in(root: Path) -> tuple[OverrideAddress, ...]:
 
 def _documents(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
+        # A store has no folder before its first write.
         if not isinstance(error, FileNotFoundError):
             raise StoreError(
                 f"cannot list override folder {error.filename}: {error.strerror}; make it readable"
             ) from error
 
     for parent, folders, files in os.walk(folder, onerror=refuse):
+        # In place, so that `os.walk` does not enter the archives.
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(parent, name) for name in files if name.endswith(".json"))
 
 
 def _address(document: Path) -> OverrideAddress | None:
     ns, key = document.parent.parent.as_posix(), document.parent.name
+    # No store writes such a name, so the file is foreign.
     with contextlib.suppress(InvalidIdentifierError):
         return OverrideAddress(ns, key, document.name.removesuffix(".json"))
     return None

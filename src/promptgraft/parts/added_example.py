@@ -174,6 +174,7 @@ class RemovedTaskExample(PathEntry):
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
         found = descriptor.task_example(self.path)
+        # One that is bound to the interface removes an addition of a store below.
         if found is not None or self.expected_hash != descriptor.interface_hash:
             return found
         container = descriptor.container(self.path[:-1])

@@ -129,6 +129,7 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
 
 def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
     """Yield the top-level text, variables, expressions and blocks of a Jinja template."""
+    # As Jinja does; else the texts of its tokens would not be found in the source.
     source = _NEWLINE.sub("\n", template)
     tokens = _tokens(environment, source)
     position = 0
@@ -202,6 +203,7 @@ def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -
     from promptgraft.prompt.sandbox import UNCOMPILED, why_uncompiled
 
     try:
+        # Compiled too, because the parser alone accepts unknown filters.
         environment.from_string(template)
         tree = environment.parse(template)
     except TemplateSyntaxError as error:

@@ -56,6 +56,7 @@ def charge(amount: int) -> None:
     Raises:
         OverflowError: the bound is exceeded.
     """
+    # Outside of `bounded` nothing adds up: only one huge operation is refused.
     made = _made.get() or [0]
     made[0] += amount
     if made[0] > MOST:
@@ -91,6 +92,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, *, keys_first: bool = False) -> None:
         super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=_counted)
         self._keys_first = keys_first
+        # Both are random, and a prompt must always render the same text.
         del self.globals["lipsum"], self.filters["random"]
         self.filters |= {
             name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
@@ -183,6 +185,7 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
 
 
 def _listed(value: object) -> object:
+    # Measuring an iterator would use it up.
     return list(value) if isinstance(value, Iterator) else value
 
 
@@ -190,6 +193,7 @@ def _of_operator(operator: str, left: object, right: object) -> int:
     if operator == "%":
         return _of_percent(left, right) if isinstance(left, (str, bytes)) else 0
     if isinstance(left, int) and isinstance(right, int):
+        # The power has at least this many bits.
         bits = (left.bit_length() - 1) * right if operator == "**" else 0
         if operator == "*":
             bits = left.bit_length() + right.bit_length()

@@ -254,6 +254,7 @@ class DaskExecutor(Executor):
             self._large[id(value)] = kept
             parts.append(digest := hashlib.sha256(kept[1]).hexdigest())
             large[digest] = kept[1]
+        # Parts are put back whenever they are used, so the first were used longest ago.
         for oldest in list(self._large)[:-_KEPT]:
             del self._large[oldest]
         return _Task(versions(), tuple(parts)), large
@@ -277,6 +278,7 @@ class DaskExecutor(Executor):
                     answer = await self._answer(attrs.evolve(task, sent=sent), answer[0])
                 value, error = pickle.loads(answer)  # noqa: S301 - of a worker
             except asyncio.CancelledError:
+                # A future that runs cannot be cancelled any more.
                 future.set_exception(CancelledError())
                 raise
             except Exception as fault:  # noqa: BLE001 - raised where the answer is waited for
@@ -285,6 +287,7 @@ class DaskExecutor(Executor):
                 future.set_result(value) if error is None else future.set_exception(error)
 
     async def _answer(self, task: _Task, worker: str | None) -> bytes | tuple[str, list[str]]:
+        # A key of its own: by default dask answers calls with equal arguments once.
         key = f"promptgraft-{uuid.uuid4().hex}"
         self._keys.add(key)
         asked = self._client.submit(

@@ -71,6 +71,7 @@ class Cancellation:
 
     def check(self) -> None:
         """Raise ``RunCancelledError`` if this is set, ``StopFileFoundError`` for a stop file."""
+        # First, because a parent that found a stop file raises another error than this one.
         if self._parent is not None:
             self._parent.check()
         if self.is_set:
@@ -81,6 +82,7 @@ class Cancellation:
 
         Returns a function that stops listening; calling it twice is harmless.
         """
+        # Not the listener itself, which may be registered twice.
         mark = object()
         with self._lock:
             was_set = self._is_set
@@ -158,6 +160,7 @@ class StopFileCancellation(Cancellation):
         self._found: set[str] = set()
 
     def __reduce__(self) -> tuple[type[Cancellation], tuple[()]]:
+        # A copy looks for no files: the process of the run does.
         return Cancellation, ()
 
     @property
@@ -195,6 +198,7 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
         """Return the deadline that expires ``seconds`` from now; ``seconds`` must be above 0."""
+        # Negated, so that NaN is refused too.
         if not seconds > 0:
             raise ConfigError(f"deadline: expected seconds > 0, found {seconds!r}")
         chosen = clock or SystemClock()
@@ -268,6 +272,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
                     break
                 for future in tuple(waiting):
                     future.cancel()
+                # Without the cancellation, which would end the grace at once.
                 left, is_grace = Deadline.after(GRACE), True
     finally:
         if undo is not None:
@@ -275,6 +280,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
 
 
 def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Future[T] | None:
+    # Finite, because a queue refuses an infinite timeout.
     seconds = LONGEST_WAIT
     if deadline is not None:
         seconds = min(seconds, deadline.remaining, deadline.look_every)

@@ -101,6 +101,7 @@ def of_new_run() -> RunLoop | None:
     """
     check_may_wait()
     found = _chosen.get()
+    # A run in the thread of its caller's loop blocks that loop, so it needs another one.
     return None if found is None or found.thread == threading.get_ident() else found
 
 

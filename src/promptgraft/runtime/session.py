@@ -131,6 +131,7 @@ class EventBus:
             if isinstance(event, kind):
                 handler(event)
 
+        # The log names the user's handler, not this wrapper.
         guarded.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)
         with self._lock:
             self._handlers = (*self._handlers, guarded)
@@ -281,6 +282,7 @@ def publishing(session: SessionProtocol | None, bus: EventBus | None) -> Callabl
 
 def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:
     """Append ``event``; return whether the session published it on ``bus``."""
+    # The protocol does not expose a session's bus, so listen whether the event reaches this one.
     heard: list[object] = []
     stop_listening = bus.subscribe(type(event), heard.append) if bus is not None else None
     try:

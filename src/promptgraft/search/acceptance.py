@@ -105,6 +105,7 @@ class Paired:
                 what to change.
         """
         check_installed()
+        # The p of the exact one-sided test if the child is better on every answer.
         if 2.0**-answers > self.level:
             raise ConfigError(
                 f"acceptance: with {answers} answers a comparison cannot reach level "

@@ -177,6 +177,7 @@ class Repeated:
     ) -> RolloutRecord:
         made: list[RolloutRecord] = []
         for run in range(self.runs):
+            # The example is a copy made for this call, so the last run may modify it.
             own = example if run == self.runs - 1 else example.copy()
             try:
                 made.append(self.rollout(candidate, own, deadline))

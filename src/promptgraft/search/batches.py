@@ -169,6 +169,7 @@ class RolloutBatch(Batch):
             if place not in one.records
         ]
         if in_turns:
+            # The sort is stable: for each example, requests keep their order.
             self._missing.sort(key=lambda missing: missing[1])
         self.missing = len(self._missing)
         if sources.in_batches:
@@ -188,6 +189,7 @@ class RolloutBatch(Batch):
             ) from None
         if ask.by_example:
             pairs = zip(own, ask.examples, strict=True)
+            # With the id, because two examples may have the same content.
             names = [digest_text(f"{content}:{example.id}")[:12] for content, example in pairs]
             keys = [f"{ask.position}/{name}" for name in names]
         else:
@@ -262,6 +264,7 @@ class RolloutBatch(Batch):
         entry = None
         if record.feedback is None:
             books.spend(key, digest, record.spent)
+            # Recorded apart above, because the fault may never be; both would count twice.
             record = attrs.evolve(record, spent=())
             books.answers.hold(key, digest, record_to_json(record))
         else:
@@ -338,6 +341,7 @@ class QuestionBatch(Batch):
         if failed is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
             text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
+            # A reply that is cut here is treated like one that the model did not finish.
             ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
         else:

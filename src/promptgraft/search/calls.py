@@ -198,6 +198,7 @@ class Calls:
             if pending.failures:
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
+                # Calls are cancelled at the limits of the run, or by the owner of the executor.
                 self._deadline.check()
                 raise ConfigError(
                     f"executor: {type(executor).__name__} cancelled calls of the run; "
@@ -254,6 +255,7 @@ class Calls:
     def _leave_behind(self) -> None:
         for pending in self.pending:
             pending.is_left_behind = True
+            # Questions only: the executor of rollouts is not joined here.
             self._hangs = self._hangs or isinstance(pending.batch, QuestionBatch)
         self.pending = []
 

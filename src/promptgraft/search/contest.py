@@ -54,6 +54,7 @@ def measure(
     scores lower are repeated before they count. Examples that a resumed run no longer has are
     not counted; new ones are evaluated then.
     """
+    # By digest, so that an example that is added leaves the order of the others alone.
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     count = len(ordered)
     half = count // 2 if count >= _SMALL else count

@@ -106,6 +106,7 @@ class Driver:
             if main.error is not None:
                 raise main.error
         except JournalError as error:
+            # Not for other subclasses: a damaged file is not the fault of the algorithm.
             if self._author and type(error) in (JournalError, JournalMismatchError):
                 mend = "asks for two things there: give each a position of its own"
                 error.args = (f"{error}; in a new run, algorithm `{self._author}` {mend}",)
@@ -118,6 +119,7 @@ class Driver:
         answer: object = None
         error: PromptgraftError | None = None
         while True:
+            # Set each time, because other strands have run while this one waited.
             self._current = strand
             try:
                 ask = search.send(answer) if error is None else search.throw(error)
@@ -269,6 +271,7 @@ class Driver:
         pending = [one for one in self._calls.pending if one.owner in given_up]
         for one in pending:
             one.cancel()
+        # Calls that have begun are paid for, so they are awaited and recorded.
         yield lambda: all(one.is_over for one in pending)
         return sum(strand.rollouts for strand in given_up)
 

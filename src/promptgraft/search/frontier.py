@@ -119,6 +119,7 @@ class Frontier:
         late = index not in self._open
         self._update(index)
         if late and index in self._open:
+            # Draws of a parent depend on the order, which is that of arrival.
             self._open = dict(sorted(self._open.items()))
 
     def members(self) -> Mapping[int, int]:

@@ -149,6 +149,7 @@ class Ledger:
                 found.cost += one.cost
         if self.whole is not None:
             self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
+        # Not passed on to the whole, which has the same budget and would pay again.
         if recorded and spent:
             cost = sum((one.cost for one in spent if one.cost), ZERO)
             self.budget.pay(Charge(cost=cost, tokens=sum(one.tokens for one in spent)))
@@ -164,6 +165,7 @@ class Ledger:
                 setattr(own, name, getattr(own, name) + getattr(found, name))
 
 
+# Without a slot for weak references, because `Ledger.take` adds up all `__slots__`.
 @attrs.define(eq=False, weakref_slot=False)
 class Sum:
     """Running totals of one model in one role; mutable, because a replay adds up millions."""

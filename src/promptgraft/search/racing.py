@@ -188,6 +188,7 @@ class RacingValidator(Validator):
         try:
             won = yield from race.run(position)
         finally:
+            # Also if the race raises: these answers are paid for, and count for the incumbent.
             self._untried[race.position].difference_update(race.found)
             self._population.fill(race.position, race.found, step=step)
         self._races += proposals

@@ -172,6 +172,7 @@ class Run:
         try:
             result = self._keep(result)
         finally:
+            # Also if the winner cannot be stored: the search itself has ended.
             self._emit(result.ended)
         return result
 

@@ -318,6 +318,7 @@ class Scorer:
         found = {SCORE: record.feedback.score, **record.feedback.objectives}
         for name, usual in self._usual.items():
             amount = _amount(name, record)
+            # If both are 0, it uses what the baseline uses: one half.
             found[name] = usual / (amount + usual) if amount + usual else 0.5
         return found
 

@@ -193,6 +193,7 @@ class FaultyStretch:
     def add(self, batches: Iterable[Sequence[bool]]) -> None:
         """Add rollouts in the order in which the run asked for them; True means unscored."""
         for faults in batches:
+            # Batches without faults would leave an empty stretch empty, so skip them.
             for fault in faults if self.unscored or True in faults else ():
                 self.rollouts += 1
                 self.unscored += fault

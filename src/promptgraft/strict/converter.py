@@ -71,9 +71,8 @@ def get() -> Converter:
     add = converter.register_structure_hook_factory
     add(_is_class, _class_factory)
     add(lambda kind: _bare(kind) in _COLLECTIONS, _collection_factory)
-    add(
-        _is_fixed_tuple, _fixed_tuple_factory
-    )  # later factories are tried first: it is a collection too
+    # After that of collections, because later factories are tried first.
+    add(_is_fixed_tuple, _fixed_tuple_factory)
     add(lambda kind: _bare(kind) in _MAPPINGS, _mapping_factory)
     add(_is_union, _union_factory)
     return converter
@@ -176,6 +175,7 @@ def _literal_hook(value: object, kind: object) -> object:
 
 def _choose(value: object, options: Mapping[T, object]) -> T:
     for option, plain in options.items():
+        # With the type, because True == 1 and 1 == 1.0.
         if plain == value and type(plain) is type(value):
             return option
     allowed = ", ".join(repr(plain) for plain in options.values())

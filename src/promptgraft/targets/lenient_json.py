@@ -11,6 +11,7 @@ from promptgraft.serde import Json, parse_json, shown
 
 MAX_DEPTH = 100
 
+# Possessive throughout, so that no input makes the patterns backtrack.
 _GAP = re.compile(r"(?:\s++|(?://|\#)[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 # A curly-quoted text ends at the next quote of any kind; a later one would be a guess.
 _STRING = re.compile(
@@ -37,6 +38,7 @@ _CONSTANTS = {
 }
 _ESCAPE = re.compile(r'\\(.)|"', re.DOTALL)
 _JSON_ESCAPES = frozenset('"\\/bfnrtu')
+# Escapes in JSON or Python that may also be plain text, as in `C:\new`.
 _AMBIGUOUS_ESCAPES = frozenset("bfnrtuavxUN0\n")
 _LAX = json.JSONDecoder(strict=False)
 

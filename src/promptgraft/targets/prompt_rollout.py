@@ -197,6 +197,7 @@ class PromptRollout:
         except CandidateError as error:
             fault = str(error)
             feedback = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
+        # Ends the run, whatever `on_error` says.
         except PermanentProviderError:
             raise
         except ProviderError as error:

@@ -270,6 +270,7 @@ class Inquiries:
                 except InvalidProposalError as error:
                     told.refusals.append(Refusal(error, reply.text))
                 else:
+                    # Usable replies only: a later round asks again where one was refused.
                     self._answered[question.digest] = reply
         self._watch(outcomes)
         return outcomes

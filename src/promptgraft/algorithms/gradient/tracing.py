@@ -107,6 +107,7 @@ class Tracer:
             told = [StepBlamed(step=number, case=one.case) for one in traces]
             return (yield from self._ask(list(zip(traces, told, inquiries, strict=True)), shown))
         gradients: list[Gradient] = []
+        # From the ends: a step is asked about once all later ones have passed problems back.
         for wave in range(1 + max((max(one.heights.values()) for one in traces), default=-1)):
             waiting = [
                 (one, step)
