@@ -224,7 +224,7 @@ def tried_on(
         metrics="noise",
         num_runs=1,
         cases=tuple(
-            gate.TriedCase(
+            gate.CaseResult(
                 id=f"c{number}",
                 critical=number < critical,
                 outcomes=(answer(number),),

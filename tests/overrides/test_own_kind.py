@@ -24,7 +24,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.parts import KINDS
-from promptgraft.parts.entry import UNBOUND, EffectiveParts, Entry, Said, Source
+from promptgraft.parts.entry import UNBOUND, EffectiveParts, Entry, LabelledTexts, Source
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -73,7 +73,7 @@ class Signature(Entry):
     def apply(self, parts: EffectiveParts) -> None:
         parts.bodies[self.path] = f"Signed: {self.who}"
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "who", self.who
 
 

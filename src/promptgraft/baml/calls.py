@@ -308,7 +308,7 @@ class _OwnClient:
             return _refused(calls[-1], len(calls))
         self.text = text
         self.milliseconds = max(one.timing.duration_ms or 0 for one in calls)
-        content = msgspec.json.encode(_Said(text=text, usage=_usage(log))).decode()
+        content = msgspec.json.encode(_AnswerBody(text=text, usage=_usage(log))).decode()
         return Received(status=_OK, headers={}, content=content, requests=len(calls))
 
 
@@ -327,7 +327,7 @@ def _refused(call: LLMCall | LLMStreamCall, requests: int) -> Received:
 
 
 @attrs.frozen(kw_only=True)
-class _Said:
+class _AnswerBody:
     """The body of an answer; secrets in it are blanked before it is read."""
 
     text: str
@@ -344,7 +344,7 @@ def _usage(log: FunctionLog) -> Usage:
 
 
 def _read(body: JsonObject) -> Turn:
-    said = read_as(_Said, body)
+    said = read_as(_AnswerBody, body)
     return Turn(
         text=said.text,
         finish=Finish.DONE,

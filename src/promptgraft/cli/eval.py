@@ -270,7 +270,7 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     return rows
 
 
-def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
+def _print_cases(screen: Screen, cases: tuple[gate.CaseResult, ...]) -> None:
     rows, columns = _space_for_cases()
     groups = _grouped(cases)
     shown = groups[:rows]
@@ -289,9 +289,9 @@ def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
         screen.line(f"  and {more} more; `--json` has all")
 
 
-def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ...]]:
+def _grouped(cases: tuple[gate.CaseResult, ...]) -> list[tuple[gate.CaseResult, ...]]:
     """Group cases into rows; many cases that failed with the same error share one row."""
-    alike: dict[tuple[bool, str], list[gate.TriedCase]] = {}
+    alike: dict[tuple[bool, str], list[gate.CaseResult]] = {}
     for case in cases:
         if all(outcome.error for outcome in case.outcomes):
             alike.setdefault((case.critical, _reason(case)), []).append(case)
@@ -300,14 +300,14 @@ def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ..
     return [together.get(case.id, (case,)) for case in cases if case.id not in later]
 
 
-def _also(others: list[gate.TriedCase]) -> str:
+def _also(others: list[gate.CaseResult]) -> str:
     if not others:
         return ""
     named = ", ".join(f"`{_cropped(case.id, _ID_COLUMNS)}`" for case in others[:2])
     return f"and {len(others)} more ({named}, …): "
 
 
-def _reason(case: gate.TriedCase) -> str:
+def _reason(case: gate.CaseResult) -> str:
     reason = " ".join(case.reason.split())
     if len(case.outcomes) == 1:
         return f"unscored: {reason}" if case.passed is None else reason

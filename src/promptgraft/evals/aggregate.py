@@ -341,7 +341,7 @@ class Spread:
 
 
 @attrs.frozen(kw_only=True)
-class CaseRepeats:
+class CaseSummary:
     """One case over all runs.
 
     Attributes:
@@ -363,11 +363,11 @@ def _spread(scores: Iterable[float | None]) -> Spread:
     return Spread(mean=mean(known), deviation=stdev(known) if len(known) > 1 else None)
 
 
-def case_repeats(outcomes: Sequence[CaseOutcome]) -> CaseRepeats:
+def summarize_case(outcomes: Sequence[CaseOutcome]) -> CaseSummary:
     """Return one case over all runs, given its outcome in each."""
     kinds = [outcome.status for outcome in outcomes]
     passed, unscored = kinds.count(CaseStatus.PASSED), kinds.count(CaseStatus.UNSCORED)
-    return CaseRepeats(
+    return CaseSummary(
         case_id=outcomes[0].case_id,
         score=_spread(one.score for one in outcomes),
         passed=passed,

@@ -54,7 +54,7 @@ class _Intermediate:
 
 
 @attrs.frozen(kw_only=True)
-class _Said:
+class _Invocation:
     """One invocation: a question and its answer, recorded or expected."""
 
     user_content: str | None = None
@@ -77,8 +77,8 @@ class _Found:
     """The plain content of a case."""
 
     eval_mode: str = ""
-    conversation: tuple[_Said, ...] = ()
-    actual_conversation: tuple[_Said, ...] = ()
+    conversation: tuple[_Invocation, ...] = ()
+    actual_conversation: tuple[_Invocation, ...] = ()
     context_messages: tuple[Message, ...] = ()
     session_input: Mapping[str, Json] = attrs.field(factory=dict)
     conversation_scenario: Scenario | None = None
@@ -101,7 +101,7 @@ _SESSION: Kind[dict[str, Json]] = record(
 )
 _USE_KEYS = {**USE_KEYS, "id": Key(ANYTHING)}
 _SAID = keys_of(
-    _Said,
+    _Invocation,
     special={
         "final_response": error_text("assistant", "model"),
         "tools": TOOL_USES,
@@ -118,7 +118,7 @@ _SAID = keys_of(
 )
 
 
-def _invocations(*, asked: bool) -> Kind[tuple[_Said, ...]]:
+def _invocations(*, asked: bool) -> Kind[tuple[_Invocation, ...]]:
     keys = {**_SAID, "user_content": Key(error_text("user"), required=asked)}
     # Known keys that have no bearing on a case; any other unknown key is a fault.
     left_out = (
@@ -128,7 +128,7 @@ def _invocations(*, asked: bool) -> Kind[tuple[_Said, ...]]:
         "invocation_id",
         "rubrics",
     )
-    return listed(record(_Said, keys, aliases={}, left_out=left_out))
+    return listed(record(_Invocation, keys, aliases={}, left_out=left_out))
 
 
 _CASE = record_of(
@@ -176,7 +176,7 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
     if scenario is not None and (expected or recorded):
         node.member(SCENARIO).fault("expected either this or a `conversation`, found both")
     elif scenario is not None:
-        expected = (_Said(user_content=scenario.starting_prompt),)
+        expected = (_Invocation(user_content=scenario.starting_prompt),)
     elif not expected:
         node.member("conversation").fault("expected at least one turn, found none")
     for one, said in zip(node.member("actual_conversation").items(), expected, strict=False):
@@ -206,13 +206,13 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
 
 
 def _traced(
-    expected: tuple[_Said, ...], recorded: tuple[_Said, ...], node: Node
-) -> tuple[tuple[_Said, ...], tuple[_Said, ...]]:
+    expected: tuple[_Invocation, ...], recorded: tuple[_Invocation, ...], node: Node
+) -> tuple[tuple[_Invocation, ...], tuple[_Invocation, ...]]:
     """Return the expected and the recorded turns of a case in trace mode."""
     if not recorded:  # the conversation is the recording, and nothing is expected
-        return tuple(_Said(user_content=one.user_content) for one in expected), expected
+        return tuple(_Invocation(user_content=one.user_content) for one in expected), expected
     if not expected:
-        return tuple(_Said(user_content=one.user_content) for one in recorded), recorded
+        return tuple(_Invocation(user_content=one.user_content) for one in recorded), recorded
     if len(expected) != len(recorded):
         node.member("actual_conversation").fault(
             f"expected {len(expected)} turns as in conversation, found {len(recorded)}"
@@ -220,7 +220,7 @@ def _traced(
     return expected, recorded
 
 
-def _answer(turns: tuple[Turn, ...], recorded: tuple[_Said, ...]) -> Answer | None:
+def _answer(turns: tuple[Turn, ...], recorded: tuple[_Invocation, ...]) -> Answer | None:
     answers = [Answer(text=one.final_response or "", tools=one.called or ()) for one in recorded]
     if len(answers) < 2:
         return answers[0] if answers else None

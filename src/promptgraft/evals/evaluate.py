@@ -19,13 +19,13 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.aggregate import (
     Aggregation,
-    CaseRepeats,
+    CaseSummary,
     EvaluationReport,
     Spread,
-    case_repeats,
     report_card,
     spread_of_runs,
     summarize,
+    summarize_case,
     unscored,
 )
 from promptgraft.evals.attempt import Attempt, ParamsOf, attempted, params_of_cases
@@ -61,7 +61,7 @@ class Evaluation(Shown):
     """
 
     runs: tuple[EvaluationReport, ...]
-    cases: tuple[CaseRepeats, ...]
+    cases: tuple[CaseSummary, ...]
     score: Spread
     attempts: tuple[Attempt, ...]
     stopped: str = ""
@@ -199,7 +199,7 @@ def _evaluation(
     runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
     return Evaluation(
         runs=runs,
-        cases=tuple(map(case_repeats, zip(*(run.cases for run in runs), strict=True))),
+        cases=tuple(map(summarize_case, zip(*(run.cases for run in runs), strict=True))),
         score=spread_of_runs(runs),
         attempts=tuple(attempts),
         stopped=stopped,

@@ -13,7 +13,7 @@ from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowErr
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import function_identity
 from promptgraft.graphs.describing import source_view
-from promptgraft.graphs.run import Bound, Outcome, Run, Setting, under_way
+from promptgraft.graphs.run import Bound, Outcome, Run, RunSettings, under_way
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
@@ -57,7 +57,7 @@ class _PartDigests:
 
 
 @attrs.frozen(kw_only=True)
-class GraphFlow:
+class GraphRunner:
     """The flow of a graph; picklable if its functions and adapters are.
 
     Attributes:
@@ -108,7 +108,7 @@ class GraphFlow:
             CandidateError: the answer is invalid, or the flow raised one of ``candidate_errors``.
             ProviderError, LimitReachedError: a step raised it, even if the flow caught it.
         """
-        setting = Setting(
+        settings = RunSettings(
             graph=self.graph,
             nodes={
                 name: Bound(
@@ -123,7 +123,7 @@ class GraphFlow:
             case=case,
             deadline=deadline,
         )
-        run = Run(setting, session)
+        run = Run(settings, session)
         token = under_way.set(run)
         try:
             return self._answered(run, params)
@@ -211,10 +211,10 @@ class GraphAdapter:
 
     graph: Graph
     adapter: ProviderAdapter | None
-    _flow: GraphFlow = attrs.field(init=False, repr=False, eq=False)
+    _flow: GraphRunner = attrs.field(init=False, repr=False, eq=False)
 
     @_flow.default
-    def _flow_of_graph(self) -> GraphFlow:
+    def _flow_of_graph(self) -> GraphRunner:
         return self.graph.flow_on(self.adapter)
 
     @property

@@ -18,7 +18,7 @@ from promptgraft.errors import CallerError, ConfigError
 from promptgraft.evals.types import Step
 from promptgraft.functions import function_name
 from promptgraft.graphs.describing import Edge, GraphDescription, describe
-from promptgraft.graphs.flow import GraphFlow
+from promptgraft.graphs.flow import GraphRunner
 from promptgraft.graphs.run import Opened, Run, under_way
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_key, check_ns
@@ -285,7 +285,7 @@ class Graph(PromptSet):
             prompts, params, case=case, session=session, deadline=deadline
         )
 
-    def flow_on(self, adapter: ProviderAdapter | None) -> GraphFlow:
+    def flow_on(self, adapter: ProviderAdapter | None) -> GraphRunner:
         nodes = {}
         for node in self.nodes:
             if node.prompt is not None:
@@ -293,7 +293,7 @@ class Graph(PromptSet):
                 if answering is None:
                     raise no_adapter(f"what answers node `{node.name}`")
                 nodes[node.name] = address_of(node.prompt), answering
-        return GraphFlow(
+        return GraphRunner(
             graph=self.name,
             function=self.flow,
             nodes=nodes,
@@ -339,8 +339,8 @@ def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 
         yield Opened("", node, (), "")
         return
     with run.step(node, given=() if input is None else (input,)) as (opened, _):
-        if node in run.setting.nodes:
-            opened.parts = run.setting.nodes[node].parts
+        if node in run.settings.nodes:
+            opened.parts = run.settings.nodes[node].parts
         yield opened
 
 

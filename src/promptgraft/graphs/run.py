@@ -50,7 +50,7 @@ class Bound:
 
 
 @attrs.frozen(kw_only=True)
-class Setting:
+class RunSettings:
     """The settings shared by all branches of a run.
 
     Attributes:
@@ -117,15 +117,15 @@ class Run:
 
     def __init__(
         self,
-        setting: Setting,
+        settings: RunSettings,
         session: SessionProtocol,
         *,
         place: str = "",
         forked: Run | None = None,
     ) -> None:
-        self.setting = setting
+        self.settings = settings
         self.session = session
-        self.deadline = setting.deadline
+        self.deadline = settings.deadline
         self.fault: Exception | None = None
         self.last: Opened | None = None
         self.ends: tuple[tuple[str, str], ...] = forked.ends if forked else ()
@@ -168,7 +168,7 @@ class Run:
             Exception: whatever the function raises.
         """
         with self.step(node, given=args) as (step, _):
-            if node in self.setting.nodes:
+            if node in self.settings.nodes:
                 self.refuse(f"node `{node}` has a prompt; ask it")
             value = awaited(function(*args), deadline=self.deadline)
             step.output = value
@@ -192,7 +192,7 @@ class Run:
         self._places += 1
         place = f"{self._place}{self._places}"
         return [
-            Run(self.setting, Branch(self.session), place=f"{place}.{number}.", forked=self)
+            Run(self.settings, Branch(self.session), place=f"{place}.{number}.", forked=self)
             for number in range(1, count + 1)
         ]
 
@@ -214,7 +214,7 @@ class Run:
             self.fault = self.fault or run.fault
         # If no branch took a step, the next step follows what came before the fork.
         self.ends = tuple(dict.fromkeys(ends)) or self.ends
-        if self.taken > self.setting.max_steps:
+        if self.taken > self.settings.max_steps:
             self.fault = self.fault or self._too_many("")
         for run, outcome in zip(runs, outcomes, strict=True):
             if outcome.error is not None:
@@ -242,7 +242,7 @@ class Run:
         Raises:
             FlowError: there is none.
         """
-        nodes = self.setting.nodes
+        nodes = self.settings.nodes
         if node not in nodes:
             self.refuse(
                 f"there is no node {node!r} with a prompt{did_you_mean(node, list(nodes))}; nodes: "
@@ -270,9 +270,9 @@ class Run:
 
     def failed(self, message: str) -> FlowError:
         """Return the error of a flow that failed at the current step."""
-        at, setting = self.last, self.setting
+        at, settings = self.last, self.settings
         step, node = ("", "") if at is None else (at.id, at.node)
-        return FlowError(message, graph=setting.graph, case=setting.case, step=step, node=node)
+        return FlowError(message, graph=settings.graph, case=settings.case, step=step, node=node)
 
     @contextmanager
     def step(self, node: str, *, given: Sequence[object]) -> Iterator[tuple[Opened, Branch]]:
@@ -304,7 +304,7 @@ class Run:
             self._close(step, own, error=error)
 
     def _check_edges(self, node: str) -> None:
-        edges = self.setting.edges
+        edges = self.settings.edges
         if edges is None:
             return
         for _, before in self.ends:
@@ -317,12 +317,12 @@ class Run:
 
     def _check_count(self, node: str) -> None:
         self.taken += 1
-        if self.taken > self.setting.max_steps:
+        if self.taken > self.settings.max_steps:
             self.fault = self._too_many(f"; the next one was `{node}`")
             raise self.fault
 
     def _too_many(self, which: str) -> CandidateError:
-        return CandidateError(f"the flow did not end within {self.setting.max_steps} steps{which}")
+        return CandidateError(f"the flow did not end within {self.settings.max_steps} steps{which}")
 
     def _close(self, step: Opened, own: Branch, *, error: str = "") -> None:
         """Record a finished step, after the events inside it."""
@@ -336,7 +336,7 @@ class Run:
             Step(
                 id=step.id,
                 node=step.node,
-                kind="prompt" if step.node in self.setting.nodes else "function",
+                kind="prompt" if step.node in self.settings.nodes else "function",
                 after=step.after,
                 input=step.input,
                 output=shown_value(step.output),

@@ -102,12 +102,12 @@ class ReportOfTests:
         return self.report.pass_rate
 
     @property
-    def cases(self) -> tuple[gate.TriedCase, ...]:
+    def cases(self) -> tuple[gate.CaseResult, ...]:
         """All cases, in the order of the data set."""
         return self.report.cases
 
     @property
-    def failing(self) -> tuple[gate.TriedCase, ...]:
+    def failing(self) -> tuple[gate.CaseResult, ...]:
         """The cases that do not pass, critical ones first."""
         return self.report.failing
 
@@ -320,7 +320,7 @@ class TestRun:
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
         """Return the verdict on a case, or the reason why it is unscored."""
         subject, found = self._answered(selection, (case,), workers=1)
-        tried = gate.tried_cases((case,), found.values(), subject.metrics)[0]
+        tried = gate.case_results((case,), found.values(), subject.metrics)[0]
         outcome = found[case.id].outcome
         if outcome.status is CaseStatus.UNSCORED or outcome.score is None:
             return outcome.error

@@ -19,9 +19,9 @@ from promptgraft.parts.entry import (
     UNBOUND,
     EffectiveParts,
     Entry,
+    LabelledTexts,
     PartSource,
     PathEntry,
-    Said,
     SkipReason,
     Source,
 )
@@ -128,7 +128,7 @@ class AddedTaskExample(Entry):
     def apply(self, parts: EffectiveParts) -> None:
         parts.examples[self.container_path][self.example_key] = self.example
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "objective", self.objective
         yield from step_texts(self.steps_json, where=self.part)
         yield "outcome", self.outcome_json
@@ -190,7 +190,7 @@ class RemovedTaskExample(PathEntry):
     def apply(self, parts: EffectiveParts) -> None:
         parts.examples[self.path[:-1]].pop(self.path[-1], None)
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         return iter(())
 
     def is_about(self, label: str) -> bool:

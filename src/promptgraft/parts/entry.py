@@ -69,7 +69,7 @@ OTHERS = "others"
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
-Said = Iterator[tuple[str, str | None]]
+LabelledTexts = Iterator[tuple[str, str | None]]
 """The texts of an override with their labels; None for texts that keep the source's."""
 
 
@@ -235,12 +235,12 @@ class Entry(ABC):
     # How it is read by people.
 
     @abstractmethod
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         """Yield its texts with their labels."""
 
     def texts(self) -> Mapping[str, str]:
         """Return its texts by label, without those that keep the source's."""
-        return {label: text for label, text in self.said() if text is not None}
+        return {label: text for label, text in self.labelled_texts() if text is not None}
 
     def show(self) -> str:
         """Return its content: a text, or fields line by line; empty for a removal."""
@@ -310,7 +310,7 @@ def check_hash(text: str, where: str) -> None:
         )
 
 
-def labelled(noun: str, texts: Mapping[str, str]) -> Said:
+def labelled(noun: str, texts: Mapping[str, str]) -> LabelledTexts:
     """Yield texts by name, in order, as ``noun name``."""
     for name in sorted(texts):
         yield f"{noun} {name}", texts[name]

@@ -13,7 +13,7 @@ from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, fold_nam
 from promptgraft.parts.entry import (
     EffectiveParts,
     Entry,
-    Said,
+    LabelledTexts,
     SkipReason,
     Source,
     labelled,
@@ -122,7 +122,7 @@ class OutputFieldOverride(Entry):
             values={**now.values, **self.value_descriptions},
         )
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         aliases = self.aliases
         yield "description", self.description
         yield "aliases", None if aliases is None else json.dumps(aliases, ensure_ascii=False)

@@ -9,7 +9,14 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.entry import EffectiveParts, PartSource, PathEntry, Said, SkipReason, Source
+from promptgraft.parts.entry import (
+    EffectiveParts,
+    LabelledTexts,
+    PartSource,
+    PathEntry,
+    SkipReason,
+    Source,
+)
 from promptgraft.parts.validation import check_not_blank, check_text
 from promptgraft.serde import HexDigest, digest_text
 
@@ -64,7 +71,7 @@ class SectionOverride(PathEntry):
     def apply(self, parts: EffectiveParts) -> None:
         parts.bodies[self.path] = self.body
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "body", self.body
 
 
@@ -115,5 +122,5 @@ class SummaryOverride(PathEntry):
     def apply(self, parts: EffectiveParts) -> None:
         parts.summaries[self.path] = self.summary
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "summary", self.summary

@@ -18,7 +18,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, PathEntry, Said, Source, text_or_none
+from promptgraft.parts.entry import EffectiveParts, LabelledTexts, PathEntry, Source, text_or_none
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
@@ -203,7 +203,7 @@ class TaskExampleOverride(PathEntry):
         texts = given(objective=self.objective, outcome_json=self.outcome_json)
         return attrs.evolve(example, **texts, steps=steps)
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "objective", self.objective
         if self.steps_json is not None:
             yield from step_texts(self.steps_json, where=self.part)
@@ -244,7 +244,7 @@ class TaskExampleOverride(PathEntry):
             )
 
 
-def step_texts(steps_json: str, *, where: str) -> Said:
+def step_texts(steps_json: str, *, where: str) -> LabelledTexts:
     """Yield the texts of all steps of a task example."""
     steps = read_stored_steps(steps_json, where=where)
     if not steps:
@@ -253,7 +253,7 @@ def step_texts(steps_json: str, *, where: str) -> Said:
         yield from step_text(index, step)
 
 
-def step_text(index: int, step: ToolCall | TaskStepOverride) -> Said:
+def step_text(index: int, step: ToolCall | TaskStepOverride) -> LabelledTexts:
     """Yield the texts of a step of a task example."""
     yield f"{_STEP}{index} tool", step.tool_name
     yield f"{_STEP}{index} description", step.description

@@ -13,8 +13,8 @@ from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_too
 from promptgraft.parts.entry import (
     EffectiveParts,
     Entry,
+    LabelledTexts,
     PartSource,
-    Said,
     Source,
     labelled,
     text_or_none,
@@ -97,7 +97,7 @@ class ToolOverride(Entry):
         params = {**older.param_descriptions, **self.param_descriptions}
         return attrs.evolve(older, **given(description=self.description), param_descriptions=params)
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "description", self.description
         yield from labelled("parameter", self.param_descriptions)
 
@@ -178,7 +178,7 @@ class ToolExampleOverride(Entry):
         calls[self.example_index] = attrs.evolve(calls[self.example_index], **fields)
         parts.tools[self.tool_name] = attrs.evolve(tool, examples=tuple(calls))
 
-    def said(self) -> Said:
+    def labelled_texts(self) -> LabelledTexts:
         yield "description", self.description
         yield "input", self.input_json
         yield "output", self.output_json

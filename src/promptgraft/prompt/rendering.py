@@ -26,7 +26,7 @@ from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
-from promptgraft.prompt.schema import Said, output_descriptions, shown_outcome
+from promptgraft.prompt.schema import FieldTexts, output_descriptions, shown_outcome
 from promptgraft.prompt.sections import (
     MarkdownSection,
     SectionVisibility,
@@ -136,7 +136,7 @@ class Resolved:
 
     resolution: Resolution
     parts: EffectiveParts
-    said: Said
+    said: FieldTexts
     tools: Mapping[str, RenderedTool]
     examples: Mapping[SectionPath, tuple[RenderedSection, ...]]
     owners: tuple[tuple[str, str | None], ...]
@@ -316,7 +316,7 @@ def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:
 
 
 def _examples(
-    path: SectionPath, examples: Mapping[str, WorkedExample], output_type: Any, said: Said
+    path: SectionPath, examples: Mapping[str, WorkedExample], output_type: Any, said: FieldTexts
 ) -> Iterator[RenderedSection]:
     for key, example in examples.items():
         blocks = [f"Objective: {example.objective}"]

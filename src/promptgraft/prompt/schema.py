@@ -212,14 +212,14 @@ def _reachable(schema: Json, definitions: Mapping[str, JsonObject]) -> JsonObjec
     return found
 
 
-Said: TypeAlias = Mapping[str, Described]
+FieldTexts: TypeAlias = Mapping[str, Described]
 """Descriptions of fields that replace those of annotations, by key (``Review.severity``)."""
 
 _Renamed: TypeAlias = "tuple[str, Json, Any]"  # the new key, the value, and its type
 _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[_Renamed]]"
 
 
-def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
+def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> FieldTexts:
     """Return the descriptions of the answer's fields that overrides changed, and of a choice."""
     said = {}
     for field in descriptor.output_fields:
@@ -234,7 +234,7 @@ def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> 
     return said
 
 
-def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> Said:
+def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> FieldTexts:
     """Return descriptions of a tool's parameters, given by field name, by field key."""
     return {
         field.key: attrs.evolve(field.described, description=descriptions[field.name])
@@ -242,7 +242,7 @@ def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> Sa
     }
 
 
-def shown_names(data: Json, kind: Any, said: Said) -> Json:
+def shown_names(data: Json, kind: Any, said: FieldTexts) -> Json:
     """Rename the fields in a value of type ``kind`` to the names that the model is shown."""
 
     def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
@@ -257,7 +257,7 @@ def shown_names(data: Json, kind: Any, said: Said) -> Json:
     return _renamed(data, kind, rename)
 
 
-def own_names(data: Json, kind: Any, said: Said, *, where: str | None = None) -> Json:
+def own_names(data: Json, kind: Any, said: FieldTexts, *, where: str | None = None) -> Json:
     """Rename the fields in an answer of type ``kind`` to their own names, at every depth.
 
     Keys may be names or aliases, in any case and with any of ``_``, ``-`` and spaces; options
@@ -288,7 +288,7 @@ def own_names(data: Json, kind: Any, said: Said, *, where: str | None = None) ->
     return _renamed(data, kind, rename)
 
 
-def shown_outcome(outcome_json: str, kind: Any, said: Said) -> str:
+def shown_outcome(outcome_json: str, kind: Any, said: FieldTexts) -> str:
     """Return the outcome of a task example as a model would write it."""
     value = parse_json(outcome_json, where="outcome")
     if isinstance(value, str):
@@ -324,7 +324,7 @@ def _is_fixed(kind: Any) -> bool:
     return get_origin(kind) is tuple and get_args(kind)[1:] != (...,)
 
 
-def _names(fields: Sequence[FieldInfo], said: Said) -> dict[str, str]:
+def _names(fields: Sequence[FieldInfo], said: FieldTexts) -> dict[str, str]:
     """Return the field for each folded name; own names take precedence over aliases."""
     names: dict[str, str] = {}
     for field in fields:

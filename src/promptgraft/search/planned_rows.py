@@ -22,7 +22,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.gathering import BATCH_SHARE
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Step
-from promptgraft.graphs.flow import GraphFlow, GraphPrompt
+from promptgraft.graphs.flow import GraphPrompt, GraphRunner
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.plan import RolePlan, SeenAnswers, SeenNode, Use
 from promptgraft.search.teacher import Teaching
@@ -81,7 +81,7 @@ def prompt_row(
 class Nodes:
     """The prompts of a graph by node, and the flow that asks them."""
 
-    flow: GraphFlow
+    flow: GraphRunner
     prompts: Mapping[str, Prompt[object]]
 
     def rows(
@@ -131,7 +131,7 @@ class Nodes:
 
 def nodes_of(target: Target) -> Nodes | None:
     """Return the nodes of a target that is a graph; None for any other target."""
-    if isinstance(target, PromptTarget) and isinstance(flow := target.rollout.flow, GraphFlow):
+    if isinstance(target, PromptTarget) and isinstance(flow := target.rollout.flow, GraphRunner):
         return Nodes(flow=flow, prompts=target.rollout.prompts_of(target.baseline()))
     return None
 

@@ -261,7 +261,7 @@ class _Batch(Batch):
     def __attrs_post_init__(self) -> None:
         self._missing = [one for one in self._lessons if not self._recall(one)]
         self.missing = self._left = len(self._missing)
-        self._tell()
+        self._report()
 
     def _recall(self, lesson: _Lesson) -> bool:
         answers, ledger = self._books.answers, self._books.ledger
@@ -277,7 +277,7 @@ class _Batch(Batch):
             f"the journal's record `{lesson.key}` is no answer of a teacher; restore the journal"
         )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._working is not None and (count := len(self._lessons)):
             self._working(Phase.TEACHER.value, count - self._left, count)
 
@@ -306,7 +306,7 @@ class _Batch(Batch):
         lesson.expected = answer.text if answer.output is None else answer.output
         books.ledger.count(spent)
         self._left -= 1
-        self._tell()
+        self._report()
         told: Json = {"expected": lesson.expected, "spent": spent_to_json(spent)}
         return Record(lesson.key, lesson.digest, "teacher", told)
 

@@ -24,7 +24,7 @@ from promptgraft.parts.validation import check_text
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import (
     NOTHING_SAID,
-    Said,
+    FieldTexts,
     describe,
     output_descriptions,
     own_names,
@@ -165,7 +165,7 @@ class View:
         ]
 
     @property
-    def _said(self) -> Said:
+    def _said(self) -> FieldTexts:
         return output_descriptions(self.descriptor, self.parts)
 
     def _shown_outcome(self, outcome_json: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
-from promptgraft.evals.gate import GateReport, TriedCase
+from promptgraft.evals.gate import CaseResult, GateReport
 from promptgraft.evals.types import Verdict
 from promptgraft.serde import HexDigest, digest
 
@@ -53,7 +53,7 @@ def report(
         metrics=metrics,
         num_runs=max(map(len, answers.values())),
         cases=tuple(
-            TriedCase(
+            CaseResult(
                 id=id_,
                 critical=id_ in critical,
                 outcomes=tuple(outcome(id_, one, reason) for one in found),

@@ -190,7 +190,7 @@ class _Gathering:
         """Poll a batch until it has results, or until no call waits for them."""
         own, batch.is_followed = self._own, True
         reason = f"the results of batch `{batch.id}` are not there yet"
-        self._executor.tell(CallWaiting(model=own.model, seconds=own.poll, reason=reason))
+        self._executor.announce(CallWaiting(model=own.model, seconds=own.poll, reason=reason))
         try:
             while waiting := [one for one in batch.waiting.values() if not one.done()]:
                 if outcome := await self._outcome(batch):

@@ -60,7 +60,11 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
         return _redirect(outcome)
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
-        said = _Said(message=_excerpt(outcome.content)) if isinstance(body, Fault) else _said(body)
+        said = (
+            _ErrorBody(message=_excerpt(outcome.content))
+            if isinstance(body, Fault)
+            else _said(body)
+        )
         return _refusal(outcome, said, outcome.status, now)
     if isinstance(body, Fault):
         return body
@@ -105,7 +109,7 @@ def _body(received: Received) -> JsonObject | Fault:
 
 
 @attrs.frozen(kw_only=True)
-class _Said:
+class _ErrorBody:
     kind: str = ""
     code: str = ""
     message: str = ""
@@ -171,7 +175,7 @@ _MEND = {
 }
 
 
-def _refusal(received: Received, said: _Said, status: int, now: datetime) -> Fault:
+def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
     error = _error_class(said, status)
     words = " ".join(dict.fromkeys(word for word in (said.kind, said.code) if word))
@@ -199,7 +203,7 @@ def _mend(error: type[PromptgraftError], status: int) -> str:
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
 
 
-def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
+def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
     # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
     if said.words & _HOPELESS or _NO_CREDIT.search(said.message):
         return PermanentProviderError
@@ -218,7 +222,7 @@ def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
     return RejectedRequestError
 
 
-def _is_too_long(said: _Said, status: int) -> bool:
+def _is_too_long(said: _ErrorBody, status: int) -> bool:
     if status == 413 or said.words & _TOO_LONG:
         return True
     return status in {400, 422} and _TOO_LONG_TEXT.search(said.message) is not None
@@ -228,13 +232,13 @@ def _transient(what: str, detail: str) -> Fault:
     return Fault(error=TransientProviderError, what=what, detail=detail, retried=True)
 
 
-def _said(body: JsonObject) -> _Said:
+def _said(body: JsonObject) -> _ErrorBody:
     """Read ``{"error": {"type", "code", "message"}}`` and the variants that gateways produce."""
     error = body.get("error")
     if not isinstance(error, dict):
         error = {**body, "message": error} if isinstance(error, str) else body
     kind = error.get("type")
-    return _Said(
+    return _ErrorBody(
         kind=_text(kind)[:_LONGEST_WORD] if kind != "error" else "",
         code=_text(error.get("code"))[:_LONGEST_WORD],
         message=_text(error.get("message") or error.get("detail")),

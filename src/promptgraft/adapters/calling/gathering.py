@@ -201,7 +201,7 @@ class BatchExecutor(ThreadPoolExecutor):
                     )
         return tuple(found.values())
 
-    def tell(self, notice: CallWaiting) -> None:
+    def announce(self, notice: CallWaiting) -> None:
         """Publish a notice."""
         if self._notices is not None:
             self._notices.publish(notice)

@@ -20,7 +20,7 @@ from promptgraft.adapters.offline.questions import (
     Case,
     Field,
     Question,
-    fields_said,
+    fields_among,
     read_blocks,
 )
 from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
@@ -157,7 +157,7 @@ def patch(text: str, *, words_per_failure: int, attention: int) -> Json:
     name = part[1].strip("`").rpartition("#")[2] if part else ""
     refused = len(shown.titled("refused texts").fenced)
     wrong = list(shown.wrong("what is wrong"))
-    fields = fields_said(shown.titled("expected answers").whole) or _choice(wrong)
+    fields = fields_among(shown.titled("expected answers").whole) or _choice(wrong)
     at_most = AT_MOST.search(shown.titled("task").prose)
     question = Question(
         part=name,

@@ -145,7 +145,7 @@ def read_question(text: str) -> Question:
     part = PART.search(shown.prose)
     examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
     expected = titled("expected answers")
-    fields = fields_said(expected.whole) if expected.level else _labels(examples)
+    fields = fields_among(expected.whole) if expected.level else _labels(examples)
     return Question(
         part=part[1] if part else "",
         current=next(iter(shown.texts), ""),
@@ -185,7 +185,7 @@ def read_blocks(text: str) -> Iterator[Block]:
     yield block
 
 
-def fields_said(prose: str) -> list[Field]:
+def fields_among(prose: str) -> list[Field]:
     """Return the fields of an answer from the description of answers in a prompt."""
     if schema := _SCHEMA.search(prose):
         properties = object_in(schema[1].strip()).get("properties")

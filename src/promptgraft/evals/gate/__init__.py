@@ -20,11 +20,12 @@ from promptgraft.evals.gate.decision import (
     decide,
     junit_xml,
 )
-from promptgraft.evals.gate.report import Answered, GateReport, Subject, TriedCase, tried_cases
+from promptgraft.evals.gate.report import Answered, CaseResult, GateReport, Subject, case_results
 
 __all__ = [
     "Answered",
     "Baseline",
+    "CaseResult",
     "Change",
     "Comparison",
     "GateDecision",
@@ -34,7 +35,7 @@ __all__ = [
     "Ruling",
     "Standing",
     "Subject",
-    "TriedCase",
+    "case_results",
     "cases_digest",
     "compare",
     "confirm",
@@ -42,6 +43,5 @@ __all__ = [
     "junit_xml",
     "metrics_identity",
     "read_baseline",
-    "tried_cases",
     "write_baseline",
 ]

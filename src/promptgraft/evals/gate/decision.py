@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import Comparison, Standing
-from promptgraft.evals.gate.report import GateReport, TriedCase, reason_of
+from promptgraft.evals.gate.report import CaseResult, GateReport, reason_of
 from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import FLAG, SHARE, integer
 from promptgraft.text import spelled, visible_line
@@ -176,7 +176,7 @@ def _run(root: ET.Element, report: GateReport, run: int, *, allowed: bool) -> No
     _count(suite)
 
 
-def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None:
+def _case(test: ET.Element, case: CaseResult, run: int, *, allowed: bool) -> None:
     outcome = case.outcomes[run]
     # A test without a result element counts as passed.
     if outcome.status is CaseStatus.PASSED:

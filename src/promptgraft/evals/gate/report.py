@@ -53,7 +53,7 @@ class Answered:
 
 
 @attrs.frozen(kw_only=True)
-class TriedCase:
+class CaseResult:
     """One case with all answers to it.
 
     Attributes:
@@ -126,16 +126,16 @@ def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> s
     return "\n".join(f"{one.metric} {one.score:.4g}: {one.reason}" for one in counting)
 
 
-def tried_cases(
+def case_results(
     cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
-) -> tuple[TriedCase, ...]:
+) -> tuple[CaseResult, ...]:
     """Return cases with their answers, run by run; cases without an answer are left out."""
     found: dict[str, list[Answered]] = {}
     for one in answered:
         found.setdefault(one.outcome.case_id, []).append(one)
     required = frozenset(metric.name for metric in metrics if is_required(metric))
     return tuple(
-        TriedCase(
+        CaseResult(
             id=case.id,
             critical=case.critical,
             outcomes=tuple(one.outcome for one in found[case.id]),
@@ -183,7 +183,7 @@ class GateReport(Tried, Shown):
         stopped: why the evaluation ended early; empty if it did not.
     """
 
-    cases: tuple[TriedCase, ...]
+    cases: tuple[CaseResult, ...]
     stopped: str = ""
 
     @property
@@ -198,7 +198,7 @@ class GateReport(Tried, Shown):
         return sum(case.passes for case in self.cases) / scored if scored else None
 
     @property
-    def failing(self) -> tuple[TriedCase, ...]:
+    def failing(self) -> tuple[CaseResult, ...]:
         """The cases that do not pass: critical ones first, then by score from the lowest."""
         failing = [case for case in self.cases if case.passed is False]
         return tuple(sorted(failing, key=lambda case: (not case.critical, case.score)))
@@ -248,7 +248,7 @@ class GateReport(Tried, Shown):
             blocks=(first_rows(failing, ("failing", "score", "why")),),
         )
 
-    def case(self, case_id: str) -> TriedCase:
+    def case(self, case_id: str) -> CaseResult:
         """Return the case with this id.
 
         Raises:
@@ -341,6 +341,6 @@ class Subject:
             dataset=cases_digest(self.cases),
             metrics=metrics_identity(self.metrics, self.aggregation),
             num_runs=num_runs,
-            cases=tried_cases(self.cases, answered, self.metrics),
+            cases=case_results(self.cases, answered, self.metrics),
             stopped=stopped,
         )

@@ -113,7 +113,7 @@ def read_outline(text: str, note: Note) -> Outline:
         # Blank lines after the front matter are no section, but belong to the file.
         closing += intro.raw
     return Outline(
-        opening=opening, front=front, closing=closing, blocks=tuple(_told_apart(blocks, note))
+        opening=opening, front=front, closing=closing, blocks=tuple(_deduplicated(blocks, note))
     )
 
 
@@ -195,7 +195,7 @@ def slug_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
 
 
-def _told_apart(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
+def _deduplicated(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
     """Yield the blocks with unique paths; a path that is taken is noted as a fault."""
     first: dict[SectionPath, Block] = {}
     for block in blocks:
