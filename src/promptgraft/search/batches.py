@@ -256,12 +256,14 @@ class RolloutBatch(Batch):
         except FeedbackError:
             books.spend(key, digest, record.spent)
             raise
+        # Clipped before the search sees it, which gets the same from the journal when resumed.
         record = clip_record(
             record, texts=self._sources.max_example_chars, traces=self._sources.max_trace_chars
         )
         entry = None
         if record.feedback is None:
             books.spend(key, digest, record.spent)
+            # Counted above, and would be counted twice if the fault becomes the answer.
             record = attrs.evolve(record, spent=())
             books.answers.hold(key, digest, record_to_json(record))
         else:
@@ -338,12 +340,14 @@ class QuestionBatch(Batch):
         if failed is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
             text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
+            # So that it is refused as cut off, and the repair asks for a shorter text.
             ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
             reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
         else:
             books.spend(key, digest, spent)
             if isinstance(failed, CallerError):
                 failed.at(key)
+            # A permanent fault ends the run: every further question would fail for the same reason.
             is_fault = isinstance(failed, ProviderError | CandidateError)
             if not is_fault or isinstance(failed, PermanentProviderError):
                 raise failed

@@ -119,6 +119,7 @@ class Frontier:
         late = index not in self._open
         self._update(index)
         if late and index in self._open:
+            # `drawn` goes by this order, so it must not depend on when scores arrived.
             self._open = dict(sorted(self._open.items()))
 
     def members(self) -> Mapping[int, int]:

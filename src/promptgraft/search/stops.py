@@ -78,6 +78,7 @@ class Stops:
             targets = (
                 one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
             )
+            # Only these two would stop at a mean that they do not trust while it is an estimate.
             is_close = any(target.reached(state) for target in targets)
         if self._deadline is not None:
             self._deadline.check()
@@ -155,6 +156,7 @@ class Patience:
         Raises:
             RunStoppedError: there were too many.
         """
+        # The model answers properly and has no other idea, so it has not failed.
         if reason in _NOTHING_NEW:
             self.idle(f"the last proposal was no new text: {detail}")
             return
@@ -193,6 +195,7 @@ class FaultyStretch:
     def add(self, batches: Iterable[Sequence[bool]]) -> None:
         """Add rollouts in the order in which the run asked for them; True means unscored."""
         for faults in batches:
+            # Good rollouts before the first fault are skipped: they would reset the stretch at once.
             for fault in faults if self.unscored or True in faults else ():
                 self.rollouts += 1
                 self.unscored += fault
