@@ -72,6 +72,7 @@ class Answers:
 
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
         """Record calls that were made for an answer but did not produce it."""
+        # A key for each attempt, because records of a journal are never replaced.
         attempt = _spent_key(key, len(self._attempts(key, digest)))
         self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
@@ -177,6 +178,7 @@ class Repeated:
     ) -> RolloutRecord:
         made: list[RolloutRecord] = []
         for run in range(self.runs):
+            # The last one may use up the given example, which is a copy already.
             own = example if run == self.runs - 1 else example.copy()
             try:
                 made.append(self.rollout(candidate, own, deadline))

@@ -207,8 +207,8 @@ class Calls:
     def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
         self._deadline.check()
         if isinstance(batch, QuestionBatch):
-            # In threads of our own: the session of a question is read here after the call, so it cannot
-            # be in another process.
+            # In threads of our own: the session of a question is read here after the call, so it
+            # cannot be in another process.
             executor = self._asking = self._asking or ThreadPoolExecutor(
                 self._questions_at_once, thread_name_prefix="promptgraft-question"
             )

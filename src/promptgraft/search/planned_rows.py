@@ -112,7 +112,7 @@ class Nodes:
         for name, (address, adapter) in self.flow.nodes.items():
             node = _guessed(self.prompts[address], adapter, inputs + growth)
             if seen is not None and seen.nodes:
-                # Without known tokens their number is guessed, but not how often the node is called.
+                # If tokens are not known, they are guessed, but not how often the node is called.
                 found = seen.nodes.get(name, _NEVER)
                 node = found if found.input_tokens else attrs.evolve(node, asked=found.asked)
             by_model[adapter_identity(adapter)].append((adapter, node))

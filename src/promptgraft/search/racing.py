@@ -140,6 +140,7 @@ class RacingValidator(Validator):
         return [place for place in self._order if place in wanted] if wanted else []
 
     def begin(self, *, alone: bool) -> Entry:
+        # Drawn when the step begins: the order in which steps end must not decide who draws first.
         order = self._race_order(self._order[: self._depth])
         # When other steps wait for it, a race is over sooner in one leg than in two.
         return Entry(order=order, first=self._policy.first if alone else len(order))
@@ -188,6 +189,7 @@ class RacingValidator(Validator):
         try:
             won = yield from race.run(position)
         finally:
+            # Also if the run stops in the race: the incumbent's new rollouts are made and scored.
             self._untried[race.position].difference_update(race.found)
             self._population.fill(race.position, race.found, step=step)
         self._races += proposals
@@ -208,6 +210,7 @@ class RacingValidator(Validator):
         """Double the depth of races, and evaluate the incumbent to that depth."""
         if not self.estimates_best and self._depth == len(self._order):
             return False
+        # Each `every` races add `first` examples, so these add at least the present depth.
         self._races += self._policy.every * -(-self._depth // self._policy.first)
         lacking = self._lacking()
         if not lacking:
@@ -234,6 +237,7 @@ class RacingValidator(Validator):
             waiting = waiting[count:]
         best = 0
         for position in complete:
+            # A tie is won by the more promising candidate, and by the baseline against all.
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
         pool.best = best

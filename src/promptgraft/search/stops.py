@@ -78,7 +78,7 @@ class Stops:
             targets = (
                 one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
             )
-            # Only these two would stop at a mean that they do not trust while it is an estimate.
+            # Only these two wait until the means are no longer estimates.
             is_close = any(target.reached(state) for target in targets)
         if self._deadline is not None:
             self._deadline.check()
@@ -195,7 +195,7 @@ class FaultyStretch:
     def add(self, batches: Iterable[Sequence[bool]]) -> None:
         """Add rollouts in the order in which the run asked for them; True means unscored."""
         for faults in batches:
-            # Good rollouts before the first fault are skipped: they would reset the stretch at once.
+            # Good rollouts before the first fault are skipped: they would reset the stretch.
             for fault in faults if self.unscored or True in faults else ():
                 self.rollouts += 1
                 self.unscored += fault
