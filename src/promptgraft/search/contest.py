@@ -103,7 +103,6 @@ class _Contest:
 
     def ask(self, portion: Sequence[GepaExample], number: int) -> Asking[None]:
         """Evaluate both on examples, alternating which of them begins."""
-        # Both halves of a candidate share a position: keys are by example, so they cannot collide.
         candidates = self.kit.population.pool.candidates
         turns = [
             (candidate, portion[start::2])
@@ -113,6 +112,7 @@ class _Contest:
         made = yield from Together(
             [
                 Rollouts(
+                    # Both halves of a candidate have it; keys are by example, so none collide.
                     position=str(Place(phase=Phase.HELD_OUT, candidate=candidate, count=number)),
                     candidate=candidates[candidate],
                     examples=examples,

@@ -129,7 +129,7 @@ def target_for(
             watch=watch,
             max_steps=steps[0],
             max_step_chars=steps[1],
-            # A single prompt is measured with its values before it is evaluated.
+            # A single prompt is measured earlier, with the values of examples, when it is changed.
             max_prompt_chars=config.guards.max_prompt_chars if flow is not None else None,
         ),
         modules=modules,

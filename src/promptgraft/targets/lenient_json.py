@@ -11,6 +11,8 @@ from promptgraft.serde import Json, parse_json, shown
 
 MAX_DEPTH = 100
 
+# Possessive quantifiers here and below: without backtracking, no reply takes more than linear
+# time.
 _GAP = re.compile(r"(?:\s++|(?://|\#)[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 # A curly-quoted text ends at the next quote of any kind; a later one would be a guess.
 _STRING = re.compile(
@@ -140,6 +142,7 @@ class _Reader:
         if word and word[0] in _CONSTANTS:
             self._at = word.end()
             return _CONSTANTS[word[0]]
+        # Including NaN and Infinity, so that `parse_json` refuses them with its own message.
         if word and _NUMBER.fullmatch(word[0]):
             number = parse_json(word[0], where=f"line {self._line}")
             self._at = word.end()
@@ -162,6 +165,7 @@ class _Reader:
 def _decoded(body: str) -> str | None:
     """Return the text between quotes; None if its backslashes are ambiguous."""
     escapes = set(_ESCAPE.findall(body))
+    # Beside `\d`, a `\n` may be a line break or a part of a regular expression.
     if escapes & _AMBIGUOUS_ESCAPES and not escapes <= _JSON_ESCAPES | {"", "'"}:
         return None
     try:

@@ -70,6 +70,7 @@ class SectionModule(PromptModule):
         syntax, names = source.syntax, frozenset(source.placeholders)
         before = view.body(self.path)
         body = proposed_body(text, syntax, names, like=before)
+        # Again: markers that are spelled otherwise now may have made the text longer.
         view.check_length(shown_body(body, syntax))
         kept = kept_names(body, syntax, names)
         if lost := [name for name in source.placeholders if name not in kept]:
@@ -77,6 +78,7 @@ class SectionModule(PromptModule):
             raise InvalidProposalError(
                 RejectionReason.LOST_PLACEHOLDER, f"the text lost the placeholders {markers}"
             )
+        # A marker of the present text is not invented here, even if nothing replaces it.
         known = names | marker_names(before, syntax)
         if invented := sorted(marker_names(body, syntax) - known):
             markers = ", ".join(spell(name, syntax) for name in invented)
@@ -132,6 +134,7 @@ class ToolModule(PromptModule):
 
     def read(self, view: View, text: str) -> ToolOverride:
         now = self._said(view)
+        # A reply may leave out what it does not change.
         said = {**now, **read_said(text, now)}
         params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
         return attrs.evolve(
@@ -357,6 +360,7 @@ class GenerationModule(PromptModule):
         """Refuse a task example that exists already under any key."""
         if not isinstance(entry, AddedTaskExample):
             return
+        # Under another key it would take room, and tokens of every prompt, without showing more.
         content = entry.example.content_hash
         for container in view.descriptor.containers:
             for key, example in view.task_examples(container.path).items():

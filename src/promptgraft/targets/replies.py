@@ -22,7 +22,7 @@ JSON_TAG = "json"
 """The tags of a reply's block: free text, or one JSON object."""
 
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
-_CUT_OFF = frozenset({"length", "max_tokens"})
+_CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say it
 
 
 @attrs.frozen
