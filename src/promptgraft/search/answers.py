@@ -151,6 +151,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
     """
     try:
         return msgspec.convert(answer, RolloutRecord)
+    # A score that is not finite is refused by RolloutFeedback, with a FeedbackError.
     except (msgspec.ValidationError, FeedbackError):
         raise JournalCorruptError(
             f"the journal's record `{key}` is no rollout; restore the journal"
@@ -183,6 +184,7 @@ class Repeated:
             try:
                 made.append(self.rollout(candidate, own, deadline))
             except AbandonedRolloutError as error:
+                # The answers before it are lost with it, and were paid for too.
                 raise AbandonedRolloutError(error.cause, (*_spent(made), *error.spent)) from None
         return self._as_one(made)
 

@@ -192,10 +192,12 @@ class Calls:
                 if entry := batch.take(number, batch.work(number)):
                     self._record([entry])
         elif batch.missing:
+            # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
                 pending = self._submit(owner, batch, executor)
             yield lambda: pending.is_over
             if pending.failures:
+                # Not the first to arrive, which would depend on the workers.
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
                 self._deadline.check()

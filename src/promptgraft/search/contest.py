@@ -54,6 +54,7 @@ def measure(
     scores lower are repeated before they count. Examples that a resumed run no longer has are
     not counted; new ones are evaluated then.
     """
+    # By digests, so that examples that are added or removed do not reorder the others.
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     count = len(ordered)
     # Half of a small set can hardly show anything, and a look spends error.

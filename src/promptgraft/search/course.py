@@ -236,6 +236,7 @@ class Course:
         except LimitReachedError as error:
             ended = reason_of(error), str(error)
         except PromptgraftError:
+            # The answers until now are paid for, and a resumed run needs them.
             self._answers.journal.sync()
             raise
         self._answers.journal.sync()

@@ -106,6 +106,7 @@ class Driver:
             if main.error is not None:
                 raise main.error
         except JournalError as error:
+            # These two arise if a position is asked for twice; other kinds have other causes.
             if self._author and type(error) in (JournalError, JournalMismatchError):
                 mend = "asks for two things there: give each a position of its own"
                 error.args = (f"{error}; in a new run, algorithm `{self._author}` {mend}",)

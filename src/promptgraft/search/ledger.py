@@ -166,6 +166,7 @@ class Ledger:
                 setattr(own, name, getattr(own, name) + getattr(found, name))
 
 
+# `Ledger.take` adds up all slots, so there must be none for weak references.
 @attrs.define(eq=False, weakref_slot=False)
 class Sum:
     """Running totals of one model in one role; mutable, because a replay adds up millions."""

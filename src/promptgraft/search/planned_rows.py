@@ -233,6 +233,7 @@ def in_batches(
 def _reduced(cost: Decimal | None, share: Fraction) -> Decimal | None:
     if cost is None:
         return None
+    # In two steps, because Decimal and Fraction cannot be multiplied.
     saved = cost * (1 - BATCH_SHARE) * share.numerator / share.denominator
     return cost - saved
 

@@ -39,6 +39,7 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
+        # Without an example that both have a score for, nothing speaks for the candidate.
         if not gains or is_behind(gains, margin=self._slack(gains)):
             return False
         rest = [one for one in self.order if one not in self.records]

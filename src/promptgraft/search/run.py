@@ -91,6 +91,8 @@ class Run:
         limits = config.limits
         self._session = session
         self._emit = teller(session, context.event_bus)
+        # Before a teacher completes the cases: its answers are recorded, so they are decided by
+        # the case as given and the teacher, which is in the fingerprint.
         self._digests = {
             example.id: example_digest(example)
             for example in (*config.training_examples, *config.held_out)

@@ -81,6 +81,7 @@ class Grafting:
         found = recent.described.get(module)
         if found is None:
             found = part.describe(self._bounded(recent.view, part))
+            # The same part of one of several prompts has the name of the prompt before its own.
             if found.name != module.name:
                 found = attrs.evolve(found, name=module.name)
             recent.described[module] = found

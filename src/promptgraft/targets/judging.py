@@ -137,6 +137,7 @@ class MetricFeedback:
         for verdict in verdicts:
             session.dispatch(verdict)
         outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        # As a fault of the provider, which leaves the rollout unscored: a 0 would blame the prompt.
         if outcome.score is None:
             raise TransientProviderError(f"not judged: {outcome.error}")
         return RolloutFeedback(

@@ -94,6 +94,7 @@ class View:
         Raises:
             InvalidProposalError: two of its names belong to one field.
         """
+        # The model writes the aliases of this candidate, which others may not have.
         value = parse_json(outcome_json, where="outcome")
         kind = self.template.output_type
         try:

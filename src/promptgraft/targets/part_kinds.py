@@ -139,6 +139,7 @@ class ToolModule(PromptModule):
         params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
         return attrs.evolve(
             self.blank,
+            # No description keeps that of the source.
             description=said[_DESCRIPTION] or None,
             param_descriptions={name: text for name, text in params.items() if text},
         )
@@ -249,6 +250,7 @@ class TaskExampleModule(PromptModule):
 
     def require(self, view: View) -> None:
         shown = self.path[-1] in view.parts.examples.get(self.path[:-1], {})
+        # An added example has no source; what must allow it is the section that holds it.
         is_added = shown and view.descriptor.task_example(self.path) is None
         require_source(view.descriptor, _blank(self.path[:-1]) if is_added else self.blank)
         if not shown:
@@ -274,6 +276,7 @@ class TaskExampleModule(PromptModule):
 
     def read(self, view: View, text: str) -> TaskExampleOverride | AddedTaskExample:
         _, read = _proposed(view, text)
+        # An example of the store has no source to override, so it is added anew under its key.
         if view.descriptor.task_example(self.path) is None:
             return _added(view, self.path[:-1], self.path[-1], read)
         return attrs.evolve(

@@ -231,6 +231,7 @@ class PromptRollout:
             rendered = event.prompt
             fault = too_long(rendered, self.max_prompt_chars)
             if fault and f"{rendered.ns}/{rendered.key}" in self.prompts:
+                # No proposal is to blame for a baseline that is too long.
                 if candidate.parents:
                     raise CandidateError(fault)
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")

@@ -124,6 +124,7 @@ _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FENCED = re.compile(r"(?P<run>`{3,}+|~{3,}+)[^`\n]*+\n(?P<body>.*)\n(?P=run)", re.DOTALL)
 _SHOWN_CHARS = 80
 _SHOWN_NAMES = 40
+# The longest key that a store takes.
 _KEY_CHARS = 64
 _KEY_GAP = re.compile(r"[^a-z0-9_]+")
 
