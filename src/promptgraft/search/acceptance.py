@@ -187,6 +187,7 @@ class Comparer:
     ) -> Compared | None:
         """Return the outcome; None if it is undecided and both may be evaluated again."""
         limit = self.max_rollout_cost
+        # Only the latest rollouts: those before were looked at in the previous round.
         if limit is not None and (expensive := _more_expensive(batches[-1], limit)):
             return Compared(refusal=(RejectionReason.TOO_DEAR, expensive), batches=batches)
         # By example: its scores in each repeat.
@@ -196,6 +197,7 @@ class Comparer:
         )
         before, after = (list(chain.from_iterable(side)) for side in (theirs, ours))
         one, other = paired_means(before, after)
+        # By the means of all repeats, because one answer to an example may be bad luck.
         lost = critical_loss([*map(mean_score, theirs)], [*map(mean_score, ours)], minibatch)
         refusal = None
         if one is None or other is None:

@@ -92,6 +92,7 @@ class BaseSearch:
         scored: Records = ()
         try:
             made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
+            # Before any score is asked for: amounts are relative to those of the baseline.
             kit.scorer.learn(made)
             kit.scorer.require(required, made)
             scored = made

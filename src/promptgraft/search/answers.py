@@ -72,6 +72,7 @@ class Answers:
 
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
         """Record calls that were made for an answer but did not produce it."""
+        # A key for each attempt, because records of a journal are never replaced.
         attempt = _spent_key(key, len(self._attempts(key, digest)))
         self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
@@ -150,6 +151,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
     """
     try:
         return msgspec.convert(answer, RolloutRecord)
+    # A score that is not finite is refused by RolloutFeedback, with a FeedbackError.
     except (msgspec.ValidationError, FeedbackError):
         raise JournalCorruptError(
             f"the journal's record `{key}` is no rollout; restore the journal"
@@ -182,6 +184,7 @@ class Repeated:
             try:
                 made.append(self.rollout(candidate, own, deadline))
             except AbandonedRolloutError as error:
+                # The answers before it are lost with it, and were paid for too.
                 raise AbandonedRolloutError(error.cause, (*_spent(made), *error.spent)) from None
         return self._as_one(made)
 

@@ -258,6 +258,7 @@ class RolloutBatch(Batch):
         except FeedbackError:
             books.spend(key, digest, record.spent)
             raise
+        # Clipped before the search sees it, which gets the same from the journal when resumed.
         record = clip_record(
             record, texts=self._sources.max_example_chars, traces=self._sources.max_trace_chars
         )
@@ -348,6 +349,7 @@ class QuestionBatch(Batch):
             books.spend(key, digest, spent)
             if isinstance(failed, CallerError):
                 failed.at(key)
+            # A permanent fault ends the run: every further question would fail for the same reason.
             is_fault = isinstance(failed, ProviderError | CandidateError)
             if not is_fault or isinstance(failed, PermanentProviderError):
                 raise failed

@@ -192,10 +192,12 @@ class Calls:
                 if entry := batch.take(number, batch.work(number)):
                     self._record([entry])
         elif batch.missing:
+            # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
                 pending = self._submit(owner, batch, executor)
             yield lambda: pending.is_over
             if pending.failures:
+                # Not the first to arrive, which would depend on the workers.
                 raise pending.failures[min(pending.failures)]
             if pending.left or not pending.is_complete:
                 # Calls are cancelled at the limits of the run, or by the owner of the executor.
@@ -208,6 +210,8 @@ class Calls:
     def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
         self._deadline.check()
         if isinstance(batch, QuestionBatch):
+            # In threads of our own: the session of a question is read here after the call, so it
+            # cannot be in another process.
             executor = self._asking = self._asking or ThreadPoolExecutor(
                 self._questions_at_once, thread_name_prefix="promptgraft-question"
             )

@@ -324,6 +324,7 @@ class RunConfig(Settings, ABC):
     def _ordered(self) -> tuple[GepaExample, ...]:
         ordered = list(self.training_examples)
         if self.data.shuffle:
+            # A generator of its own: further draws of a search must not change the split.
             random.Random(f"{self.seed}/split").shuffle(ordered)
         return tuple(ordered)
 
@@ -334,6 +335,7 @@ class RunConfig(Settings, ABC):
         size = min(int(_SHARE * count), (count - self.pareto_set_size) // 2)
         if size >= _LEAST and isinstance(given := self.rollout_budget, int):
             without = attrs.evolve(self, data=attrs.evolve(self.data, held_out=()))
+            # Each takes two rollouts, the baseline's and the winner's.
             size = min(size, int(_PER_BUDGET * given), (given - without.least_budget) // 2)
         return size if size >= _LEAST else 0
 

@@ -57,8 +57,10 @@ def measure(
     # By digest, so that an example that is added leaves the order of the others alone.
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     count = len(ordered)
+    # Half of a small set can hardly show anything, and a look spends error.
     half = count // 2 if count >= _SMALL else count
     portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
+    # With fewer cases no gain can be shown, however often they are answered.
     rounds, is_enough = 1, count >= least_cases(LEVEL)
     kept = again_size(examples)
     while is_enough and rounds < _MOST_ROUNDS and kit.budget.affords(2 * count * rounds + kept):
@@ -79,6 +81,7 @@ def measure(
         if is_clear or contest.is_fixed:
             break
     figures = contest.figures()
+    # After the figures, which must not contain answers that were repeated for losing.
     yield from contest.confirm()
     return attrs.evolve(found, lost=contest.lost(), rollouts=contest.rollouts), figures
 
@@ -110,6 +113,7 @@ class _Contest:
         made = yield from Together(
             [
                 Rollouts(
+                    # Both halves of a candidate have it; keys are by example, so none collide.
                     position=str(Place(phase=Phase.HELD_OUT, candidate=candidate, count=number)),
                     candidate=candidates[candidate],
                     examples=examples,
@@ -125,6 +129,7 @@ class _Contest:
 
     def confirm(self) -> Asking[None]:
         """Evaluate critical examples without an answer, and repeat those that score lower."""
+        # Numbered after the last possible round, so that positions are not used twice.
         for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
             both = ((one, *self._both(one)) for one in self.examples if one.critical)
             open_ones = [

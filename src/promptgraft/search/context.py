@@ -203,6 +203,7 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
         recorded, and then ``CancelledError`` is raised.
         """
         stop = Cancellation(self._context.present_cancellation)
+        # A copy: subclasses have other constructors, and the caller may run the optimizer again.
         optimizer = copy(self)
         optimizer._context = attrs.evolve(self._context, cancellation=stop)  # noqa: SLF001
         return await event_loop.beside(

@@ -78,6 +78,7 @@ class Remarks:
             self._are_alike = record.output_repr == self._answer
             self._count += 1
             self._examples.add(record.example_id)
+        # Only of the baseline: later candidates were chosen by the scores in question.
         if event.position.startswith(_BASELINE):
             self._lengths.append(len(record.output_repr))
             self._scores.append(record.feedback.score)
@@ -201,6 +202,7 @@ class Course:
             )
         if ended[0] in _ENDS:
             ended = yield from self._until_end(self._search.finish(), ended)
+        # The finish may have been stopped too.
         if ended[0] in _ENDS:
             ended = yield from self._until_end(self._measure(), ended)
         return ended
@@ -234,9 +236,11 @@ class Course:
         except LimitReachedError as error:
             ended = reason_of(error), str(error)
         except PromptgraftError:
+            # The answers until now are paid for, and a resumed run needs them.
             self._answers.journal.sync()
             raise
         self._answers.journal.sync()
+        # Rollouts of abandoned branches are used, but the search's own ledger never counts them.
         self._search.kit.budget.under_way = yield from GiveUp()
         return ended
 

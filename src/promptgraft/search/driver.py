@@ -311,6 +311,7 @@ class Driver:
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
         under_way = (one for one in self._calls.pending if isinstance(one.batch, RolloutBatch))
         used = self._whole.rollouts + sum(one.left for one in under_way)
+        # Also for algorithms of other authors, which need not check the budget themselves.
         if used + wanted > self._whole.rollout_budget:
             raise RunStoppedError(
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"

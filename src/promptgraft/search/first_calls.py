@@ -160,6 +160,7 @@ def check_overlap(sets: Mapping[str, Sequence[GepaExample]]) -> None:
             if asked is None:
                 continue
             elder, place = seen.setdefault(asked, (example.id, name))
+            # Within a set a repeated input only weighs more.
             if place != name:
                 raise ConfigError(
                     f"`{elder}` in {place} asks the same as `{example.id}` in {name}; what is "

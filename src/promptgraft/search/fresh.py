@@ -138,7 +138,8 @@ class Figures:
     Attributes:
         pass_rate: share of the scored answers that pass every required metric; None if there are
             none, or no metrics.
-        means: the mean score of each metric; an answer that could not be judged counts as 0.
+        means: the mean score of each metric; an answer without its verdict counts as 0, and one
+            whose verdict has no score is left out.
     """
 
     pass_rate: float | None = None

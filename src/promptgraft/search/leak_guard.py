@@ -90,6 +90,7 @@ class AnswerGuard:
             return
         if description.as_json:
             proposal = _texts_in(proposal)
+            # The present text in the same form, or the passages that it has already would seem new.
             description = attrs.evolve(description, text=_texts_in(description.text))
         if copied := self.find(proposal, known_texts(description)):
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
@@ -204,6 +205,8 @@ class _Bits:
         # Hashes differ between processes, but only in which passages are searched for in vain.
         held, mask = self._bytes, self._mask
         for words in passages:
+            # Differs between processes, which changes only the false positives: `find` checks each
+            # hit against the answers themselves.
             code = hash(words)
             first, second = code & mask, code >> 31 & mask
             held[first >> 3] |= 1 << (first & 7)

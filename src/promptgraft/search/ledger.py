@@ -103,6 +103,7 @@ class Ledger:
             BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or there is a
                 ``max_cost`` and the price of a call is not known.
         """
+        # Running branches count too: what they have spent is gone, joined or not.
         whole = self.whole or self
         self.budget.check(whole.charge)
         if self.budget.needs_prices:
@@ -148,6 +149,7 @@ class Ledger:
             elif one.cost:
                 found.cost += one.cost
         if self.whole is not None:
+            # Without `recorded`: both ledgers share one budget, which is charged below.
             self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
         # Not passed on to the whole, which has the same budget and would pay again.
         if recorded and spent:
@@ -196,6 +198,7 @@ class Sum:
 
 def money(amount: Decimal | None) -> str | None:
     """Return US dollars in the form of documents: a decimal number as text."""
+    # Not `str`, which writes small amounts with an exponent.
     return None if amount is None else f"{amount:f}"
 
 

@@ -30,6 +30,7 @@ class Passing:
     def of(cls, feedback: FeedbackFn | None) -> Passing:
         """Return the requirements of a feedback function; none if it has no metrics."""
         metrics = metrics_of(feedback)
+        # If no metric is required, all are: otherwise every answer would pass.
         asked = {one.name for one in metrics if is_required(one) or ends_case(one)}
         thresholds = {one.name: one.threshold for one in metrics}
         return cls(thresholds=thresholds, required=frozenset(asked or thresholds))

@@ -177,10 +177,12 @@ class RunPlan(Shown):
         """Return the expected cost of the remaining share of the run."""
         rows = [row.expected for row in self.roles if row.role is role]
         calls, cost = ledger.spent_on(role)
+        # All of its questions are asked before the first rollout.
         if calls and role is Role.TEACHER:
             return ZERO
         if calls and role is not Role.REFLECTION:
             return cost / max(1, ledger.rollouts) * self.expected_rollouts * share
+        # By planned calls: rollouts so far include those of the baseline, which asks nothing.
         planned = _sum([row.calls for row in rows], 0)
         whole = _sum([row.cost for row in rows], ZERO)
         if calls:

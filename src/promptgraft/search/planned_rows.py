@@ -72,6 +72,7 @@ def prompt_row(
         calls=math.ceil(most * turns),
         chars=(found.chars or 0) + grown[0],
         expected_calls=round(expected * turns),
+        # Each turn repeats the rounds before it: half of them, averaged over all turns.
         sent=(found.mean_chars or 0) + grown[1] + found.rounds / 2 * (CALL + RESULT),
         received=(found.answer_chars + found.rounds * CALL) / turns,
     )
@@ -111,6 +112,7 @@ class Nodes:
         for name, (address, adapter) in self.flow.nodes.items():
             node = _guessed(self.prompts[address], adapter, inputs + growth)
             if seen is not None and seen.nodes:
+                # If tokens are not known, they are guessed, but not how often the node is called.
                 found = seen.nodes.get(name, _NEVER)
                 node = found if found.input_tokens else attrs.evolve(node, asked=found.asked)
             by_model[adapter_identity(adapter)].append((adapter, node))
@@ -231,6 +233,7 @@ def in_batches(
 def _reduced(cost: Decimal | None, share: Fraction) -> Decimal | None:
     if cost is None:
         return None
+    # In two steps, because Decimal and Fraction cannot be multiplied.
     saved = cost * (1 - BATCH_SHARE) * share.numerator / share.denominator
     return cost - saved
 

@@ -87,6 +87,7 @@ def plan_run(
     for stopper in limits.stoppers:
         if isinstance(stopper, MaxProposals):
             proposals = proposals.limited(stopper.proposals)
+    # A limit on proposals leaves the rollouts of those that are not made unused.
     share = proposals.expected / affordable.expected if affordable.expected else 1.0
     fixed = config.baseline_size + config.reserved_size
     outlook = _Outlook(
@@ -125,8 +126,11 @@ def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
+    # The model is one of the words of an identity, such as `openai/1 gpt-5 effort='low'`.
     if seen is None or task is None or seen.model not in adapter_identity(task).split():
         return estimate
+    # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
+    # `row`, which adds thinking.
     thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
     chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
     answer_chars = max(0, chars - estimate.rounds * CALL)
@@ -201,6 +205,7 @@ class _Outlook:
         """Shares of the rollouts that evaluate whole sets: at least, and as expected."""
         config = self.config
         fixed = config.baseline_size + config.reserved_size
+        # Every second proposal is accepted, as in `Affordable.expected`.
         entries = self.proposals // 2 * config.pareto_set_size
         expected = min(self.rollouts, fixed + entries)
         return Fraction(fixed, config.budget), Fraction(expected, self.rollouts)

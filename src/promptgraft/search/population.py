@@ -255,6 +255,7 @@ class Pool:
             return self.means[index]
         sides = self.scores[index], self.scores[0]
         seen: list[float] = [one for side in sides for one in side if one is not None]
+        # A large gain on few examples must not promise more than any answer has scored.
         return max(min(seen), min(max(seen), whole + own - baseline))
 
     def add(
@@ -282,6 +283,7 @@ class Pool:
         self.means.append(mean_score(scores))
         self.objectives.append(means_of(objectives, self.names))
         if UNSCORED in self.scores[index].row:
+            # Only as long as `fill` may add to them: those of a large pool take much memory.
             self._gaps[index] = list(objectives)
         cells = cells_of(self._kind, self.scores[index], objectives, self.names)
         if self._cover is None:

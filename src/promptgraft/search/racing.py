@@ -39,6 +39,7 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if one not in self.records])
         gains = self._gains(first)
+        # Without an example that both have a score for, nothing speaks for the candidate.
         if not gains or is_behind(gains, margin=self._slack(gains)):
             return False
         rest = [one for one in self.order if one not in self.records]
@@ -140,6 +141,7 @@ class RacingValidator(Validator):
         return [place for place in self._order if place in wanted] if wanted else []
 
     def begin(self, *, alone: bool) -> Entry:
+        # Drawn when the step begins: the order in which steps end must not decide who draws first.
         order = self._race_order(self._order[: self._depth])
         # When other steps wait for it, a race is over sooner in one leg than in two.
         return Entry(order=order, first=self._policy.first if alone else len(order))
@@ -209,6 +211,7 @@ class RacingValidator(Validator):
         """Double the depth of races, and evaluate the incumbent to that depth."""
         if not self.estimates_best and self._depth == len(self._order):
             return False
+        # Each `every` races add `first` examples, so these add at least the present depth.
         self._races += self._policy.every * -(-self._depth // self._policy.first)
         lacking = self._lacking()
         if not lacking:
@@ -235,6 +238,7 @@ class RacingValidator(Validator):
             waiting = waiting[count:]
         best = 0
         for position in complete:
+            # A tie is won by the more promising candidate, and by the baseline against all.
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
         pool.best = best

@@ -184,6 +184,7 @@ class RunResult(Shown):
     @property
     def generated_task_examples(self) -> tuple[GeneratedTaskExample, ...]:
         """The task examples that the run added."""
+        # An example that the store had added, and the run changed, is among those added as well.
         changed = {module for one in self.candidates for module in one.modules}
         return tuple(
             GeneratedTaskExample(

@@ -127,6 +127,7 @@ class Run:
             self._fingerprint = context.journal.begin(
                 fingerprint, reuse_scores=context.reuse_scores
             )
+        # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]
         self._answers = Answers(NoJournal() if context.journal is None else context.journal)
         self._target = self._as_begun(target)
@@ -150,6 +151,8 @@ class Run:
         working = None if bus is None else partial(self._working, bus, plan=plan)
         remarks = Remarks(self._config.feedback_fn, self._emit)
         self._teach(remarks, working)
+        # The search counts a branch only once it is joined, so that no decision depends on how far
+        # running branches have come; the whole ledger counts at once.
         books = Books(self._answers, self._ledger.part())
         sources = self._sources(working)
         driver = self._driver(books, sources, remarks)
@@ -166,6 +169,7 @@ class Run:
         try:
             result = course.result(driver.run(course.run()))
         except PromptgraftError as error:
+            # A result needs the baseline; before that there is none to save.
             if len(course.population.pool):
                 error.result = course.result((StopReason.FAILED, str(error)))
             raise
@@ -225,6 +229,7 @@ class Run:
             max_unscored_share=config.limits.max_unscored_share,
             look=stops.look,
             publish=publish,
+            # An unexpected exception of our own algorithms is a bug and keeps its traceback.
             author="" if type(config).__module__.startswith("promptgraft.") else config.algorithm,
         )
 

@@ -251,6 +251,7 @@ class Scorer:
         Raises:
             FeedbackError: no judged rollout has one of them.
         """
+        # Answers with a fault have 0 in every objective, so they do not show which there are.
         judged = [found for one in records if not one.fault and (found := self.objectives(one))]
         known = {name for found in judged for name in found}
         for name in names if judged else ():

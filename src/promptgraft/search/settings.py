@@ -78,6 +78,7 @@ class Affordable:
     def expected(self) -> int:
         """Proposals evaluated if every second one is accepted."""
         accepted, refused = self.if_accepted, self.if_refused
+        # Of the budget, an accepted one takes 1/accepted and a refused one 1/refused.
         return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
 
     def limited(self, proposals: int) -> Affordable:
@@ -106,6 +107,7 @@ class Settings:
     """The prefix of the names of settings in messages, such as ``limits.``."""
 
     def __new__(cls, *_: object, **given: object) -> Self:
+        # Before `__init__`, whose TypeError would suggest no name.
         for name in given:
             if name not in attrs.fields_dict(cls):
                 raise ConfigError(f"{cls.__name__}: there is no setting `{name}`{_near(name, cls)}")

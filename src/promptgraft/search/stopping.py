@@ -101,6 +101,7 @@ _REACHED = {
 
 def reason_of(error: LimitReachedError) -> StopReason:
     """Return the stop reason of a run that ``error`` ended."""
+    # First, because it is a kind of `RunCancelledError`.
     if isinstance(error, StopFileFoundError):
         return StopReason.STOP_FILE
     if isinstance(error, RunCancelledError):

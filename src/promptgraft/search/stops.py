@@ -78,6 +78,7 @@ class Stops:
             targets = (
                 one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
             )
+            # Only these two wait until the means are no longer estimates.
             is_close = any(target.reached(state) for target in targets)
         if self._deadline is not None:
             self._deadline.check()
@@ -155,6 +156,7 @@ class Patience:
         Raises:
             RunStoppedError: there were too many.
         """
+        # The model answers properly and has no other idea, so it has not failed.
         if reason in _NOTHING_NEW:
             self.idle(f"the last proposal was no new text: {detail}")
             return

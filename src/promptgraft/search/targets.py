@@ -129,6 +129,7 @@ def target_for(
             watch=watch,
             max_steps=steps[0],
             max_step_chars=steps[1],
+            # A single prompt is measured earlier, with the values of examples, when it is changed.
             max_prompt_chars=config.guards.max_prompt_chars if flow is not None else None,
         ),
         modules=modules,
@@ -285,6 +286,7 @@ def plain_or_repr(value: object) -> Json:
     try:
         return unstructure(value)
     except DataFormatError:
+        # The address of an object differs between processes, and so would the fingerprint.
         return described(value) if callable(value) else without_address(repr(value))
 
 
@@ -313,11 +315,13 @@ def fingerprint_of(
         "algorithm": config.algorithm,
         "target": target.name,
         "task_model": target.model,
+        # Without `data.held_out`: it does not affect the search, and may change before a resume.
         "dataset": digest(
             [[example.id, examples[example.id]] for example in config.training_examples]
         ),
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
         "data.shuffle": config.data.shuffle,
+        # `pick` chooses among the candidates when the search is over.
         **_plain("objectives", config.objectives, leave_out="pick"),
         **_plain("guards", config.guards),
         **config.decisive,

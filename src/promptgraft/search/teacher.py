@@ -199,6 +199,8 @@ class Teaching:
             deadline=deadline,
             working=working,
         )
+        # Not the executor itself: sessions are read here after a call, so it cannot be in another
+        # process.
         threads = None if executor is None else ThreadPoolExecutor(_AT_ONCE, "promptgraft-teacher")
         try:
             with Calls(
@@ -211,6 +213,7 @@ class Teaching:
                         calls.collect()
         finally:
             if threads is not None:
+                # A call that was left behind at the deadline may never end.
                 threads.shutdown(wait=False, cancel_futures=True)
         name = self.teacher.name
         found = {

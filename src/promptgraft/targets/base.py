@@ -78,6 +78,7 @@ def check_length(text: str, longest: int) -> None:
 
 def longest_text(limit: int, present: str) -> int:
     """Return the maximum length of a new text: ``limit``, or twice that of the current one."""
+    # With the limit alone, a part that is longer already could only be cut down.
     return max(limit, min(2 * len(present), MAX_BODY_CHARS))
 
 

@@ -27,6 +27,7 @@ _SENTENCE = 100
 _STRING = 80
 _ITEMS = 3
 _WORDS = {"boolean": 5, "integer": 3, "number": 5, "null": 4}
+# Types may refer to themselves.
 _DEEPEST = 6
 
 
@@ -177,6 +178,7 @@ def _of_schema(
     match schema.get("type"), schema.get("properties"):
         case "object", dict(properties):
             return 2 + sum(
+                # Quotes, colon, comma and two spaces around each name.
                 len(name) + 6 + (_known(name, labels) or _of_schema(body, named, (), depth - 1))
                 for name, body in properties.items()
             )

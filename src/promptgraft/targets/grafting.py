@@ -63,6 +63,7 @@ class Grafting:
     def _bounded(self, view: View, part: PromptModule) -> View:
         bound = self._bounds.get(part)
         if bound is None:
+            # Of the text in force at first: relative to its parent, a text could double each step.
             present = part.text(self.view(self.base))
             bound = self._bounds[part] = longest_text(self.max_part_chars, present)
         same = bound == view.max_part_chars
@@ -80,6 +81,7 @@ class Grafting:
         found = recent.described.get(module)
         if found is None:
             found = part.describe(self._bounded(recent.view, part))
+            # The same part of one of several prompts has the name of the prompt before its own.
             if found.name != module.name:
                 found = attrs.evolve(found, name=module.name)
             recent.described[module] = found
@@ -128,6 +130,7 @@ class Grafting:
         view, base = self.view(merged), self.view(self.base)
         for container in self.prompt.descriptor.containers:
             held = len(view.task_examples(container.path))
+            # The source may hold more than the limit already.
             if held > max(len(base.task_examples(container.path)), self.max_task_examples):
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_FIT,

@@ -99,6 +99,7 @@ class MetricFeedback:
     @property
     def identity(self) -> str:
         """Its identity in a run's fingerprint: a digest of the metrics with their options."""
+        # Without code, which is in `functions`: it may differ when scores are reused.
         return metrics_identity(self.metrics, self.aggregation, code=False)
 
     @property
@@ -132,9 +133,11 @@ class MetricFeedback:
             )
         answer = answer_of(response, session)
         verdicts = judge_case(self.metrics, case, answer, session=session)
+        # Before the score is known to be missing: the record of an unscored rollout has them too.
         for verdict in verdicts:
             session.dispatch(verdict)
         outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        # As a fault of the provider, which leaves the rollout unscored: a 0 would blame the prompt.
         if outcome.score is None:
             raise TransientProviderError(f"not judged: {outcome.error}")
         return RolloutFeedback(

@@ -142,6 +142,7 @@ class _Reader:
         if word and word[0] in _CONSTANTS:
             self._at = word.end()
             return _CONSTANTS[word[0]]
+        # Including NaN and Infinity, so that `parse_json` refuses them with its own message.
         if word and _NUMBER.fullmatch(word[0]):
             number = parse_json(word[0], where=f"line {self._line}")
             self._at = word.end()
@@ -164,6 +165,7 @@ class _Reader:
 def _decoded(body: str) -> str | None:
     """Return the text between quotes; None if its backslashes are ambiguous."""
     escapes = set(_ESCAPE.findall(body))
+    # Beside `\d`, a `\n` may be a line break or a part of a regular expression.
     if escapes & _AMBIGUOUS_ESCAPES and not escapes <= _JSON_ESCAPES | {"", "'"}:
         return None
     try:

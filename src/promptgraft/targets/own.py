@@ -99,6 +99,7 @@ class OwnTarget(Target):
             return _expected(Estimate, self.own.estimate(examples))
 
     def check(self, examples: Sequence[GepaExample]) -> None:
+        # Texts of candidates are kept by these names.
         names = [module.name for module in self.modules]
         if not names or len(set(names)) < len(names):
             raise CallerError(

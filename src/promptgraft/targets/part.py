@@ -94,6 +94,7 @@ class View:
         Raises:
             InvalidProposalError: two of its names belong to one field.
         """
+        # The model writes the aliases of this candidate, which others may not have.
         value = parse_json(outcome_json, where="outcome")
         kind = self.template.output_type
         try:
@@ -251,10 +252,12 @@ class PromptModule(Module):
         Raises:
             InvalidProposalError: it cannot be read, or does not fit the part.
         """
+        # Before it is parsed, so that an endless reply costs nothing.
         view.check_length(text)
         descriptor = view.descriptor
         try:
             entry = checked_entry(descriptor, bound_entry(descriptor, self.read(view, text)))
+        # To a store the caller is at fault; here it is the model that proposed the text.
         except CallerError as error:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
         self.check_entry(view, entry)

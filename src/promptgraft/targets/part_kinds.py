@@ -70,6 +70,7 @@ class SectionModule(PromptModule):
         syntax, names = source.syntax, frozenset(source.placeholders)
         before = view.body(self.path)
         body = proposed_body(text, syntax, names, like=before)
+        # Again: markers that are spelled otherwise now may have made the text longer.
         view.check_length(shown_body(body, syntax))
         kept = kept_names(body, syntax, names)
         if lost := [name for name in source.placeholders if name not in kept]:
@@ -77,6 +78,7 @@ class SectionModule(PromptModule):
             raise InvalidProposalError(
                 RejectionReason.LOST_PLACEHOLDER, f"the text lost the placeholders {markers}"
             )
+        # A marker of the present text is not invented here, even if nothing replaces it.
         known = names | marker_names(before, syntax)
         if invented := sorted(marker_names(body, syntax) - known):
             markers = ", ".join(spell(name, syntax) for name in invented)
@@ -136,6 +138,7 @@ class ToolModule(PromptModule):
         params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
         return attrs.evolve(
             self.blank,
+            # No description keeps that of the source.
             description=said[_DESCRIPTION] or None,
             param_descriptions={name: text for name, text in params.items() if text},
         )
@@ -246,6 +249,7 @@ class TaskExampleModule(PromptModule):
 
     def require(self, view: View) -> None:
         shown = self.path[-1] in view.parts.examples.get(self.path[:-1], {})
+        # An added example has no source; what must allow it is the section that holds it.
         is_added = shown and view.descriptor.task_example(self.path) is None
         require_source(view.descriptor, _blank(self.path[:-1]) if is_added else self.blank)
         if not shown:
@@ -271,6 +275,7 @@ class TaskExampleModule(PromptModule):
 
     def read(self, view: View, text: str) -> TaskExampleOverride | AddedTaskExample:
         _, read = _proposed(view, text)
+        # An example of the store has no source to override, so it is added anew under its key.
         if view.descriptor.task_example(self.path) is None:
             return _added(view, self.path[:-1], self.path[-1], read)
         return attrs.evolve(
@@ -357,6 +362,7 @@ class GenerationModule(PromptModule):
         """Refuse a task example that exists already under any key."""
         if not isinstance(entry, AddedTaskExample):
             return
+        # Under another key it would take room, and tokens of every prompt, without showing more.
         content = entry.example.content_hash
         for container in view.descriptor.containers:
             for key, example in view.task_examples(container.path).items():

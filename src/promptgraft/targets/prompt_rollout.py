@@ -119,6 +119,7 @@ class _PromptCache:
         return self._prompts.get(key)
 
     def put(self, key: str, prompts: Mapping[str, Prompt[object]]) -> None:
+        # Two threads that evict at once could pick the same entry; a lookup needs no lock.
         with self._lock:
             while len(self._prompts) >= _CACHED_PROMPTS:
                 self._prompts.pop(next(iter(self._prompts)))
@@ -165,6 +166,7 @@ class PromptRollout:
         try:
             return self._try(candidate, example, session, deadline)
         except PromptgraftError as error:
+            # The session ends here, perhaps in another process; its calls must still be counted.
             if spent := self._spent(session):
                 raise AbandonedRolloutError(error, spent) from error
             raise
@@ -206,6 +208,7 @@ class PromptRollout:
             # A judge that fails says nothing of the answer: that is never a zero.
             answered = session.latest(FeedbackStarted) is not None
             feedback = zero if self.scoring.on_error == "zero" and not answered else None
+        # An answer that was refused shows the reflection model what is wrong with it.
         if fault is not None and (executed := session.latest(PromptExecuted)) is not None:
             response = executed.response
         inputs, output, trace = self._shown(example, response, session)
@@ -228,6 +231,7 @@ class PromptRollout:
             rendered = event.prompt
             fault = too_long(rendered, self.max_prompt_chars)
             if fault and f"{rendered.ns}/{rendered.key}" in self.prompts:
+                # No proposal is to blame for a baseline that is too long.
                 if candidate.parents:
                     raise CandidateError(fault)
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
@@ -271,6 +275,8 @@ class PromptRollout:
     def _spent(self, session: Session) -> tuple[Spending, ...]:
         """Return the cost of the rollout: the task's calls, then the feedback function's."""
         events = session.select_all(object)
+        # Feedback functions may call models through the same session, so only the order of events
+        # tells their calls from those of the task.
         kinds = tuple(map(type, events))
         judged = kinds.index(FeedbackStarted) if FeedbackStarted in kinds else len(events)
         return (

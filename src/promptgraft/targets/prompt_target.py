@@ -216,12 +216,15 @@ class PromptTarget:
         written, expected, removed = [], [], []
         for address, change in candidate.overrides.items():
             descriptor, base = self._prompts[address].prompt.descriptor, self._prompts[address].base
+            # The store may hold an earlier winner of this run, from before it was resumed. What
+            # that left is taken back, and what it had replaced is restored.
             held = self.store.resolve(descriptor, change.tag) or change.holding(())
             left = left_by((_change(one, address) for one in pool), base, held)
             given_back = uncovered(descriptor, base, left)
             if change or left:
                 written.append((descriptor, given_back.merged_with(change)))
                 known = base.without(*given_back.entries()).entries()
+                # The store refuses the write if others have changed these parts meanwhile.
                 expected.append(base.holding([*known, *left.entries()]))
                 removed.append(left)
         self.store.upsert_all(written, provenance=provenance, expected=expected, removed=removed)

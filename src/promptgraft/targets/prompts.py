@@ -277,6 +277,7 @@ def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
             return {address_of(subject): subject}
         case PromptSet():
             return subject.by_address
+        # Last, because whatever has `prompt` and `adapter` matches the protocol.
         case Subject():
             return {address_of(subject.prompt): subject.prompt}
     return {}

@@ -22,7 +22,7 @@ JSON_TAG = "json"
 """The tags of a reply's block: free text, or one JSON object."""
 
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
-_CUT_OFF = frozenset({"length", "max_tokens"})
+_CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say it
 
 
 @attrs.frozen
@@ -124,6 +124,7 @@ _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FENCED = re.compile(r"(?P<run>`{3,}+|~{3,}+)[^`\n]*+\n(?P<body>.*)\n(?P=run)", re.DOTALL)
 _SHOWN_CHARS = 80
 _SHOWN_NAMES = 40
+# The longest key that a store takes.
 _KEY_CHARS = 64
 _KEY_GAP = re.compile(r"[^a-z0-9_]+")
 

@@ -227,6 +227,7 @@ def response_with(value: Any, where: str) -> PromptResponse[Any]:
     if isinstance(value, str):
         # A string of a class of its own, such as an option of an Enum, is an object too.
         output = None if type(value) is str else value
+        # `str()` of an option of an Enum may be its name instead of its value.
         return PromptResponse(text=str.__str__(value), output=output)
     if value is None or callable(value) or isinstance(value, _UNFINISHED):
         raise CallerError(

@@ -176,6 +176,7 @@ class RolloutFeedback:
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
             raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
+        # ASCII, the usual case, has no surrogates to be joined.
         if not self.feedback.isascii():
             object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:
