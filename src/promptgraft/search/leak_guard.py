@@ -202,7 +202,6 @@ class _Bits:
         self._bytes = bytearray(bits >> 3)
 
     def add(self, passages: Iterable[tuple[str, ...]]) -> None:
-        # Hashes differ between processes, but only in which passages are searched for in vain.
         held, mask = self._bytes, self._mask
         for words in passages:
             # Differs between processes, which changes only the false positives: `find` checks each
