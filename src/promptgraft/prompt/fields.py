@@ -119,6 +119,7 @@ def _check_described(field: FieldInfo, fields: tuple[FieldInfo, ...]) -> None:
     }
     own = {field.name}
     for alias in field.described.aliases:
+        # Its own are compared exactly: an alias may be the field's name in another spelling.
         if not alias.strip() or alias in own or fold_name(alias) in taken:
             raise PromptDefinitionError(
                 f"field `{field.key}`: the alias {shown(alias)} is empty or taken; use another"

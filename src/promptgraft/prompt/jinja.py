@@ -129,6 +129,7 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
 
 def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
     """Yield the top-level text, variables, expressions and blocks of a Jinja template."""
+    # As Jinja's lexer does, or its tokens would not be found in the source.
     source = _NEWLINE.sub("\n", template)
     tokens = _tokens(environment, source)
     position = 0
@@ -148,6 +149,7 @@ def _segments(environment: SandboxedEnvironment, template: str, where: str) -> I
             yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
         else:
             end = position + 1
+            # Comments, and the tags around raw text, leave nothing.
             if first.kind == "data":
                 yield _Segment("text", first.text)
         position = end
@@ -202,6 +204,7 @@ def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -
     from promptgraft.prompt.sandbox import UNCOMPILED, why_uncompiled
 
     try:
+        # Compiled too, because the parser accepts unknown filters and tests.
         environment.from_string(template)
         tree = environment.parse(template)
     except TemplateSyntaxError as error:
@@ -247,6 +250,7 @@ class JinjaBlocks:
 
         chunks: list[str] = []
         try:
+            # One template, because `set` and `macro` apply to the blocks that follow.
             template = _template(_CUT.join(text for _, text in self.blocks))
             with bounded():
                 for chunk in template.generate(values):
@@ -261,6 +265,7 @@ class JinjaBlocks:
             AttributeError,
             RecursionError,
         ) as error:
+            # As many cuts are written as blocks have been rendered.
             self._fail("".join(chunks).count(_CUT), error)
         texts = "".join(chunks).split(_CUT)
         named = zip(self.blocks, texts, strict=True)

@@ -56,6 +56,7 @@ def charge(amount: int) -> None:
     Raises:
         OverflowError: the bound is exceeded.
     """
+    # Outside of a rendering, as when constants are folded, each operation is bounded alone.
     made = _made.get() or [0]
     made[0] += amount
     if made[0] > MOST:
@@ -91,6 +92,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, *, keys_first: bool = False) -> None:
         super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=_counted)
         self._keys_first = keys_first
+        # Random: one prompt could render differently twice.
         del self.globals["lipsum"], self.filters["random"]
         self.filters |= {
             name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
@@ -138,6 +140,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filename: str | None,
         defer_init: bool = False,
     ) -> str:
+        # Listed, because the search walks the tree that is changed here.
         for loop in list(source.find_all(nodes.For)):
             text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
             loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
@@ -146,6 +149,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for number in source.find_all(nodes.Const):
             if number.value == math.inf:  # Jinja would generate the undefined name `inf`
                 raise TemplateSyntaxError("a number is too large", number.lineno)
+        # The new nodes have none yet.
         source.set_environment(self)
         return super()._generate(source, name, filename, defer_init)
 
@@ -183,6 +187,7 @@ def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object
 
 
 def _listed(value: object) -> object:
+    # An iterator does not tell how much it yields, and measuring would use it up.
     return list(value) if isinstance(value, Iterator) else value
 
 
@@ -237,6 +242,7 @@ def _of_percent(text: object, values: object) -> int:
     widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
     starred = values if "*" in plain and isinstance(values, tuple) else ()
     widths += sum(abs(one) for one in starred if isinstance(one, int))
+    # A named value may be written once for every `%(name)`.
     return len(plain) + widths + _size(values) * max(1, plain.count("%("))
 
 

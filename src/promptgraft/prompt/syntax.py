@@ -168,6 +168,7 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
 def _compile_dollar(template: str, where: str) -> Source:
     pieces: list[Piece] = []
     start = 0
+    # The pattern of the standard library, so that both read every template alike.
     for match in string.Template.pattern.finditer(template):
         pieces.append(template[start : match.start()])
         start = match.end()

@@ -62,6 +62,7 @@ class _RecentlySettled:
         self._skipped: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[type[_RecentlySettled], tuple[()]]:
+        # Empty: a copy of an override is another object, so nothing would be found.
         return type(self), ()
 
     def of(
@@ -243,6 +244,7 @@ class Prompt(Shown, Generic[OutputT_co]):
         """
         bound, new = by_class(self.params), by_class(params)
         for param in params:
+            # Only to refuse it here, at the call that passed it.
             values_of(param)
         if dict in bound and dict in new:
             new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}
