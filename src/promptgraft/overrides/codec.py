@@ -59,6 +59,7 @@ def read_entries(data: object, address: PromptOverride, *, where: str) -> Prompt
 
 def document_class(base: type[T]) -> type[T]:
     """Return a subclass of ``base`` with a list for each kind of entry."""
+    # The kinds belong to the key, because third parties may register more.
     key = (base, *KINDS.values())
     if key not in _DOCUMENTS:
         lists: dict[str, Any] = {}
@@ -172,6 +173,7 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
     """Return the revision that ``data`` holds; without an address, for any address."""
     plain = parse_json(data, where=where)
+    # Before its structure, which another version need not share.
     _check_version(plain, where)
     document = structure(plain, document_class(RevisionDocument), where=where)
     _check_id(plain, document, where)

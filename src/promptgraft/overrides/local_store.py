@@ -160,6 +160,7 @@ class LocalPromptOverridesStore(RevisionedStore):
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         files = self._files(ns, prompt_key, tag)
+        # Checked without the lock first: locking would create a folder for an empty tag.
         if self._stored(files) is None:
             return
         with self._locked([files]):
@@ -270,6 +271,8 @@ class LocalPromptOverridesStore(RevisionedStore):
             one.files.put(written[one.files.address].data)
 
     def _read(self, address: OverrideAddress, path: str) -> PromptOverride | None:
+        # Not the store's clock, because it is compared with the file system's; and before the read,
+        # after which a fresh document would look older.
         now = time.time_ns()
         found = read_file(path)
         if found is None:
@@ -293,6 +296,7 @@ def _target(
     wanted = wanted_revision(present.revision if present else None, revision, where)
     if wanted is None:
         return None
+    # File names hold 12 digits of an id; `one_id` compares the others.
     near = [file for file in files.archived() if file.id_start.startswith(wanted[:12])]
     known = [files.load(file) for file in near] + ([present] if present else [])
     found: dict[str, StoredRevision] = {stored.revision.id: stored for stored in known}

@@ -84,6 +84,7 @@ def _documents(folder: Path) -> Iterator[Path]:
             ) from error
 
     for parent, folders, files in os.walk(folder, onerror=refuse):
+        # In place: `os.walk` enters the folders that are left in its list.
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(parent, name) for name in files if name.endswith(".json"))
 
