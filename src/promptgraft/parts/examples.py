@@ -120,6 +120,7 @@ def _stored_step(entry: Json, where: str) -> ToolCall:
             "description": str(description),
             "input": given,
             "output": result,
+            # A pattern for mappings would ignore further keys.
             **others,
         } if not others:
             return ToolCall(

@@ -177,6 +177,7 @@ class TaskExampleOverride(PathEntry):
         if not override.fields:
             raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
         check_texts(where, *override.fields.values())
+        # The whole step, because a new tool must accept the values that are kept as well.
         step = attrs.evolve(steps[index], **override.fields)
         tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
         call = tool.call(step.description, step.input_json, step.output_json, where=where)
