@@ -237,6 +237,7 @@ class Graph(PromptSet):
         return {node.name: node.adapter for node in self.nodes if node.adapter is not None}
 
     def answered_by(self, adapter: ProviderAdapter) -> Graph:
+        # Nodes without an adapter of their own keep using that of the run.
         nodes = [attrs.evolve(one, adapter=one.adapter and adapter) for one in self.nodes]
         return attrs.evolve(self, nodes=nodes)
 
