@@ -173,6 +173,7 @@ class Patcher:
         for patch in patches:
             change = patch.change
             try:
+                # The first was grafted already, when its reply was read.
                 candidate = (
                     self.target.graft(
                         candidate,

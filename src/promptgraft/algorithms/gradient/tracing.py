@@ -107,6 +107,7 @@ class Tracer:
             told = [StepBlamed(step=number, case=one.case) for one in traces]
             return (yield from self._ask(list(zip(traces, told, inquiries, strict=True)), shown))
         gradients: list[Gradient] = []
+        # By height: all steps after a step have then passed their problems back to it.
         for wave in range(1 + max((max(one.heights.values()) for one in traces), default=-1)):
             waiting = [
                 (one, step)
@@ -274,6 +275,7 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
             f"### Step {one.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
             f"{_shown_step(one, _MAX_STEP_OF_TRACE_CHARS)}"
         )
+    # A loss that enters at several steps is shown once.
     signals = {one: None for those in trace.incoming.values() for one in those}
     position = f"round/{number}/backward/{named(trace.case)}"
     return Inquiry(
