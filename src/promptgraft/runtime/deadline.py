@@ -61,6 +61,7 @@ class Cancellation:
         with self._lock:
             if self._is_set:
                 return
+            # Before the flag, which is read without the lock.
             self.reason = reason
             self._is_set = True
             listeners = tuple(self._listeners.values())
@@ -165,6 +166,7 @@ class StopFileCancellation(Cancellation):
         return LOOK_EVERY
 
     def check(self) -> None:
+        # The first reason wins, and that may be another one.
         if self.is_set and self.reason in self._found:
             raise StopFileFoundError(self.reason)
         super().check()
@@ -195,6 +197,7 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
         """Return the deadline that expires ``seconds`` from now; ``seconds`` must be above 0."""
+        # Not `<= 0`, which NaN would pass.
         if not seconds > 0:
             raise ConfigError(f"deadline: expected seconds > 0, found {seconds!r}")
         chosen = clock or SystemClock()
@@ -250,6 +253,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
     those that do not end within ``GRACE`` seconds are abandoned.
     """
     waiting = set(futures)
+    # Reentrant: a signal handler that sets the cancellation in this thread puts to it.
     ended: SimpleQueue[Future[T] | None] = SimpleQueue()
     cancellation = deadline.cancellation if deadline is not None else None
     # None wakes the waiter, which then looks at the deadline.
@@ -268,6 +272,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
                     break
                 for future in tuple(waiting):
                     future.cancel()
+                # A new one, because the cancellation has expired the other for good.
                 left, is_grace = Deadline.after(GRACE), True
     finally:
         if undo is not None:
@@ -275,6 +280,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
 
 
 def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Future[T] | None:
+    # Finite, because a queue accepts no infinite timeout.
     seconds = LONGEST_WAIT
     if deadline is not None:
         seconds = min(seconds, deadline.remaining, deadline.look_every)

@@ -131,12 +131,14 @@ class EventBus:
             if isinstance(event, kind):
                 handler(event)
 
+        # Reports name the handler, not the wrapper.
         guarded.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)
         with self._lock:
             self._handlers = (*self._handlers, guarded)
 
         def unsubscribe() -> None:
             with self._lock:
+                # The wrapper, because one handler may be subscribed several times.
                 self._handlers = tuple(kept for kept in self._handlers if kept is not guarded)
 
         return unsubscribe
@@ -226,6 +228,7 @@ class Session:
     def dispatch(self, event: object) -> None:
         with self._lock:
             self._events.append(event)
+        # Outside the lock: a handler may read this session or dispatch to it.
         if self._bus is not None:
             self._bus.publish(event)
 
