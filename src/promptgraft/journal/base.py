@@ -49,6 +49,7 @@ def short_digest(value: str) -> str:
 def _leaves(fingerprint: Mapping[str, Json]) -> Iterator[tuple[str, tuple[Json]]]:
     for name, value in fingerprint.items():
         if isinstance(value, Mapping) and value:
+            # In a tuple, because a recorded null is not the same as an absent key.
             yield from ((f"{name}.{inner}", (item,)) for inner, item in value.items())
         else:
             yield name, (value,)
@@ -112,6 +113,7 @@ class Journal(ABC):
         another run, ``JournalWriteError`` when the system refuses to write.
         """
         header = encode_header(fingerprint)
+        # As a file gives it back: a copy that the caller cannot change.
         asked = decode_header(header)
         with self._lock:
             self._check_open()

@@ -46,6 +46,8 @@ class FileJournal(Journal):
         self._unsynced = False
         self._ahead_at, self._ahead = 0, b""
         with contextlib.ExitStack() as held:
+            # First, because the incomplete last line may be a write of the process that has the
+            # lock.
             self._lock_in(held)
             self._descriptor, contents = self._open(), _Scanner(self._path)
             held.callback(os.close, self._descriptor)

@@ -83,6 +83,7 @@ def _plain_line(record: Record) -> bytes | None:
         same = _ANSWER.decode(answer) == record.answer
     except (msgspec.DecodeError, TypeError, OverflowError, ValueError, RecursionError):
         return None
+    # Brackets in texts count too, so it may be shallower, but never deeper.
     shallow = answer.count(b"{") + answer.count(b"[") <= MAX_DEPTH
     # Without a backslash the strings of the head are what they look like.
     if same and shallow and b"\\" not in head and _HEAD.fullmatch(head):
@@ -117,10 +118,12 @@ def record_key(line: bytes) -> str:
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
     """Return the answer in ``line`` as JSON; None unless it plainly belongs to this question."""
+    # Other characters are escaped in the line; such keys do not match and take the slow way.
     head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
     body = line[:-_SEAL_LENGTH]
     if not body.startswith(head) or not line.endswith(_seal_of(body)):
         return None
+    # The first match, because quotes inside the kind would be escaped.
     return body[len(head) :].partition(_ANSWER_START)[2] or None
 
 
