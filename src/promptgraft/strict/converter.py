@@ -176,6 +176,7 @@ def _literal_hook(value: object, kind: object) -> object:
 
 def _choose(value: object, options: Mapping[T, object]) -> T:
     for option, plain in options.items():
+        # The type too, because `1 == True`.
         if plain == value and type(plain) is type(value):
             return option
     allowed = ", ".join(repr(plain) for plain in options.values())
@@ -283,6 +284,7 @@ def _union_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
             except UNFIT as error:
                 if isinstance(error, (ClassValidationError, IterableValidationError)):
                     inside.append(error)
+        # The value has the shape of one member, whose faults say where they are.
         if len(inside) == 1:
             raise inside[0]
         named = " or ".join(getattr(member, "__name__", str(member)) for member in members)
