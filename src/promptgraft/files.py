@@ -71,6 +71,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
     )
     try:
         try:
+            # `mkstemp` lets only the owner read it.
             os.fchmod(descriptor, mode)
             write_all(descriptor, data)
             # Before the rename, or a power loss may leave the new name with an empty file.

@@ -51,6 +51,7 @@ def _parsed(file: str, text: str) -> Source:
     found = Source()
     try:
         with _PARSING:
+            # Nothing inherited: the `__future__` import of this module would change the bytecode.
             tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return found
@@ -58,6 +59,7 @@ def _parsed(file: str, text: str) -> Source:
         found.bound.setdefault(name, []).append(statement)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            # Compiled code begins with its first decorator.
             first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
             found.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
     for code in codes_in(module):
@@ -81,6 +83,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 def bytecode(code: CodeType) -> str:
     """Return the instructions and constants of compiled code, without its place in a file."""
     constants = [
+        # The order of a frozenset differs from process to process.
         str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
         for one in code.co_consts
         if not isinstance(one, CodeType)
@@ -195,5 +198,6 @@ def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
         return getattr(known, "__file__", None), getattr(known, "__path__", None)
     parent = name.rpartition(".")[0]
     folders = found_module(parent)[1] if parent else None
+    # Not `importlib.util.find_spec`, which imports the parent packages.
     spec = PathFinder.find_spec(name, folders) if folders or not parent else None
     return (spec.origin, spec.submodule_search_locations) if spec else (None, None)

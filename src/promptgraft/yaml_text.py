@@ -220,6 +220,7 @@ def plain_scalar(text: str) -> Json:
     """
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    # Longer ones, which `int` may refuse, count as ambiguous.
     if _INTEGER.fullmatch(text) and len(text) <= 1000:
         return int(text)
     if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
