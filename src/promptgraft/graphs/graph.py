@@ -178,6 +178,7 @@ class Graph(PromptSet):
                 each text by name.
             options: ``edges``, ``candidate_errors``, ``max_steps`` and ``max_step_chars``.
         """
+        # A namespace has no capitals and begins with a letter or digit.
         name = name or function_name(function).rpartition(".")[2].lower().strip("_")
         adapter = NotAsked(function)
         nodes = [

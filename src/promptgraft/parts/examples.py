@@ -61,6 +61,7 @@ class WorkedExample:
             {
                 "objective": self.objective,
                 "steps": _plain_steps(self.steps),
+                # Parsed, so that one value has one hash however its JSON is written.
                 "outcome": parse_json(self.outcome_json, where="outcome"),
             }
         )

@@ -213,6 +213,7 @@ class TaskExampleOverride(PathEntry):
         yield "outcome", self.outcome_json
 
     def is_about(self, label: str) -> bool:
+        # All steps are replaced, including those that only the source has.
         return super().is_about(label) or (self.steps_json is not None and label.startswith(_STEP))
 
     def stored_fields(self) -> dict[str, Any]:

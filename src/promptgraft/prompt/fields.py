@@ -88,6 +88,7 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
+        # The error names only the missing type; the field is the one whose annotation holds it.
         said = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
         wrong = [name for found in said for name, hint in found if str(error.name) in str(hint)]
         raise PromptDefinitionError(
@@ -157,6 +158,7 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
             _collect(argument, found)
         return
     known = found.get(kind.__name__)
+    # Also where a class holds itself.
     if known is kind:
         return
     if known is not None:

@@ -36,6 +36,7 @@ Values = Mapping[str, object]
 
 def given(name: str) -> Callable[[Values], bool]:
     """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
+    # A nested function could not be pickled.
     return functools.partial(_is_given, name)
 
 

@@ -83,6 +83,7 @@ class TextsPrompt(Prompt[object]):
         return attrs.evolve(self, params=(*self.params, *params))
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        # Without its parameters, which may be of any type and have no named values.
         unbound = Prompt(
             self.template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
         )

@@ -271,6 +271,7 @@ class Inquiries:
                 except InvalidProposalError as error:
                     told.refusals.append(Refusal(error, reply.text))
                 else:
+                    # Refused replies are not kept, so that a later round may ask again.
                     self._answered[question.digest] = reply
         self._watch(outcomes)
         return outcomes
