@@ -69,6 +69,7 @@ def _bounded(message: str) -> str:
 
 def joined_faults(lines: Sequence[str], more: int = 0) -> str:
     """Join faults to one message; those that do not fit, and ``more``, are counted at its end."""
+    # Room for the longest count that may follow.
     room = LONGEST_MESSAGE - len("; and 99,999 more")
     shown = len(lines)
     while shown > 1 and len("; ".join(lines[:shown])) > room:

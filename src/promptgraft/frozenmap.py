@@ -125,6 +125,7 @@ def _parts_of(kind: type[Any]) -> Callable[[Any], Iterable[object]] | None:
     if issubclass(kind, (tuple, frozenset)):
         return iter
     if issubclass(kind, FrozenMap):
+        # Keys can be hashed, and are therefore taken for immutable.
         return FrozenMap.values
     if not _is_frozen(kind):
         return None

@@ -35,6 +35,7 @@ _LIBRARIES = (Path(os.__file__).parent, Path(__file__).parent)
 _PACKAGES = {"site-packages", "dist-packages"}
 _NUMBERS = (int, float, complex, Decimal)
 _PLAIN = (str, bytes, *_NUMBERS, NoneType, date, time, timedelta, Enum, re.Pattern)
+# Attributes that only these assign are settings, which determine results, and not state.
 _MAKERS = {"__init__", "__post_init__", "__attrs_post_init__"}
 
 
@@ -163,6 +164,7 @@ class _Walk:
             case _Use():
                 self._use(value)
             case list() | tuple() | set() | frozenset():
+                # The order of a set differs from process to process.
                 items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
                 for place, item in enumerate(items):
                     self._later(f"{label}[{place}]", item)
@@ -252,6 +254,7 @@ class _Walk:
                     self._import(resolve_name(module, package), (*path, *rest), by=file)
             else:
                 self._part(file, holds, one)
+        # Names such as `__file__` differ from machine to machine.
         held = () if name.startswith("__") else holds.get(name, ())
         if not statements:
             self._later(name, held)

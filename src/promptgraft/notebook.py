@@ -67,6 +67,7 @@ class Shown(abc.ABC):
     the ``repr`` of some values.
     """
 
+    # Or subclasses with slots would have a `__dict__` all the same.
     __slots__ = ()
 
     @abc.abstractmethod

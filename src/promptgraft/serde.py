@@ -147,6 +147,7 @@ def without_keys(text: str) -> str:
 
 def shown(value: object) -> str:
     """Return a short ``repr`` for messages, without what looks like an API key."""
+    # Python refuses to write integers of more than 4,300 digits.
     if isinstance(value, int) and value.bit_length() > 63:
         return f"an integer of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     try:
@@ -201,6 +202,7 @@ STRICT_JSON = json.JSONDecoder(
 def _plain(value: object, path: str) -> Json:
     if type(value) is str:  # nearly all values
         return value
+    # Before texts and numbers, which members of a `StrEnum` or `IntEnum` are too.
     if isinstance(value, Enum):
         return _plain(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):
@@ -212,6 +214,7 @@ def _plain(value: object, path: str) -> Json:
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (set, frozenset)):
+        # Sorted as JSON, because items of several types cannot be compared.
         return sorted((_plain(item, path) for item in value), key=canonical_json)
     return _plain_object(value, path)
 

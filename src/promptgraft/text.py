@@ -130,6 +130,7 @@ def short_count(number: int) -> str:
     """Return a large number in few characters: ``9,500``, ``24k``, ``1.5M``."""
     if number < 10_000:
         return f"{number:,}"
+    # From 999,500 on, thousands would be rounded to `1000k`.
     return f"{number / 1e6:.1f}M" if number >= 999_500 else f"{number / 1e3:.0f}k"
 
 

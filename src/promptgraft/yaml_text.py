@@ -25,6 +25,7 @@ YamlPath: TypeAlias = "tuple[str | int, ...]"
 Note: TypeAlias = "Callable[[int, str], None]"
 """Reports a fault: its line, from 1 (0 for the whole text), and a message."""
 
+# Not `yes` and `no`, which only YAML 1.1 takes for booleans.
 _CONSTANTS: dict[str, Json] = {
     "": None,
     "~": None,
@@ -33,6 +34,7 @@ _CONSTANTS: dict[str, Json] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+# What YAML 1.1 and 1.2 both read as a float: with a dot, and a sign in the exponent.
 _FLOAT = re.compile(r"(\.[0-9]+|[-+]?(0|[1-9][0-9]*)\.[0-9]*)([eE][-+][0-9]+)?")
 # YAML 1.1 and 1.2 disagree whether these are texts or numbers.
 _AMBIGUOUS = re.compile(
@@ -220,6 +222,7 @@ def plain_scalar(text: str) -> Json:
     """
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    # Longer ones, which `int` may refuse, count as ambiguous.
     if _INTEGER.fullmatch(text) and len(text) <= 1000:
         return int(text)
     if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):

@@ -138,6 +138,7 @@ def _parts(graph: Graph, prompt: Prompt[object]) -> Iterator[PartDescription]:
 
 def source_view(template: PromptTemplate[object]) -> View:
     """Return a view of a prompt without overrides, for reading its parts."""
+    # The limits concern proposals, and none is made from this view.
     return View(
         template=template,
         parts=EffectiveParts.of_source(template.descriptor),

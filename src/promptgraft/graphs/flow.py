@@ -132,6 +132,7 @@ class GraphRunner:
             if run.fault not in (None, error):
                 raise run.fault from error
             if isinstance(error, CallerError) and not isinstance(error, FlowError):
+                # Raised anew, to name case and step.
                 raise run.failed(str(error)) from error
             said = " ".join(raised(error).split())
             if isinstance(error, self.candidate_errors):
@@ -146,6 +147,7 @@ class GraphRunner:
     def _answered(self, run: Run, params: Sequence[object]) -> PromptResponse[object]:
         given = AsyncRun(run) if is_async(self.function) else run
         value = awaited(self.function(given, *params), deadline=run.deadline)
+        # The flow may have caught it.
         if run.fault is not None:
             raise run.fault
         found = run.response_of(value)
@@ -308,5 +310,6 @@ class AsyncRun:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Return whether calling a function returns a coroutine."""
+    # An object with an `async` `__call__` is not a coroutine function itself.
     method = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)

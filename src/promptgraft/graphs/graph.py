@@ -178,6 +178,7 @@ class Graph(PromptSet):
                 each text by name.
             options: ``edges``, ``candidate_errors``, ``max_steps`` and ``max_step_chars``.
         """
+        # A namespace has no capitals and begins with a letter or digit.
         name = name or function_name(function).rpartition(".")[2].lower().strip("_")
         adapter = NotAsked(function)
         nodes = [
@@ -237,6 +238,7 @@ class Graph(PromptSet):
         return {node.name: node.adapter for node in self.nodes if node.adapter is not None}
 
     def answered_by(self, adapter: ProviderAdapter) -> Graph:
+        # Nodes without an adapter of their own keep using that of the run.
         nodes = [attrs.evolve(one, adapter=one.adapter and adapter) for one in self.nodes]
         return attrs.evolve(self, nodes=nodes)
 

@@ -232,6 +232,7 @@ class Run:
         bound = self.find(node)
         prompt = bound.prompt
         if self._open is not None:
+            # The step in progress counts as made with this text.
             self._open.parts = FrozenMap({**self._open.parts, **bound.parts})
         rendered = prompt.render(self.session)
         return rendered.sections[0].text if isinstance(prompt, TextsPrompt) else rendered.text
@@ -286,6 +287,7 @@ class Run:
         self._places += 1
         shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
         after = tuple(id_ for id_, _ in self.ends)
+        # Set before the checks, so that their errors name the step.
         step = self.last = Opened(f"{self._place}{self._places}", node, after, shown)
         self._check_edges(node)
         self._check_count(node)

@@ -120,6 +120,7 @@ def record_key(line: bytes) -> str:
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
     """Return the answer in ``line`` as JSON; None unless it plainly belongs to this question."""
+    # Other characters are escaped in the line; such keys do not match and take the slow way.
     head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
     body = line[:-_SEAL_LENGTH]
     if not body.startswith(head) or not line.endswith(_seal_of(body)):

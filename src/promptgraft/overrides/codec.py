@@ -59,6 +59,7 @@ def read_entries(data: object, address: PromptOverride, *, where: str) -> Prompt
 
 def document_class(base: type[T]) -> type[T]:
     """Return a subclass of ``base`` with a list for each kind of entry."""
+    # The kinds belong to the key, because third parties may register more.
     key = (base, *KINDS.values())
     if key not in _DOCUMENTS:
         lists: dict[str, Any] = {}

@@ -161,6 +161,7 @@ class LocalPromptOverridesStore(RevisionedStore):
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         files = self._files(ns, prompt_key, tag)
+        # Checked without the lock first: locking would create a folder for an empty tag.
         if self._stored(files) is None:
             return
         with self._locked([files]):

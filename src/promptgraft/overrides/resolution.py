@@ -178,6 +178,7 @@ def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> list[Ent
         return []
     claimed: set[Hashable] = set()
     sharing: list[Entry] = []
+    # In a fixed order, because which of them comes first decides which one applies.
     for entry in in_order(claiming):
         if is_fresh(descriptor, entry):
             names = entry.claims()

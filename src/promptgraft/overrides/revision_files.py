@@ -177,6 +177,7 @@ class RevisionFiles:
         """Archive ``present`` unless the same bytes are archived already."""
         path = self.archive / _archive_name(present.revision)
         found = read_file(path)
+        # Other bytes under this name, which holds the number and the id, are damage.
         if found is not None and found[0] == present.data:
             return
         write_file(path, present.data, self._root)
@@ -384,6 +385,7 @@ def _intent(data: bytes, where: str) -> Intent:
     revisions = tuple(parse_revision(text, None, where=where) for text in texts)
     found = [one.override for one in revisions]
     addresses = [OverrideAddress(one.ns, one.prompt_key, one.tag) for one in found]
+    # At least two, and each of another tag.
     if len(set(addresses)) < max(len(revisions), 2) or marked(revisions) != revisions:
         raise DataFormatError(f"{where}: expected every revision of one write of several tags")
     return dict(zip(addresses, map(StoredRevision, revisions, texts), strict=True))

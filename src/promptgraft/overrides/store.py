@@ -209,6 +209,7 @@ class PromptOverridesStore(Protocol):
         except DataFormatError as error:
             raise InvalidOverrideError(str(error)) from None
         new = bound_entry(descriptor, added.changed(checked.changed(added.example)))
+        # Computed from what was read: a concurrent change of the example must not be undone.
         (written,) = self.upsert_all([(descriptor, kept.holding([new]))], expected=[kept])
         return written
 

@@ -115,6 +115,7 @@ class PromptOverride:
         """
         if not newer:
             return self
+        # Not copied: templates find what they have settled by the identity of the override.
         if not self and self._address == newer._address:
             return newer
         return self.with_entries(newer.entries())

@@ -139,7 +139,7 @@ class AddedTaskExample(Entry):
 
     def check_stored(self, where: str) -> None:
         check_key(self.example_key, "example_key")
-        # The empty hash stands for a prompt without tools and output type.
+        # A descriptor that is built without an interface hash has the empty one.
         if self.expected_hash != NO_INTERFACE:
             super().check_stored(where)
         check_json(where, outcome_json=self.outcome_json)
@@ -188,6 +188,7 @@ class RemovedTaskExample(PathEntry):
         return prompt.descriptor.task_example(self.path) is None
 
     def apply(self, parts: EffectiveParts) -> None:
+        # The addition that it hides may be gone from the store below.
         parts.examples[self.path[:-1]].pop(self.path[-1], None)
 
     def labelled_texts(self) -> LabelledTexts:

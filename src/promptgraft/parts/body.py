@@ -121,11 +121,13 @@ def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str
         following = merged[index + 1] if index + 1 < len(merged) else ""
         if isinstance(piece, Slot):
             name = piece.name
+            # `$name` would take in the characters that follow.
             glued = isinstance(following, str) and re.match(r"[_a-zA-Z0-9]", following)
             braced = syntax is BodySyntax.DOLLAR and glued
             written.append(f"${{{name}}}" if braced else spell(name, syntax))
             continue
         text = _MARKERS[syntax].sub(functools.partial(_escaped, syntax=syntax, names=names), piece)
+        # Escapes before a slot are read in pairs.
         trailing = len(piece) - len(piece.rstrip(escape)) if isinstance(following, Slot) else 0
         written.append(text + escape * trailing)
     return "".join(written)

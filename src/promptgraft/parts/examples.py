@@ -61,6 +61,7 @@ class WorkedExample:
             {
                 "objective": self.objective,
                 "steps": _plain_steps(self.steps),
+                # Parsed, so that one value has one hash however its JSON is written.
                 "outcome": parse_json(self.outcome_json, where="outcome"),
             }
         )
@@ -120,6 +121,7 @@ def _stored_step(entry: Json, where: str) -> ToolCall:
             "description": str(description),
             "input": given,
             "output": result,
+            # A pattern for mappings would ignore further keys.
             **others,
         } if not others:
             return ToolCall(

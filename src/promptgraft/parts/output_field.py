@@ -111,6 +111,7 @@ class OutputFieldOverride(Entry):
         return SkipReason.NAME_TAKEN if taken else None
 
     def claims(self) -> Mapping[Hashable, str]:
+        # Names need to differ only within a class.
         owner = self.field.rpartition(".")[0]
         return {(owner, fold_name(alias)): alias for alias in self.aliases or ()}
 

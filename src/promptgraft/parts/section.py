@@ -53,6 +53,7 @@ class SectionOverride(PathEntry):
             yield cls(path=found.path, expected_hash=found.content_hash, body=body)
 
     def checked(self, descriptor: PromptDescriptor) -> SectionOverride:
+        # May be blank, unlike a summary: a section may consist of its heading and its children.
         check_text(self.body, self.part)
         found = descriptor.section(self.path)
         if found and (lost := found.lost(self.body)):
@@ -66,6 +67,7 @@ class SectionOverride(PathEntry):
 
     def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
         found = descriptor.section(self.path)
+        # A document may hold a body that was never checked against the source.
         return SkipReason.LOST_PLACEHOLDER if found and found.lost(self.body) else None
 
     def apply(self, parts: EffectiveParts) -> None:

@@ -177,6 +177,7 @@ class TaskExampleOverride(PathEntry):
         if not override.fields:
             raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
         check_texts(where, *override.fields.values())
+        # The whole step, because a new tool must accept the values that are kept as well.
         step = attrs.evolve(steps[index], **override.fields)
         tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
         call = tool.call(step.description, step.input_json, step.output_json, where=where)
@@ -212,6 +213,7 @@ class TaskExampleOverride(PathEntry):
         yield "outcome", self.outcome_json
 
     def is_about(self, label: str) -> bool:
+        # All steps are replaced, including those that only the source has.
         return super().is_about(label) or (self.steps_json is not None and label.startswith(_STEP))
 
     def stored_fields(self) -> dict[str, Any]:

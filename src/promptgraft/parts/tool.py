@@ -92,6 +92,7 @@ class ToolOverride(Entry):
 
     def over(self, older: ToolOverride) -> ToolOverride:
         """Return both merged field by field, if they were written for the same source."""
+        # Merged, texts for another source would count as written for this one.
         if older.expected_hash != self.expected_hash:
             return self
         params = {**older.param_descriptions, **self.param_descriptions}

@@ -15,6 +15,8 @@ from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
 
+# Also names of files and folders: no capitals, which some file systems do not tell apart, and no
+# leading dot, which archives and locks have.
 _KEY = r"[a-z0-9][a-z0-9_-]{0,63}"
 _TAG = r"[a-z0-9][a-z0-9._-]{0,63}"
 _NS = rf"(?=.{{1,200}}\Z){_KEY}(/{_KEY})*"

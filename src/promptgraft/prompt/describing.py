@@ -81,6 +81,7 @@ def describe_template(
         containers=tuple(_container(path, section) for path, section in containers),
         output_fields=_output_fields(output_type, choice),
         output_type=output_type,
+        # Only examples in these sections are bound to it, and schemas take time to build.
         interface_hash=_interface(tools, output_type) if containers else NO_INTERFACE,
     )
 
@@ -145,6 +146,7 @@ def _as_worked(example: TaskExample) -> WorkedExample:
 
 def hash_tool_example(example: ToolExample[Any, Any]) -> HexDigest:
     """Return the SHA-256 that an override of a tool example must expect."""
+    # The name of the tool is not part of the hash.
     return _call("", example).content_hash
 
 

@@ -88,6 +88,7 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
+        # The error names only the missing type; the field is the one whose annotation holds it.
         said = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
         wrong = [name for found in said for name, hint in found if str(error.name) in str(hint)]
         raise PromptDefinitionError(
@@ -119,6 +120,7 @@ def _check_described(field: FieldInfo, fields: tuple[FieldInfo, ...]) -> None:
     }
     own = {field.name}
     for alias in field.described.aliases:
+        # Its own are compared exactly: an alias may be the field's name in another spelling.
         if not alias.strip() or alias in own or fold_name(alias) in taken:
             raise PromptDefinitionError(
                 f"field `{field.key}`: the alias {shown(alias)} is empty or taken; use another"
@@ -156,6 +158,7 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
             _collect(argument, found)
         return
     known = found.get(kind.__name__)
+    # Also where a class holds itself.
     if known is kind:
         return
     if known is not None:

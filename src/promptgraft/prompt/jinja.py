@@ -149,6 +149,7 @@ def _segments(environment: SandboxedEnvironment, template: str, where: str) -> I
             yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
         else:
             end = position + 1
+            # Comments, and the tags around raw text, leave nothing.
             if first.kind == "data":
                 yield _Segment("text", first.text)
         position = end
@@ -249,6 +250,7 @@ class JinjaBlocks:
 
         chunks: list[str] = []
         try:
+            # One template, because `set` and `macro` apply to the blocks that follow.
             template = _template(_CUT.join(text for _, text in self.blocks))
             with bounded():
                 for chunk in template.generate(values):
@@ -263,6 +265,7 @@ class JinjaBlocks:
             AttributeError,
             RecursionError,
         ) as error:
+            # As many cuts are written as blocks have been rendered.
             self._fail("".join(chunks).count(_CUT), error)
         texts = "".join(chunks).split(_CUT)
         named = zip(self.blocks, texts, strict=True)

@@ -215,6 +215,7 @@ T = TypeVar("T")
 
 _WRAPPING = " \t\r\n`*\"'.“”‘’"
 _FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
+# Prose may hold other braces; a quote or the closing brace follows that of an object.
 _OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 
 
@@ -292,6 +293,7 @@ def _parse_json(text: str) -> Json:
         if inner is None:
             raise
         data = parse_json(inner, where="answer")
+    # JSON escapes can spell lone surrogates, which UTF-8 cannot encode.
     if not is_unicode(data):
         raise DataFormatError("answer: expected whole characters, found half of a surrogate pair")
     return data
@@ -303,6 +305,7 @@ def _first_object(text: str) -> str | None:
     if begin is None:
         return None
     try:
+        # It only finds the end; the object is then read by `parse_json`, which is stricter.
         _, end = json.JSONDecoder().raw_decode(text, begin.start())
     except (ValueError, RecursionError):
         return None

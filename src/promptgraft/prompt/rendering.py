@@ -70,6 +70,7 @@ class Bindings:
             raise BindingError(
                 f"{show_section(path)} needs a bound `{kind.__name__}`; bound: {bound}"
             )
+        # Only variables: an opaque block may test with `is defined`, else it fails when it renders.
         for name in section.source.variables:
             if name not in self._all:
                 bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
@@ -244,6 +245,7 @@ def _visible(
 def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:
     try:
         return decide(bindings.all)
+    # Broad, because the function is the user's.
     except Exception as error:
         raise BindingError(
             f"section `{'/'.join(path)}`: `{name}` raised {raised(error)}; expected a function "
@@ -256,6 +258,8 @@ def _full(
 ) -> RenderedSection:
     source = section.source
     if bindings is None:
+        # Named after any of them, because callers take a segment without a placeholder for fixed
+        # text.
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
         segments: tuple[Segment, ...] = (Segment(section.template if body is None else body, slot),)
     else:

@@ -140,6 +140,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filename: str | None,
         defer_init: bool = False,
     ) -> str:
+        # Listed, because the search walks the tree that is changed here.
         for loop in list(source.find_all(nodes.For)):
             text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
             loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
@@ -148,6 +149,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for number in source.find_all(nodes.Const):
             if number.value == math.inf:  # Jinja would generate the undefined name `inf`
                 raise TemplateSyntaxError("a number is too large", number.lineno)
+        # The new nodes have none yet.
         source.set_environment(self)
         return super()._generate(source, name, filename, defer_init)
 
@@ -241,6 +243,7 @@ def _of_percent(text: object, values: object) -> int:
     widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
     starred = values if "*" in plain and isinstance(values, tuple) else ()
     widths += sum(abs(one) for one in starred if isinstance(one, int))
+    # A named value may be written once for every `%(name)`.
     return len(plain) + widths + _size(values) * max(1, plain.count("%("))
 
 

@@ -49,6 +49,7 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
     owners = classes_in(kind)
     root, definitions = _components(kind)
     for owner in owners:
+        # msgspec adds the module to the names that two types share.
         if owner.__name__ not in definitions:
             raise PromptDefinitionError(
                 f"type `{type_name(kind)}`: two types are named `{owner.__name__}`; rename one"
@@ -229,6 +230,8 @@ def output_descriptions(descriptor: PromptDescriptor, parts: EffectiveParts) -> 
             field.aliases,
             field.values,
         )
+        # The type of a choice carries no annotations that a schema could take its descriptions
+        # from.
         if not as_source or (not field.name and (now.description or now.values)):
             said[field.field] = Described(now.description, aliases=now.aliases, values=now.values)
     return said
@@ -313,6 +316,7 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
         return next((found for found in parts if found != data), data)
     if isinstance(data, list) and arguments:
         kinds = arguments if _is_fixed(kind) else repeat(arguments[0], len(data))
+        # Not strict: a tuple of the wrong length is left to the converter, which names the fault.
         renamed = [_renamed(item, each, rename) for item, each in zip(data, kinds)]  # noqa: B905
         return [*renamed, *data[len(renamed) :]]
     if isinstance(data, dict) and len(arguments) == 2:
@@ -338,5 +342,6 @@ def _names(fields: Sequence[FieldInfo], said: FieldTexts) -> dict[str, str]:
 def _option(data: Json, options: tuple[str, ...]) -> Json:
     if not isinstance(data, str):
         return data
+    # If several are written alike, none is guessed.
     near = [option for option in options if fold_name(option) == fold_name(data)]
     return near[0] if len(near) == 1 else data

@@ -191,6 +191,7 @@ class MarkdownSection:
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"
         check_key(self.key, "section key")
+        # A set, because `in BodySyntax` raises TypeError for a string before Python 3.12.
         if self.syntax not in set(BodySyntax):
             raise PromptDefinitionError(
                 f"{where}: syntax: expected 'dollar', 'jinja' or 'plain', "

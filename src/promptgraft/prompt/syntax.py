@@ -36,6 +36,7 @@ Values = Mapping[str, object]
 
 def given(name: str) -> Callable[[Values], bool]:
     """Return an ``enabled`` function that is true if the value ``name`` is not empty."""
+    # A nested function could not be pickled.
     return functools.partial(_is_given, name)
 
 
@@ -168,6 +169,7 @@ def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
 def _compile_dollar(template: str, where: str) -> Source:
     pieces: list[Piece] = []
     start = 0
+    # The pattern of the standard library, so that both read every template alike.
     for match in string.Template.pattern.finditer(template):
         pieces.append(template[start : match.start()])
         start = match.end()

@@ -243,6 +243,7 @@ class Prompt(Shown, Generic[OutputT_co]):
         """
         bound, new = by_class(self.params), by_class(params)
         for param in params:
+            # Only to refuse it here, at the call that passed it.
             values_of(param)
         if dict in bound and dict in new:
             new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}

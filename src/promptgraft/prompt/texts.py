@@ -79,9 +79,11 @@ class TextsPrompt(Prompt[object]):
         return cls(PromptTemplate(ns=ns, key=key, sections=sections), takes_cases=takes_cases)
 
     def bind(self, *params: object) -> Prompt[object]:
+        # Neither checked nor merged by class: the agent gets them as they are.
         return attrs.evolve(self, params=(*self.params, *params))
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        # Without its parameters, which may be of any type and have no named values.
         unbound = Prompt(
             self.template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
         )

@@ -95,6 +95,7 @@ def _executed(task: _Task) -> bytes | tuple[str, list[str]]:
     """
     worker: str = importlib.import_module("distributed").get_worker().address
     try:
+        # With every call, because workers may join after the run has begun.
         _check(worker, versions(), task.needs)
         parts, lacking = list[Any](), list[str]()
         for part in task.parts:
@@ -188,6 +189,7 @@ class DaskExecutor(Executor):
             threads = event_loop.run(self._connect(security), deadline=Deadline.after(timeout))
         except (OSError, ValueError) as error:
             self._close()
+            # A ConfigError is a ValueError.
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(
@@ -202,6 +204,7 @@ class DaskExecutor(Executor):
         self._loop = asyncio.get_running_loop()
         for name in ("distributed.batched", "distributed.client"):
             logging.getLogger(name).addFilter(_is_news)
+        # Not the default, which the user's own dask code would then use.
         self._client = self._dask.Client(
             self._address, security=security, asynchronous=True, set_as_default=False
         )
@@ -243,6 +246,7 @@ class DaskExecutor(Executor):
 
     def _packed(self, call: partial[T]) -> tuple[_Task, dict[str, bytes]]:
         """Return a call in the form that is sent, and its large parts by digest."""
+        # Before every call, because modules may have been imported since the last.
         self._register_code()
         parts, large = list[bytes | str](), dict[str, bytes]()
         for value in (call.func, *call.args, call.keywords):
@@ -290,6 +294,7 @@ class DaskExecutor(Executor):
         # A key of its own: by default dask answers calls with equal arguments once.
         key = f"promptgraft-{uuid.uuid4().hex}"
         self._keys.add(key)
+        # At the worker that asked for parts, if any; another may take it if that one is lost.
         asked = self._client.submit(
             _executed, task, key=key, workers=worker, allow_other_workers=worker is not None
         )

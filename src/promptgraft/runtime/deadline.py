@@ -61,6 +61,7 @@ class Cancellation:
         with self._lock:
             if self._is_set:
                 return
+            # Before the flag, which is read without the lock.
             self.reason = reason
             self._is_set = True
             listeners = tuple(self._listeners.values())
@@ -168,6 +169,7 @@ class StopFileCancellation(Cancellation):
         return LOOK_EVERY
 
     def check(self) -> None:
+        # The first reason wins, and that may be another one.
         if self.is_set and self.reason in self._found:
             raise StopFileFoundError(self.reason)
         super().check()
@@ -254,6 +256,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
     those that do not end within ``GRACE`` seconds are abandoned.
     """
     waiting = set(futures)
+    # Reentrant: a signal handler that sets the cancellation in this thread puts to it.
     ended: SimpleQueue[Future[T] | None] = SimpleQueue()
     cancellation = deadline.cancellation if deadline is not None else None
     # None wakes the waiter, which then looks at the deadline.

@@ -145,6 +145,7 @@ def awaited(value: T | Awaitable[T], *, deadline: Deadline | None = None) -> T:
     async def awaiting() -> T:
         return await value
 
+    # Only a coroutine can become a task.
     coroutine = value if isinstance(value, Coroutine) else awaiting()
     result: T = run(coroutine, deadline=deadline, loop=_chosen.get())
     return result
@@ -231,6 +232,7 @@ class _Call(Generic[T]):
 
     def result(self) -> T:
         assert self._task is not None  # noqa: S101 - it has ended
+        # Not raised as it is: `CancelledError` is no `Exception`, and handlers would miss it.
         if self._task.cancelled():
             raise CallerError(
                 "a coroutine of the run was cancelled by something other than the run"
@@ -273,6 +275,7 @@ async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
             cancelled = error
             stop.set("the task that awaits the run was cancelled")
     if cancelled is not None:
+        # Retrieved, or asyncio would log that it never was.
         ended.exception()
         raise cancelled
     return ended.result()

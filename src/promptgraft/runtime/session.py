@@ -138,6 +138,7 @@ class EventBus:
 
         def unsubscribe() -> None:
             with self._lock:
+                # The wrapper, because one handler may be subscribed several times.
                 self._handlers = tuple(kept for kept in self._handlers if kept is not guarded)
 
         return unsubscribe
@@ -227,6 +228,7 @@ class Session:
     def dispatch(self, event: object) -> None:
         with self._lock:
             self._events.append(event)
+        # Outside the lock: a handler may read this session or dispatch to it.
         if self._bus is not None:
             self._bus.publish(event)
 

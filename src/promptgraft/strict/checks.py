@@ -120,6 +120,7 @@ def check(
     mend: str = "",
 ) -> Check[T]:
     """Return a check; see :class:`Check`."""
+    # The reader is a placeholder that the check replaces by its own.
     return Check(lambda _: None, schema or {}, what, fits, tuple(names), hidden, mend)
 
 

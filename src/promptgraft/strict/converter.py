@@ -283,6 +283,7 @@ def _union_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
             except UNFIT as error:
                 if isinstance(error, (ClassValidationError, IterableValidationError)):
                     inside.append(error)
+        # The value has the shape of one member, whose faults say where they are.
         if len(inside) == 1:
             raise inside[0]
         named = " or ".join(getattr(member, "__name__", str(member)) for member in members)

@@ -313,6 +313,7 @@ def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
 
 def abouts_of(kind: type) -> dict[str, str]:
     """Return the descriptions of fields in the docstring of a class, each in one line."""
+    # Base classes first, because an entry of a subclass replaces theirs.
     said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
     return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
 
@@ -384,4 +385,5 @@ def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
     kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:
         return kind
+    # Without an owner the message begins with the field's name, which is then removed.
     return checked(kind, functools.partial(validator, None, field))

@@ -103,6 +103,7 @@ class Source:
         """Report a fault at ``path``."""
         if path not in self._settled:
             self._faults.append((self._number(path), self.line(path, text)))
+            # Everything around it too, because nothing may be built from it.
             self._wrong.update(path[:end] for end in range(len(path) + 1))
 
     def settle(self, path: YamlPath, text: str) -> None:
@@ -213,6 +214,7 @@ def decoded(raw: bytes, line: int, note: Note) -> str | None:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
+        # Counted in characters; everything before the invalid byte can be decoded.
         column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
         note(
             line + before.count(b"\n"),

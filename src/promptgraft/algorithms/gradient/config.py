@@ -34,6 +34,7 @@ Attribution = Literal["steps", "trace"]
 COPIED_WORDS = 8
 """``guards.max_copied_words`` where it is not given."""
 
+# The question and its repair.
 _ASKED_TWICE = 2
 
 
@@ -125,6 +126,7 @@ class GradientConfig(RunConfig):
     @property
     def judging_size(self) -> int:
         """Rollouts that evaluate the candidate of a round, including all repeats."""
+        # A repeat evaluates both candidates.
         repeated = 2 * self.acceptance.max_repeats * self.pareto_set_size
         return self.train_size * self.first_try + self.pareto_set_size + repeated
 
@@ -161,6 +163,7 @@ class GradientConfig(RunConfig):
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
         traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
+        # For each part, one question merges its problems, and one asks for a new text.
         return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
 
     def expected_questions(self, proposals: int, modules: int) -> int:

@@ -256,6 +256,7 @@ class Inquiries:
         """
         outcomes: list[Outcome[T]] = [Outcome() for _ in inquiries]
         pairs = list(zip(inquiries, outcomes, strict=True))
+        # All questions first, then all repairs, because those of an attempt are asked in parallel.
         for attempt in (0, 1):
             waiting = [pair for pair in pairs if pair[1].may_be_asked]
             asked = [

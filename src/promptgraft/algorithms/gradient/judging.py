@@ -138,6 +138,7 @@ class Judge:
         if tries:
             cases = {case for patch in attempt.patches for case in patch.cases}
             examples = [one for one in base.examples if one.id in cases]
+            # Answers that failed are scored and therefore known: nothing is evaluated again.
             before = yield from self.train(base.candidate, examples, f"{where}/train")
             after = yield from self.train(child, examples, f"{where}/try")
             tried = self._trial.judge((before, after), examples)

@@ -109,6 +109,7 @@ class Patcher:
         said: dict[Module, list[Gradient]] = {}
         for one in sorted(gradients, key=lambda one: one.severity):
             said.setdefault(one.module, []).append(one)
+        # The sort is stable: of equals, the part with the more severe gradient stays first.
         by_blame = sorted(said, key=lambda module: -len({one.case for one in said[module]}))
         kept = by_blame[: max(1, round(share * len(said)))]
         blamed = [module for module in self.target.modules if module in kept]
@@ -173,6 +174,7 @@ class Patcher:
         for patch in patches:
             change = patch.change
             try:
+                # The first was grafted already, when its reply was read.
                 candidate = (
                     self.target.graft(
                         candidate,

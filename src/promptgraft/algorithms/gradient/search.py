@@ -190,6 +190,7 @@ class GradientSearch(BaseSearch):
         failing = {name for name, record in known.items() if self._judge.losses(record)}
         examples = self._batches.next(failing)
         new = sum(one.id not in known for one in examples)
+        # Before the round is counted, because it may not begin.
         self.kit.budget.require(new + self._config.judging_size, f"round {number}")
         self.steps = number
         return Base(
@@ -339,6 +340,7 @@ class Batches:
             return tuple(self._training)
         known = [at for at, one in enumerate(self._training) if one.id in failing]
         self._epoch += 1
+        # A generator for each round: its draw does not depend on how much earlier rounds drew.
         chance = random.Random(f"{self._seed}/round/{self._epoch}")
         chosen = set(chance.sample(known, min(len(known), int(KNOWN_SHARE * self._size))))
         while len(chosen) < self._size:

@@ -275,6 +275,7 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
             f"### Step {one.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
             f"{_shown_step(one, _MAX_STEP_OF_TRACE_CHARS)}"
         )
+    # A loss that enters at several steps is shown once.
     signals = {one: None for those in trace.incoming.values() for one in those}
     position = f"round/{number}/backward/{named(trace.case)}"
     return Inquiry(
