@@ -167,6 +167,27 @@ def test_rollouts_are_kept_to_ask_critical_held_out_examples_again() -> None:
     assert config(held_out=unseen(1)).following_size == 2 * len(critical)
 
 
+def test_what_is_kept_for_critical_examples_is_used_for_them() -> None:
+    """The budget covers one round and the repeats, and nothing else."""
+    critical, count = attrs.evolve(unseen(1, words=1, first=90)[0], critical=True), Counter[bool]()
+
+    def unlucky(example: GepaExample, response: Any, session: object) -> RolloutFeedback:
+        if example.critical:
+            is_winner = "w0" in response.text
+            count[is_winner] += 1
+            score = float(not is_winner or count[True] > 1)
+            return RolloutFeedback(score=score, feedback="spoiled once")
+        return RolloutFeedback(score=float(response.text.startswith("ok")), feedback="missing w0")
+
+    given = config(held_out=(critical, *unseen(1)), feedback_fn=unlucky, rollout_budget=100)
+    given = attrs.evolve(given, rollout_budget=given.least_budget)
+    result = optimize(given, task=lambda asked: f"{answer(asked)} {asked.text}")
+    assert result.held_out is not None
+    assert result.held_out.lost == ()
+    assert count == {True: 2, False: 2}
+    assert result.total_rollouts <= given.least_budget
+
+
 def vary(text: str, number: int) -> str:
     return text if text == "ok" else f"{text} {number}"
 

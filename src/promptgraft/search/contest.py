@@ -62,8 +62,12 @@ def measure(
     portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
     # With fewer cases no gain can be shown, however often they are answered.
     rounds, is_enough = 1, count >= least_cases(LEVEL)
-    kept = again_size(examples)
-    while is_enough and rounds < _MOST_ROUNDS and kit.budget.affords(2 * count * rounds + kept):
+    # Nothing follows that rollouts would have to be reserved for, except for critical examples.
+    kit.budget.release(kit.budget.kept)
+    again, round_size = again_size(examples), 2 * count
+    while is_enough and rounds < _MOST_ROUNDS:
+        if not kit.budget.affords((rounds + 1) * round_size + again):
+            break
         rounds += 1
     contest = _Contest(kit=kit, winner=winner, examples=examples)
     known, spent = 0, [0.0]
