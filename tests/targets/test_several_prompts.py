@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from cli.console import Console, Ended
@@ -98,6 +99,21 @@ def test_cut_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
         assert again.candidates == whole.candidates
         assert again.best_overrides == whole.best_overrides
         assert path.read_bytes() == b"".join(lines)
+
+
+def test_prompts_of_stores_with_other_tags_are_resumed(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(root_path=tmp_path)
+    prompts = {
+        name: attrs.evolve(prompt, overrides_store=store, overrides_tag=f"{name}-tag")
+        for name, prompt in (("writer", WRITER), ("router", ROUTER))
+    }
+    team = Prompts(prompts, run=reply, name="team/support")
+    with FileJournal(tmp_path / "journal.jsonl") as journal:
+        first, again = (
+            GepaOptimizer(context(journal=journal), settings()).optimize(team) for _ in range(2)
+        )
+    assert again.best_overrides == first.best_overrides
+    assert {one.tag for one in again.best_overrides.values()} == {"writer-tag", "router-tag"}
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -200,12 +200,13 @@ class PromptTarget:
 
     def over(self, in_force: Json) -> PromptTarget:
         base = self.rollout.base
-        [tag] = {override.tag for override in base.values()}
-        found = Candidate(changes=read_changes(in_force, tag, where="base")).overrides
-        if found.keys() != base.keys():
+        read = Candidate(changes=read_changes(in_force, "latest", where="base")).overrides
+        if read.keys() != base.keys():
             raise DataFormatError(
                 f"expected overrides of {', '.join(base)}, found {shown(in_force)}"
             )
+        # What is in force has no tag, and each prompt may have its own.
+        found = {address: attrs.evolve(one, tag=base[address].tag) for address, one in read.items()}
         return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=found))
 
     def persist(
