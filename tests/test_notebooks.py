@@ -303,3 +303,10 @@ def test_whatever_a_card_holds_its_html_is_well_formed(
 
     parsed(as_html(card))
     assert len(as_text(card).splitlines()) >= 5
+
+
+@pytest.mark.parametrize("lead", ["", "a lead"])
+def test_titles_and_names_of_a_card_are_spelled_in_text(lead: str) -> None:
+    text = as_text(Card(title=HOSTILE, lead=lead, fields=((HOSTILE, HOSTILE),)))
+    assert text.count(SPELLED) == 3
+    assert "\x1b" not in text

@@ -149,9 +149,10 @@ def _safe(text: str) -> str:
 
 def as_text(card: Card) -> str:
     """Render a card as lines of text; tables and long texts come last."""
-    lines = [f"{visible_line(card.title)}: {visible_line(card.lead)}" if card.lead else card.title]
-    width = max((len(name) for name, _ in card.fields), default=0)
-    lines += [f"  {name:{width}}  {visible_line(value)}" for name, value in card.fields]
+    title = f"{card.title}: {card.lead}" if card.lead else card.title
+    fields = [(visible_line(name), visible_line(value)) for name, value in card.fields]
+    width = max((len(name) for name, _ in fields), default=0)
+    lines = [visible_line(title), *(f"  {name:{width}}  {value}" for name, value in fields)]
     for block in card.blocks:
         lines += _text_lines(block)
     return "\n".join(lines)
