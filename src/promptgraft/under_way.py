@@ -32,4 +32,6 @@ def left_behind(seconds: float) -> list[str]:
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(seconds / len(threads))
-    return [_by_thread[one.ident] for one in threads if one.ident in _by_thread]
+    # Read once: a thread may end what it does at any time.
+    found = (_by_thread.get(one.ident) for one in threads if one.ident is not None)
+    return [what for what in found if what]
