@@ -92,5 +92,4 @@ def _cell(value: Any, *, nan: bool) -> object:
     if isinstance(value, list):
         # Within a list, pandas does not use NaN for a missing value.
         return [_cell(item, nan=True) for item in value]
-    # pandas stores a missing value as NaN.
     return None if not nan and isinstance(value, float) and value != value else value  # noqa: PLR0124

@@ -53,7 +53,6 @@ def _parsed(file: str, text: str) -> Source:
     try:
         # `dont_inherit`, or the `annotations` import of this module would apply to the source.
         with _PARSING:
-            # Nothing inherited: the `__future__` import of this module would change the bytecode.
             tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return found
@@ -86,7 +85,6 @@ def bytecode(code: CodeType) -> str:
     """Return the instructions and constants of compiled code, without its place in a file."""
     # The order of a frozenset depends on the hash seed of the process.
     constants = [
-        # The order of a frozenset differs from process to process.
         str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
         for one in code.co_consts
         if not isinstance(one, CodeType)

@@ -50,7 +50,6 @@ def short_digest(value: str) -> str:
 def _leaves(fingerprint: Mapping[str, Json]) -> Iterator[tuple[str, tuple[Json]]]:
     for name, value in fingerprint.items():
         if isinstance(value, Mapping) and value:
-            # In a tuple, because a recorded null is not the same as an absent key.
             yield from ((f"{name}.{inner}", (item,)) for inner, item in value.items())
         else:
             yield name, (value,)
