@@ -63,6 +63,7 @@ class Combiner:
         parent = pool.best if step.leads else step.parent
         own = pool.candidates[parent].digest == step.candidate.digest
         onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidates[parent]
+        # The best child is the base while its parent still leads; otherwise all are applied anew.
         others = children[1:] if own else children
         found, brought = onto, [False] * len(others)
         if others:
@@ -129,6 +130,7 @@ class Combiner:
             )
         except InvalidProposalError:
             return None
+        # The merge has left these texts as `onto` has them where both sides changed them.
         for module in child.modules:
             found = self._with_lines(found, module, (base, onto, child))
         return None if found.digest == onto.digest else found

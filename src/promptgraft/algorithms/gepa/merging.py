@@ -20,6 +20,7 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
 
 _SUBSAMPLE = 5
+"""Validation examples of the first test of a merge, as many as gepa takes."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -64,6 +65,7 @@ class Merger:
         )
         triple, merged = found
         self._attempts += 1
+        # No later merge: what was reserved for one is free for further steps.
         if self._attempts == most:
             self.largest = 0
         self._seen.add(merged.digest)
@@ -173,6 +175,7 @@ class Merger:
 
 
 _MAX_PARTNERS = 20
+"""Members of the frontier that are paired; pairs, and the search for ancestors, grow with it."""
 
 
 @attrs.frozen

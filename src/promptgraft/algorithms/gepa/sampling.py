@@ -19,6 +19,7 @@ from promptgraft.targets.base import Target
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _CANDIDATES = 200
+"""Candidates whose training rollouts are remembered; the oldest are hardly ever parents again."""
 _LEADERS = 5
 """Members of the frontier that ``explored: leaders`` chooses from."""
 

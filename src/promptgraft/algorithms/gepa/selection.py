@@ -17,10 +17,14 @@ from promptgraft.targets.types import GepaExample, Module
 T = TypeVar("T")
 
 _TOGETHER_SHARE = 0.5
+"""Share of the steps that change all blamed instructions together."""
 _BLAMED_SHARE = 0.75
+"""Share of the steps that heed blame in one way or the other; in the rest modules take turns."""
 _NO_BLAME: Mapping[str, int] = MappingProxyType({})
 _FAILED_SHARE = 0.7
+"""How likely each place of a minibatch but the last goes to an earlier failure."""
 _TURNS_IN_A_ROW = 2
+"""How often one failure is learned from before others of the same candidate have their turn."""
 
 
 class Choices:
@@ -61,6 +65,7 @@ class Choices:
 
     def turn(self, ahead: int = 0) -> Turn:
         """Return the turn of a proposal that begins while ``ahead`` others are under way."""
+        # As if each of those under way changed one module, which is not known before they end.
         first, second = (
             (*turns[ahead % len(turns or "-") :], *turns[: ahead % len(turns or "-")])
             for turns in (self._instructions, self._examples)
@@ -224,6 +229,7 @@ class Turn:
 
     def drawn(self, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
         """Return one of these modules, drawn uniformly; empty if there is none."""
+        # By name: the order of turns depends on what was changed so far.
         found = sorted(self.all(worth), key=lambda module: module.name)
         return (found[int(self.draw * len(found))],) if found else ()
 
