@@ -238,8 +238,8 @@ class Addressed:
         common = frozenset(word for word, count in counts.items() if count > most)
         return cls({place: words - common for place, words in every.items()})
 
-    def lines(self, complaint: frozenset[str], asked: Collection[str]) -> frozenset[Place]:
-        """Return the lines that address a complaint about an answer.
+    def lines(self, complaint: frozenset[str], asked: Collection[str]) -> tuple[Place, ...]:
+        """Return the lines that address a complaint about an answer, in their order.
 
         They have at least half of the words of the complaint, and complaint and input together
         at least half of theirs: a line about much else is judged by much else.
@@ -249,7 +249,7 @@ class Addressed:
             asked: the words of the input.
         """
         said = complaint.union(asked)
-        return frozenset(
+        return tuple(
             place
             for place, words in self.words.items()
             if complaint

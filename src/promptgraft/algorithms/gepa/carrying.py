@@ -176,8 +176,9 @@ class LineHistory:
             blamed = addressed.lines(complaint, asked)
             self._credits.subtract(blamed)
             if is_perfect or complaint:
-                alone = (those for one in earlier if len(those := addressed.lines(one, asked)) == 1)
-                self._credits.update(frozenset[Place]().union(*alone) - blamed)
+                found = (addressed.lines(one, asked) for one in earlier)
+                alone = dict.fromkeys(those[0] for those in found if len(those) == 1)
+                self._credits.update([place for place in alone if place not in blamed])
             if complaint:
                 earlier[complaint] = None
                 for oldest in [*earlier][:-_MOST_COMPLAINTS]:
