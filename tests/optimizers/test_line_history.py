@@ -200,7 +200,8 @@ def record(name: str, feedback: str, *, score: float = 0.0) -> RolloutRecord:
 
 NOTE = SectionModule(path=NOTES)
 LINE = "- route refunds to billing"
-RULED, NOTED = (f"{head}\n{LINE}" for head in ("Known words:", "More words:"))
+OTHERS = "\n".join(f"- {words}" for words in ("be polite", "be brief", "sign it", "add a date"))
+RULED, NOTED = (f"{head}\n{LINE}\n{OTHERS}" for head in ("Known words:", "More words:"))
 KEYS = {module: lines_of(text)[0].key for module, text in ((PART, RULED), (NOTE, NOTED))}
 COMPLAINT = record("refund", "refunds billing")
 RIGHT = record("refund", "right", score=1.0)
