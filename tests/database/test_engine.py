@@ -113,6 +113,11 @@ def test_many_make_the_tables_at_once(url: str) -> None:
         database.close()
 
 
+def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+    for number in range(30):
+        test_many_make_the_tables_at_once(f"sqlite:///{tmp_path}/{number}.db")
+
+
 def test_prefixes_keep_apart(url: str) -> None:
     one, other = Database(url, prefix="one_"), Database(url, prefix="")
     SqlPromptOverridesStore(one).set_section_override(PROMPT, path=TONE, body="kind")

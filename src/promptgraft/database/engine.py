@@ -17,19 +17,16 @@ from sqlalchemy import (
     Double,
     Engine,
     Table,
-    create_engine,
     event,
     func,
     insert,
     literal_column,
     select,
 )
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
+from promptgraft.database.connecting import engine_of, setting_up, shown_url, url_of
 from promptgraft.database.tables import SCHEMA_VERSION, Tables
 from promptgraft.errors import ConfigError, StoreError
 from promptgraft.serde import shown
@@ -37,16 +34,6 @@ from promptgraft.text import clip
 
 T = TypeVar("T")
 
-_DRIVERS = {
-    "sqlite": "sqlite",
-    "postgres": "postgresql+psycopg",
-    "postgresql": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-}
-_EXPECTED = (
-    "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
-)
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,29}|")
 _MOST_ATTEMPTS = 8
 _SECONDS_BETWEEN_ATTEMPTS = 0.25
@@ -99,14 +86,13 @@ class Database:
         self.tables = Tables.of(prefix)
         self._create = create
         self._timeout_seconds, self._patience_seconds = timeout_seconds, patience_seconds
-        self._engine = url if isinstance(url, Engine) else _engine(_url_of(url), timeout_seconds)
+        self._engine = url if isinstance(url, Engine) else engine_of(url_of(url), timeout_seconds)
         self.dialect = {"mariadb": "mysql"}.get(name := self._engine.dialect.name, name)
-        if self.dialect not in _SETTINGS:
-            raise ConfigError(f"url: expected {_EXPECTED}, found a database of {name}")
-        self.name = _shown_url(self._engine.url)
+        set_up = setting_up(self.dialect, timeout_seconds)
+        self.name = shown_url(self._engine.url)
         self._opening = threading.Lock()
         self._opened = False
-        event.listen(self._engine, "connect", self._configure(timeout_seconds))
+        event.listen(self._engine, "connect", set_up)
         event.listen(self._engine, "begin", self._begin)
 
     @property
@@ -254,24 +240,6 @@ class Database:
                 f"database {self.name}: {_reason(error)}; {_mend(error)}"
             ) from error
 
-    def _configure(self, seconds: float) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
-        statements = [
-            one.format(seconds=max(1, round(seconds)), ms=round(seconds * 1000))
-            for one in _SETTINGS[self.dialect]
-        ]
-
-        def configure(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-            if isinstance(connection, sqlite3.Connection):
-                # Python's driver would otherwise begin transactions at moments of its own.
-                connection.isolation_level = None
-            cursor = connection.cursor()
-            for statement in statements:
-                cursor.execute(statement)
-            cursor.close()
-            connection.commit()
-
-        return configure
-
     def _begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
         durable, writes = options.get("durable", True), options.get("writes", False)
@@ -299,80 +267,11 @@ _SECONDS = {
 }
 """Seconds since 1970 in SQL, by dialect."""
 
-_SETTINGS = {
-    "sqlite": (
-        "PRAGMA busy_timeout={ms}",
-        "PRAGMA journal_mode=WAL",
-        "PRAGMA foreign_keys=ON",
-    ),
-    "postgresql": (
-        "SET SESSION lock_timeout = {ms}",
-        "SET SESSION default_transaction_isolation = 'read committed'",
-        "SET SESSION idle_in_transaction_session_timeout = {ms}",
-    ),
-    "mysql": (
-        "SET SESSION innodb_lock_wait_timeout = {seconds}",
-        # By default, a transaction that waits for a lock does not see what its holder has written.
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
-        "SET SESSION time_zone = '+00:00'",
-    ),
-}
-"""Statements that set up a new connection, by dialect."""
-
 _BUSY = frozenset[object]({sqlite3.SQLITE_BUSY})
 _LOCKED = _BUSY | {"55P03", 1205}
 _NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
 _GIVEN_UP = frozenset[object]({"40P01", "40001", "23505", 1020, 1062, 1213})
 """Deadlocks, and rows that another transaction inserted first: a repetition may succeed."""
-
-
-def _url_of(given: object) -> URL:
-    if not isinstance(given, str):
-        raise ConfigError(f"url: expected {_EXPECTED}, found {shown(given)}")
-    try:
-        url = make_url(given)
-    except (ArgumentError, ValueError):
-        # Not shown, since it may contain a password.
-        raise ConfigError(f"url: expected {_EXPECTED}") from None
-    kind, _, own = url.drivername.partition("+")
-    if kind not in _DRIVERS:
-        raise ConfigError(f"url: expected {_EXPECTED}, found a URL of `{url.drivername}`")
-    return url if own else url.set(drivername=_DRIVERS[kind])
-
-
-def _engine(url: URL, timeout_seconds: float) -> Engine:
-    size, arguments = 16, dict[str, object]()
-    if url.drivername.startswith("sqlite") and url.database in {None, "", ":memory:"}:
-        # A database in memory belongs to one connection, which threads have to share.
-        size, arguments = 1, {"check_same_thread": False}
-    elif url.drivername.startswith("mysql"):
-        # MySQL has no timeout for idle transactions alone, only for idle connections.
-        idle = max(1, round(timeout_seconds))
-        arguments = {"init_command": f"SET SESSION wait_timeout = {idle}"}
-    try:
-        return create_engine(
-            url,
-            connect_args=arguments,
-            poolclass=QueuePool,
-            pool_pre_ping=True,
-            pool_use_lifo=True,
-            pool_size=size,
-            max_overflow=0 if size == 1 else size,
-            pool_timeout=timeout_seconds,
-        )
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        missing = getattr(error, "name", None) or url.drivername
-        raise ConfigError(
-            f"url: databases of {url.drivername.partition('+')[0]} need {missing}; run "
-            '`pip install "promptgraft[server]"`'
-        ) from None
-
-
-def _shown_url(url: URL) -> str:
-    """Return a URL without user, password and options."""
-    kind = url.get_backend_name()
-    return URL.create(kind, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
 def _is_one(error: SQLAlchemyError, codes: frozenset[object]) -> bool:
