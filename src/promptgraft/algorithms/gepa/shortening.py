@@ -30,7 +30,7 @@ from promptgraft.text import folded_words
 _TRIALS = 3
 """Most training examples that leaving out a line is tried on."""
 _STAGES = (slice(1), slice(1, _TRIALS))
-"""Which of them at a time. Most lines fail the first; the others are worth no further wait."""
+"""Which of them at a time: a line that fails the first needs no other, and each stage waits."""
 _CHANCE = 0.15
 """Share of the score range below which a loss counts as chance."""
 

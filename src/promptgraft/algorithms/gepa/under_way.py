@@ -99,6 +99,7 @@ class UnderWay:
             step = self._search.open_step(self._begun, alone=not self._steps)
             pace = _Pace(step, deque())
             self._steps.append(pace)
+            lines = by.lines.of(step.candidate) if by.lines else KnownLines()
             for index in range(count):
                 strays = by.strays.take() if by.strays is not None else ()
                 about = dict.fromkeys(stray.example for stray in strays)
@@ -117,7 +118,7 @@ class UnderWay:
                         remembered=by.history.of(lesson.minibatch) if by.history else {},
                         tried=len(by.seen),
                         strays=strays,
-                        lines=by.lines.of(step.candidate) if by.lines else KnownLines(),
+                        lines=lines,
                         generic=by.complaints.generic,
                     ),
                 )
