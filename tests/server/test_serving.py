@@ -141,6 +141,10 @@ def test_the_default_port_may_be_left_out(port: int, secure: bool, bare: bool) -
             ["--host", "::", "--certificate", "promptgraft.yaml", "--key", "promptgraft.yaml"],
             "--host ::: this is every address of the machine, and browsers ask for a name; give",
         ),
+        (
+            ["--host", "0:0::0", "--certificate", "promptgraft.yaml", "--key", "promptgraft.yaml"],
+            "--host 0:0::0: this is every address of the machine, and browsers ask for a name",
+        ),
         (["--certificate", "x.pem"], "--certificate and --key: give both, or none"),
         (["--certificate", "x.pem", "--key", "y"], "--certificate: there is no file x.pem"),
         (["--jobs", "nowhere"], "url: expected sqlite:///FILE"),

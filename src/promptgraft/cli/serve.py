@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from promptgraft.adapters.calling.access import is_loopback
+from promptgraft.adapters.calling.access import is_every_address, is_loopback
 from promptgraft.cli import options
 from promptgraft.cli.exits import handling_signals
 from promptgraft.cli.job_options import (
@@ -29,7 +29,6 @@ from promptgraft.cli.job_options import (
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
 
-_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
 
@@ -139,7 +138,7 @@ def _check_safe(
             f"--host {host}: others could read tokens on the way; give --certificate and --key, or "
             "--behind-proxy with the name that the proxy serves"
         )
-    if host in _EVERY_ADDRESS and not behind_proxy:
+    if is_every_address(host) and not behind_proxy:
         raise ConfigError(
             f"--host {host}: this is every address of the machine, and browsers ask for a name; "
             "give that name as --host, or --behind-proxy with the name that the proxy serves"

@@ -51,6 +51,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_every_address(host: str) -> bool:
+    """Return whether a host to listen on stands for all addresses of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
 def is_confidential(address: str) -> bool:
     """Return whether a valid ``address`` is encrypted in transit or never leaves this machine."""
     parts = urlsplit(address)
