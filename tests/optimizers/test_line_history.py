@@ -23,6 +23,7 @@ from optimizers.worlds import (
     config,
     grafted,
     section,
+    shown_rules,
     target_of,
     twins,
 )
@@ -30,7 +31,6 @@ from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
 from promptgraft.algorithms.gepa.attribution import AddedLine, Addressed
 from promptgraft.algorithms.gepa.carrying import KnownLines, LineHistory
-from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.redundant import lines_of
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
@@ -42,7 +42,6 @@ from promptgraft.targets.types import Candidate, Module, RolloutRecord
 Rendered = RenderedPrompt[object]
 
 IGNORED = "- maybe {}"
-SHOWN = re.compile(r"(?ms)^\*\*(P\d+):\*\* section rules.*?\n```\n(.*?)\n```$")
 
 
 def known(rendered: Rendered) -> str:
@@ -67,12 +66,12 @@ class Teacher:
         self.taught: list[str] = []
 
     def __call__(self, rendered: Rendered) -> str:
-        shown = SHOWN.search(bound(rendered, "current")) if rendered.key == WHOLE.key else None
+        shown = shown_rules(rendered)
         missing = dict.fromkeys(re.findall(r"missing (\w+)", bound(rendered, "examples")))
         new = [word for word in missing if word not in self.taught][:2]
         if shown is None or not new:
             return "I would rather not."
-        mark, text = shown.groups()
+        mark, text = shown
         for word in new:
             form = IGNORED if len(self.taught) in self.vain else "- know {}"
             text += f"\n{form.format(word)}"
@@ -294,6 +293,18 @@ def test_what_failures_complain_of_more_often_than_it_helps_is_not_carried() -> 
     assert judged.riders(judged.neither) == [PART]
     judged.learn(judged.ruled, COMPLAINT)
     assert judged.riders(judged.neither) == []
+
+
+def test_the_last_thousand_lines_that_helped_are_remembered() -> None:
+    judged = Judged()
+    for number in range(1_003):
+        text = f"- know {number}"
+        line = AddedLine(
+            module=PART, text=text, key=f"\n{text}", words=[], place=0, enough=0.0, helped=True
+        )
+        judged.history.note(KnownLines(), [line])
+    texts = [rider.text for rider in judged.history.of(judged.neither).riders]
+    assert texts == [f"- know {number}" for number in range(3, 1_003)]
 
 
 def test_the_last_complaints_of_an_example_are_remembered() -> None:

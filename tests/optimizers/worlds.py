@@ -24,6 +24,7 @@ from promptgraft.algorithms.gepa import (
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
@@ -48,6 +49,8 @@ OutputT = TypeVar("OutputT")
 
 OVERLOADED = TransientProviderError("429: overloaded")
 REFUSED = PermanentProviderError("401: the key is not valid")
+
+_RULES_SHOWN = re.compile(r"(?ms)^\*\*(P\d+):\*\* section rules.*?\n```\n(.*?)\n```$")
 
 RULES, QUESTION, NOTES = ("rules",), ("question",), ("notes",)
 
@@ -154,6 +157,12 @@ def instruction(text: str) -> str:
 def asked(rendered: RenderedPrompt[object]) -> str:
     """Return the word that the task model is asked for."""
     return bound(rendered, "word")
+
+
+def shown_rules(rendered: RenderedPrompt[object]) -> tuple[str, str] | None:
+    """Return mark and text of the rules in a question about all parts; None in others."""
+    found = _RULES_SHOWN.search(bound(rendered, "current")) if rendered.key == WHOLE.key else None
+    return None if found is None else (found[1], found[2])
 
 
 def section(rendered: RenderedPrompt[object], path: tuple[str, ...]) -> RenderedSection:
