@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Run three workers for two processors: tests often wait for processes and servers.
 
-    More would cost more than they gain, since each takes 13 seconds to collect the tests.
+    More would cost more than they gain: each first collects all tests (`pytest --collect-only`).
     """
     workers = yield
     given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
