@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
 from optimizers.worlds import PROMPT, RULES, examples, target_of
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
-from promptgraft.errors import CallerError
+from promptgraft.errors import CallerError, ConfigError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.runtime import Deadline
 from promptgraft.search import (
@@ -34,6 +34,9 @@ from promptgraft.search.events import RolloutCompleted
 from promptgraft.search.ledger import Ledger
 from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 DATA = examples(4)
 BASELINE = target_of(PROMPT, RULES).baseline()
@@ -143,6 +146,45 @@ def test_what_a_line_asks_for_goes_before_the_calls_of_branches_that_it_has_rele
 
         world.driver.run(search())
     assert world.made == [DATA[place].id for place in (2, 3, 0, 1)]
+
+
+class GatedPool(ThreadPoolExecutor):
+    """One thread that does nothing before so many calls were submitted."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(1)
+        self._left, self._gate = count, threading.Event()
+        super().submit(self._gate.wait)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future = super().submit(fn, *args, **kwargs)
+        self._left -= 1
+        if not self._left:
+            self._gate.set()
+        return future
+
+
+def test_a_free_thread_makes_the_calls_of_the_oldest_branch_first() -> None:
+    with GatedPool(4) as workers:
+        world = World(workers)
+
+        def search() -> Asking[list[str]]:
+            older = yield from Start(world.part("older", 0, 1), held=True)
+            younger = yield from Start(world.part("younger", 2, 3))
+            yield from Release(older)
+            return [(yield from Join(older)), (yield from Join(younger))]
+
+        assert world.driver.run(search()) == ["older", "younger"]
+    assert world.made == [DATA[place].id for place in (0, 1, 2, 3)]
+
+
+def test_a_pool_that_drops_waiting_calls_ends_the_run_instead_of_waiting_for_ever() -> None:
+    workers = GatedPool(4)
+    world = World(workers)
+    world.before_rollout = lambda _: workers.shutdown(wait=False, cancel_futures=True)
+    with pytest.raises(ConfigError, match="GatedPool cancelled calls of the run; keep it open"):
+        world.driver.run(world.part("a", 0, 1, 2, 3))
+    assert world.made == [DATA[0].id]
 
 
 def test_waiting_for_a_branch_that_is_not_released_is_an_error() -> None:

@@ -21,6 +21,7 @@ from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, Books, QuestionBatch
 from promptgraft.search.stops import FaultyStretch
+from promptgraft.search.urgency import UrgentFirst
 from promptgraft.targets.types import RolloutRecord
 
 
@@ -141,6 +142,7 @@ class Calls:
     are_side_by_side: bool = attrs.field(init=False)
     _asking: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _gatherer: BatchExecutor | None = attrs.field(default=None, init=False)
+    _pools: dict[Executor, UrgentFirst] = attrs.field(factory=dict, init=False)
     _ended: SimpleQueue[_Ended | None] = attrs.field(factory=SimpleQueue, init=False)
     # Whether a question was left behind: its thread may never end and cannot be joined.
     _hangs: bool = attrs.field(default=False, init=False)
@@ -176,8 +178,14 @@ class Calls:
             if self._gatherer is not None:
                 self._gatherer.shutdown(wait=False, cancel_futures=True)
 
-    def make(self, owner: object, batch: Batch) -> Waits[None]:
+    def make(self, owner: object, batch: Batch, *, urgency: tuple[int, ...] = ()) -> Waits[None]:
         """Obtain the missing answers of a batch.
+
+        Args:
+            owner: the part of the run that waits for it.
+            batch: the batch.
+            urgency: in threads, calls with the smallest are made first. With the number of a strand
+                these are the calls of older branches, which the search waits for first.
 
         Raises:
             LimitReachedError: the time is up.
@@ -194,7 +202,7 @@ class Calls:
         elif batch.missing:
             # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
-                pending = self._submit(owner, batch, executor)
+                pending = self._submit(owner, batch, executor, urgency)
             yield lambda: pending.is_over
             if pending.failures:
                 # Not the first to arrive, which would depend on the workers.
@@ -207,7 +215,9 @@ class Calls:
                     "keep it open until the run has ended"
                 )
 
-    def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
+    def _submit(
+        self, owner: object, batch: Batch, executor: Executor, urgency: tuple[int, ...]
+    ) -> Pending:
         self._deadline.check()
         if isinstance(batch, QuestionBatch):
             # In threads of our own: the session of a question is read here after the call, so it
@@ -215,11 +225,15 @@ class Calls:
             executor = self._asking = self._asking or ThreadPoolExecutor(
                 self._questions_at_once, thread_name_prefix="promptgraft-question"
             )
+        submit: Callable[[Callable[[], object]], Future[object]] = executor.submit
+        if isinstance(executor, ThreadPoolExecutor):
+            pool = self._pools.setdefault(executor, UrgentFirst(executor))
+            submit = partial(pool.submit, urgency)
         pending = Pending(owner, batch, left=batch.missing)
         self.pending.append(pending)
         for number in range(batch.missing):
             try:
-                future = executor.submit(batch.work(number))
+                future = submit(batch.work(number))
             except RuntimeError as error:
                 # Calls that were not submitted never end, so nothing may wait for them.
                 pending.left -= batch.missing - number

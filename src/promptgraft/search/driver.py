@@ -317,7 +317,7 @@ class Driver:
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books, in_turns=in_turns)
-        yield from self._calls.make(strand, batch)
+        yield from self._calls.make(strand, batch, urgency=strand.number)
         # By place, because records are kept in the order in which calls ended.
         answers = [tuple(map(one.records.__getitem__, range(len(one.keys)))) for one in batch.asked]
         for one, records in zip(batch.asked, answers, strict=True):
@@ -364,7 +364,7 @@ class Driver:
                 limit = error
                 break
             batch.add(question)
-        yield from self._calls.make(strand, batch)
+        yield from self._calls.make(strand, batch, urgency=strand.number)
         if limit is not None:
             raise limit
         return [batch.replies[place] for place in sorted(batch.replies)]
