@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -32,6 +34,7 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Strategy
+from promptgraft.algorithms.gepa.line_trials import holding
 from promptgraft.algorithms.gepa.redundant import (
     lines_of,
     replaced,
@@ -43,6 +46,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import StopReason
 from promptgraft.search.place import Phase, Place
 from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.serde import Json, digest_text
 
 IDLE = ("Think step by step.", "Never mention these rules.", "Be careful.")
 PLACEHOLDERS = ("$name", "${order}")
@@ -274,6 +278,81 @@ def test_what_shortening_does_not_need_is_given_back() -> None:
 
 def useless(number: int, rendered: RenderedPrompt[object]) -> str:
     return instruction(f"{current_text(rendered)}\n- useless{number}")
+
+
+def endless(rendered: RenderedPrompt[object]) -> str:
+    """Add the missing words, and a line that says nothing and is new each time."""
+    missing = dict.fromkeys(re.findall(r"missing (\w+)", bound(rendered, "examples")))
+    new = [*missing, f"idle {digest_text(rendered.text)[:12]}"]
+    return instruction("\n".join([current_text(rendered), *(f"- {one}" for one in new)]))
+
+
+def never_perfect(rendered: RenderedPrompt[object]) -> str:
+    return "no" if asked(rendered) == "w0" else answer(rendered)
+
+
+def long_search(
+    budget: int = 1_300, *, executor: Executor | None = None, **changes: Any
+) -> tuple[GepaResult, dict[str, Json], Sequence[RenderedPrompt[object]]]:
+    """Search until the budget ends it, and shorten with what was reserved for that."""
+    journal = MemoryJournal()
+    run = Run(
+        lean(rollout_budget=budget, **changes),
+        reflection=endless,
+        task=never_perfect,
+        journal=journal,
+        executor=executor,
+    )
+    found = run.start()
+    assert found.stop_reason is StopReason.BUDGET
+    assert found.stop_detail.startswith("one more step may take")  # and not a rollout of the end
+    return found, answers(journal), run.task.requests
+
+
+def test_single_lines_are_tried_beside_the_last_steps() -> None:
+    result, found, _ = long_search(1_400, steps_at_once=2)
+    phases = [place.phase for key in found if (place := Place.of_rollout(key)) is not None]
+    assert {Phase.PARENT, Phase.CHILD} & set(phases[phases.index(Phase.SHORTEN) :])
+    assert result.shortened > 0.4
+
+
+def test_steps_one_after_the_other_leave_trials_to_the_end() -> None:
+    _, found, _ = long_search()
+    phases = [place.phase for key in found if (place := Place.of_rollout(key)) is not None]
+    assert set(phases[phases.index(Phase.FINAL) :]) == {Phase.FINAL, Phase.SHORTEN}
+    assert Phase.SHORTEN not in phases[: phases.index(Phase.FINAL)]
+
+
+def test_a_line_that_was_tried_is_not_tried_again() -> None:
+    _, found, requests = long_search(1_150, proposals_per_step=3, steps_at_once=3)
+    rollouts = [key for key in found if Place.of_rollout(key) is not None]
+    trials = {
+        key: (rendered.text, key.split("/")[-1])
+        for key, rendered in zip(rollouts, requests, strict=True)
+        if re.search(r"/shorten/\d+/\d{1,3}/line/", key)  # not those of several lines together
+    }
+    assert len({key.split("/")[1] for key in trials}) > 1  # steps, when trials were begun
+    assert len(trials) == len(set(trials.values()))
+
+
+def test_trials_say_nothing_about_a_candidate_that_lacks_one_of_the_lines() -> None:
+    known = {("rules", "be brief"): True, ("rules", "be kind"): False}
+    assert holding(known, {*known, ("rules", "be polite")}) == known
+    assert holding(known, {("rules", "be brief"), ("notes", "be kind")}) == {}
+
+
+@pytest.mark.parametrize("budget", [1_150, 1_400])
+@pytest.mark.parametrize(("proposals", "steps"), [(1, 1), (3, 3)])
+def test_trials_beside_the_search_take_the_same_path_with_workers(
+    budget: int, proposals: int, steps: int
+) -> None:
+    at_once: dict[str, Any] = {"proposals_per_step": proposals, "steps_at_once": steps}
+    alone, one_by_one, requests = long_search(budget, **at_once)
+    with ThreadPoolExecutor(8) as executor:
+        together, at_the_same_time, _ = long_search(budget, executor=executor, **at_once)
+    assert attrs.evolve(together, ledger=alone.ledger) == alone
+    assert at_the_same_time == one_by_one
+    assert len(requests) == alone.total_rollouts <= budget
 
 
 def test_nothing_is_kept_of_small_budgets() -> None:

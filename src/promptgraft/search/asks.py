@@ -183,7 +183,8 @@ class Release(Ask[None]):
 class Join(Ask[T]):
     """Wait for a branch, merge its counts and events, and return its result.
 
-    Join branches in the order in which they were started. The exception of a branch is raised.
+    Join branches in the order in which they were started; one that asks no question may be joined
+    later. The exception of a branch is raised.
 
     Attributes:
         branch: the branch.

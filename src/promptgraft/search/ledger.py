@@ -226,10 +226,15 @@ class RolloutBudget:
         """Rollouts that are kept for the end of the run at this time."""
         return self._reserve
 
+    @property
+    def left(self) -> int:
+        """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
+        kept = self._reserve + self.under_way
+        return self._ledger.rollout_budget - self._ledger.rollouts - kept
+
     def affords(self, rollouts: int) -> bool:
         """Return whether the budget covers that many more rollouts and all reserves."""
-        kept = self._reserve + self.under_way
-        return self._ledger.rollouts + rollouts + kept <= self._ledger.rollout_budget
+        return rollouts <= self.left
 
     def require(self, rollouts: int, what: str) -> None:
         """Raise if the budget does not cover that many more rollouts and all reserves.

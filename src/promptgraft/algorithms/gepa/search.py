@@ -64,10 +64,13 @@ class GepaSearch(BaseSearch):
         while True:
             if stop is None:
                 yield from self._under_way.fill()
+                if self._by.shortener.is_early and self._under_way.ends_soon(self.steps):
+                    yield from self._by.shortener.begin(self.steps)
             proposal = yield from self._under_way.next()
             if proposal is None:
                 if stop is None and self._by.shortener.gives_back():
                     continue
+                yield from self._by.shortener.end()
                 raise stop or self._under_way.out_of_budget()
             ended = yield from self._unless_stopped(self._commit(proposal))
             stop = stop or ended
@@ -79,6 +82,7 @@ class GepaSearch(BaseSearch):
 
     def finish(self) -> Asking[None]:
         """Run the finals, and shorten the best candidate."""
+        yield from self._by.shortener.begin(self.steps)
         yield from self._by.validator.finish(self.steps)
         yield from self._by.shortener.finish(self.steps)
         yield from self._by.validator.complete_best(self.steps)

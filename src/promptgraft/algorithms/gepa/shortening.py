@@ -16,10 +16,11 @@ from itertools import islice
 
 import attrs
 
+from promptgraft.algorithms.gepa.line_trials import TRIALS, LineTrials, Spare, Verdicts, holding, on
 from promptgraft.algorithms.gepa.proposal import Proposal
 from promptgraft.algorithms.gepa.redundant import Line, lines_of, replaced, without
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.asks import Asking, Rollouts, Together
+from promptgraft.search.asks import Asking, Branch, Join, Rollouts, Start, Together
 from promptgraft.search.population import Seen
 from promptgraft.search.scores import Score, is_behind, paired_gains
 from promptgraft.search.validation import Entry, Validator
@@ -27,10 +28,6 @@ from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import Candidate, GepaExample, Module
 from promptgraft.text import folded_words
 
-_TRIALS = 3
-"""Most training examples that leaving out a line is tried on."""
-_STAGES = (slice(1), slice(1, _TRIALS))
-"""Which of them at a time: a line that fails the first needs no other, and each stage waits."""
 _CHANCE = 0.15
 """Share of the score range below which a loss counts as chance."""
 
@@ -38,29 +35,6 @@ _ROUNDS = 3
 """Most times that lines are left out together before the result races."""
 
 _Dropped = Sequence[tuple[Module, Line]]
-
-
-@attrs.define(eq=False)
-class _Spare:
-    """A line that the best candidate may not need.
-
-    Attributes:
-        number: its index among all of them.
-        at: the part that contains it, and the line.
-        examples: training examples where its loss could hurt, the most likely first.
-        candidate: the best candidate without it and without the redundant lines.
-        is_proven: whether its loss did not hurt on an example that was answered well.
-    """
-
-    number: int
-    at: tuple[Module, Line]
-    examples: Sequence[GepaExample]
-    candidate: Candidate
-    is_proven: bool = False
-
-
-_Pairs = Sequence[tuple[_Spare, GepaExample]]
-"""Lines, each with the example that it is tried on."""
 
 
 @attrs.define
@@ -90,6 +64,8 @@ class Shortener:
         kit: what the search works with.
         seen: the candidates tried so far; shortened ones are added to it.
         validator: adds shortened candidates to the population.
+        is_early: whether single lines are tried before it is certain which candidate is the best:
+            this takes less time, and more rollouts if another one is.
     """
 
     margin: float | None
@@ -97,7 +73,10 @@ class Shortener:
     kit: Kit
     seen: Seen
     validator: Validator
+    is_early: bool = False
     _tried: dict[str, _Tried] = attrs.field(factory=dict, init=False)
+    _can_go: Verdicts = attrs.field(factory=dict, init=False)
+    _begun: tuple[LineTrials, Branch[Verdicts]] | None = attrs.field(default=None, init=False)
     _entry: Entry = attrs.field(init=False)
     _keys: dict[str, frozenset[tuple[str, str]]] = attrs.field(factory=dict, init=False)
 
@@ -120,51 +99,104 @@ class Shortener:
 
     def gives_back(self) -> bool:
         """Release reserve beyond the need of the best candidate; return whether there was any."""
-        pool = self.kit.population.pool
-        lines = len(self._added(pool.candidates[pool.best]))
-        needed = len(self.kit.validation) + 2 * _TRIALS * lines if lines else 0
+        lines = len(self._added(self._parent))
+        needed = len(self.kit.validation) + 2 * TRIALS * lines if lines else 0
         surplus = max(0, self.kept - needed)
         self.kept -= surplus
         self.kit.budget.release(surplus)
         return surplus > 0
 
+    def begin(self, step: int) -> Asking[None]:
+        """Start trials of single lines beside the rest of the search, as far as reserved."""
+        if self.is_early and self._begun is None and self._is_wanted:
+            self.gives_back()
+            # The rest is for the race.
+            room = max(0, self.kept - 2 * len(self.kit.validation))
+            self.kept -= room
+            _, others = self._split(self._parent)
+            trials = self._trials(step, others, room)
+            self._begun = trials, (yield from Start(trials.run(), most_questions=0))
+
+    def end(self) -> Asking[None]:
+        """Wait for the trials that were started."""
+        if self._begun is None:
+            return
+        (trials, branch), self._begun = self._begun, None
+        self._learn_of(trials, (yield from Join(branch)))
+        self.kept += trials.room
+        # The search has counted these by now.
+        self.kit.budget.release(branch.rollouts)
+
     def finish(self, step: int) -> Asking[None]:
         """Shorten the best candidate, as far as the budget allows."""
+        yield from self.end()
         self.kit.budget.release(self.kept)
-        pool = self.kit.population.pool
-        best, parent = pool.best, pool.candidates[pool.best]
-        if self.margin is None or not best or not self._tried:
+        if not self._is_wanted:
             return
         self._entry = self.validator.begin(alone=True)
+        parent = self._parent
+        presumed, others = self._split(parent)
+        trials = self._trials(step, others, self.kit.budget.left - self._room)
+        self._learn_of(trials, (yield from trials.run()))
+        proven = [*presumed, *(one for one in others if self._can_go.get(one.name))]
+        spared = yield from self._try_together(proven, parent, trials.position)
+        yield from self._drop(parent, [one.at for one in spared], step)
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self.margin is not None and self.kit.population.pool.best > 0 and bool(self._tried)
+
+    @property
+    def _parent(self) -> Candidate:
+        pool = self.kit.population.pool
+        return pool.candidates[pool.best]
+
+    def _trials(self, step: int, lines: Sequence[Spare], room: int) -> LineTrials:
+        """Return trials of those lines of the best candidate that were not tried yet."""
+        parent, (lowest, chance) = self._parent, self._bounds()
+        names = {(module.name, line.key) for module, line in self._added(parent)}
+        self._can_go = holding(self._can_go, names)
+        known = ((name, tried.score_of(parent)) for name, tried in self._tried.items())
+        return LineTrials(
+            position=f"step/{step}/shorten/{self.kit.population.pool.best}",
+            parent=parent,
+            spares=[one for one in lines if one.name not in self._can_go],
+            known={name: score for name, score in known if score is not None},
+            lowest=lowest,
+            chance=chance,
+            room=room,
+            scorer=self.kit.scorer,
+        )
+
+    def _learn_of(self, trials: LineTrials, can_go: Verdicts) -> None:
+        self._can_go = {**self._can_go, **can_go}
+        for name, score in trials.found.items():
+            self._tried[name].scores.append((trials.parent.digest, score))
+
+    def _split(self, parent: Candidate) -> tuple[list[Spare], list[Spare]]:
+        """Return the redundant lines of a candidate, and the others that may be left out."""
         added = self._added(parent)
         redundant = {
             line
             for module in self._modules
             for line in replaced([line for one, line in added if one == module])
         }
-        position = f"step/{step}/shorten/{best}"
-        # Trying these before the others would be one more wait for the slowest call.
         presumed = self._spares(parent, [at for at in added if at[1] in redundant])
         gone = [one.at for one in presumed]
-        spares = self._spares(parent, [at for at in added if at not in gone], gone)
-        for stage in _STAGES:
-            spares = yield from self._try(spares, stage, parent, position)
-        proven = [*presumed, *(one for one in spares if one.is_proven)]
-        spared = yield from self._try_together(proven, parent, position)
-        yield from self._drop(parent, [one.at for one in spared], step)
+        return presumed, self._spares(parent, [at for at in added if at not in gone], gone)
 
-    def _spares(self, parent: Candidate, lines: _Dropped, gone: _Dropped = ()) -> list[_Spare]:
+    def _spares(self, parent: Candidate, lines: _Dropped, gone: _Dropped = ()) -> list[Spare]:
         """Return the lines that may be left out, each alone in addition to those already gone."""
         best = self.kit.population.pool.best
         return [
-            _Spare(len(gone) + number, at, self._examples_of(*at), child)
+            Spare(len(gone) + number, at, self._examples_of(*at), child)
             for number, at in enumerate(lines)
             if (child := self._without(parent, [*gone, at], best)) is not None
         ]
 
     def _try_together(
-        self, spares: list[_Spare], parent: Candidate, position: str
-    ) -> Asking[list[_Spare]]:
+        self, spares: list[Spare], parent: Candidate, position: str
+    ) -> Asking[list[Spare]]:
         """Return the lines that can be left out together, judged by an example of each."""
         scores, used = self.kit.population.scores, set[str]()
         best, (_, chance) = self.kit.population.pool.best, self._bounds()
@@ -181,7 +213,7 @@ class Shortener:
             used.update(examples)
             before, after = yield from Together(
                 [
-                    _on(f"{position}/{_number(child)}/{leg}", one, *examples.values())
+                    on(f"{position}/{_number(child)}/{leg}", one, *examples.values())
                     for leg, one in (("best", parent), ("line", child))
                 ]
             )
@@ -197,7 +229,7 @@ class Shortener:
                 break
         return spares
 
-    def _about(self, name: str, spares: Sequence[_Spare]) -> list[_Spare]:
+    def _about(self, name: str, spares: Sequence[Spare]) -> list[Spare]:
         """Return the lines that share the most, weighted by rarity, with an example."""
         counts = Counter(word for tried in self._tried.values() for word in tried.words)
         words, every = self._tried[name].words, 1 + len(self._tried)
@@ -279,7 +311,7 @@ class Shortener:
             if near or gain > 0:
                 ranked.append((-near, -last, -gain, name))
         examples = {example.id: example for example in self.kit.training}
-        return [examples[name] for *_, name in sorted(ranked)[:_TRIALS]]
+        return [examples[name] for *_, name in sorted(ranked)[:TRIALS]]
 
     def _without(self, parent: Candidate, dropped: _Dropped, position: int) -> Candidate | None:
         """Return a candidate without some lines; None if one of its texts is not valid."""
@@ -299,57 +331,6 @@ class Shortener:
             for one in (parent, found)
         )
         return attrs.evolve(found, modules=modules, shortened=1 - after / before)
-
-    def _try(
-        self, spares: list[_Spare], stage: slice, parent: Candidate, position: str
-    ) -> Asking[list[_Spare]]:
-        """Return the lines whose loss hurts on none of the examples of a stage.
-
-        As many are tried as the budget allows beside a race. Lines that were never tried are not
-        returned.
-        """
-        budget, scores = self.kit.budget, self.kit.population.scores
-        room = self._room
-        asked: list[tuple[_Spare, GepaExample]] = []
-        lacking: dict[str, GepaExample] = {}
-        for one in spares:
-            for example in one.examples[stage]:
-                is_known = self._tried[example.id].score_of(parent) is not None
-                more = {} if is_known else {example.id: example}
-                if budget.affords(room + len(asked) + 1 + len(lacking | more)):
-                    asked.append((one, example))
-                    lacking |= more
-        own, *made = yield from Together(
-            [
-                _on(f"{position}/0/best", parent, *lacking.values()),
-                *(
-                    _on(f"{position}/{one.number}/line", one.candidate, example)
-                    for one, example in asked
-                ),
-            ]
-        )
-        for name, score in zip(lacking, scores(own), strict=True):
-            if score is not None:
-                self._tried[name].scores.append((parent.digest, score))
-        pairs = [
-            (self._tried[example.id].score_of(parent), scores(records)[0])
-            for (_, example), records in zip(asked, made, strict=True)
-        ]
-        hurt = self._hurt(asked, pairs)
-        if not stage.start:
-            tried = [one for one, _ in asked]
-            hurt += [one for one in spares if one.examples and one not in tried]
-        return [one for one in spares if one not in hurt]
-
-    def _hurt(self, asked: _Pairs, pairs: Sequence[tuple[Score, Score]]) -> list[_Spare]:
-        """Return the lines whose loss hurt, or may have, given scores with and without each."""
-        (lowest, chance), found = self._bounds(), list[_Spare]()
-        for (one, _), (before, after) in zip(asked, pairs, strict=True):
-            if before is None or after is None or before - after > chance:
-                found.append(one)
-            else:
-                one.is_proven |= before > lowest + chance  # there was something to lose
-        return found
 
     def _race(self, child: Candidate, parent: Candidate, step: int) -> Asking[bool]:
         """Return whether a shorter candidate replaces the best one.
@@ -385,8 +366,3 @@ class Shortener:
 
 def _number(candidate: Candidate) -> int:
     return int(candidate.digest[:8], 16)
-
-
-def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:
-    # Keyed by example, since another budget may ask for other examples at this position.
-    return Rollouts(position=position, candidate=candidate, examples=examples, by_example=True)

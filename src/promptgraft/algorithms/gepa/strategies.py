@@ -106,6 +106,7 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             kept=config.shortening_size,
             seen=seen,
             validator=validator,
+            is_early=config.strategy.steps_at_once > 1,
         ),
     )
 

@@ -134,6 +134,19 @@ class UnderWay:
         yield from self._start()
         self._keep_whole()
 
+    def ends_soon(self, steps: int) -> bool:
+        """Return whether the budget may cover no step beyond those under way.
+
+        Args:
+            steps: how many have ended; those under way are expected to use as much on average.
+        """
+        if not steps:
+            return False
+        expected = len(self._steps) * self._budget.used / steps
+        _, entries = self._entries()
+        one_more = self._steps[-1].step.largest + entries[-1]
+        return self._budget.left + self._budget.under_way < expected + one_more
+
     def next(self) -> Asking[Started | None]:
         """Return the next proposal when it has ended; None if the budget covers no further step."""
         while True:
@@ -156,7 +169,7 @@ class UnderWay:
         for pace, entry in zip(tuple(self._steps), entries, strict=True):
             if not pace.has_started:
                 self._budget.under_way = kept
-                if not self._budget.affords(pace.step.largest + entry):
+                if pace.step.largest + entry > self._budget.left:
                     return
                 pace.has_started = True
                 for one in pace.waiting:
