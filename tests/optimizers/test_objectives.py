@@ -16,7 +16,10 @@ from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import (
     PROMPT,
     RULES,
+    TEMPLATE,
+    Question,
     Run,
+    asked,
     bound,
     config,
     current_text,
@@ -35,7 +38,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.journal import MemoryJournal
-from promptgraft.prompt import RenderedPrompt
+from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import OptimizationContext, RejectionReason
 from promptgraft.search.frontier import Frontier, FrontierType, cells_of
@@ -274,10 +277,23 @@ def test_a_prompt_that_grows_too_long_is_refused_and_the_reflector_told() -> Non
     refusals = [found for found in result.rejections if found.reason is RejectionReason.TOO_LONG]
     assert refusals
     assert re.fullmatch(
-        r"with example `e\d(-again)?` the whole prompt has \d+ characters; at most 85 are "
-        r"allowed, so shorten it by \d+",
+        r"with the longest example the whole prompt has \d+ characters; at most 85 are allowed, "
+        r"so shorten it by \d+",
         refusals[0].detail,
     )
+
+
+def test_a_prompt_must_not_be_too_long_with_examples_that_are_evaluated_later_either() -> None:
+    longest = "w" * 60
+    held_out = [GepaExample(id="long", params=(Question(longest),), label=longest)]
+    limit = len(Prompt(TEMPLATE).bind(Question(longest)).render().text) + 8
+    run = Run(config(max_prompt_chars=limit, held_out=held_out))
+    result = run.start()
+    assert result.found_better
+    lengths = [
+        len(rendered.text) - len(asked(rendered)) + len(longest) for rendered in run.task.requests
+    ]
+    assert max(lengths) <= limit
 
 
 def test_a_rollout_that_is_too_dear_is_refused() -> None:

@@ -317,7 +317,7 @@ class Guards(Settings):
     Attributes:
         max_part_chars: longest text of a part. If the current text is longer than half of that, it
             may grow to twice its length.
-        max_prompt_chars: longest rendered prompt of a candidate.
+        max_prompt_chars: longest rendered prompt of a candidate, with any example.
         max_copied_words: an instruction that contains this many consecutive words of a training
             answer is refused; 0 for no guard. By default 8, and no guard in the published GEPA.
         max_rollout_cost: US dollars that one rollout of a candidate may cost.

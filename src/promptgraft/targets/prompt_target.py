@@ -61,6 +61,8 @@ class PromptTarget:
     identity: Identity = attrs.field()
     _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
+    # Of `check`; an argument, so that a copy with other overrides has the same.
+    _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
 
     @identity.default
     def _names(self) -> Identity:
@@ -179,6 +181,8 @@ class PromptTarget:
                     f"characters now, more than the {self.max_prompt_chars} that it may have; "
                     "raise the limit or shorten the source"
                 )
+        if self.max_prompt_chars is not None:
+            self._limited[:] = examples
         self._check_reads(examples[0])
 
     def _check_reads(self, example: GepaExample) -> None:
@@ -262,24 +266,26 @@ class PromptTarget:
             return
         for example in examples:
             # Overrides have been parsed by now and can only place the values of the source's
-            # slots. So an example that renders with one candidate renders with all, and only
-            # lengths have to be checked for each.
-            if self.max_prompt_chars is None and example.id in self._rendered:
+            # slots. So an example that renders with one candidate renders with all.
+            if example.id in self._rendered:
                 continue
             try:
-                rendered = self._render(candidate, example)
+                self._render(candidate, example)
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
                 ) from None
-            length, longest = len(rendered.text), self.max_prompt_chars
-            if longest is not None and length > longest:
+            self._rendered.add(example.id)
+        longest = self.max_prompt_chars
+        if longest is not None:
+            # Of every example, since the candidate may win; which one is not for the reflector.
+            lengths = (len(self._render(candidate, one).text) for one in self._limited or examples)
+            if (length := max(lengths, default=0)) > longest:
                 raise InvalidProposalError(
                     RejectionReason.TOO_LONG,
-                    f"with example `{example.id}` the whole prompt has {length} characters; at "
-                    f"most {longest} are allowed, so shorten it by {length - longest}",
+                    f"with the longest example the whole prompt has {length} characters; at most "
+                    f"{longest} are allowed, so shorten it by {length - longest}",
                 )
-            self._rendered.add(example.id)
 
     def _too_long(self, candidate: Candidate) -> str:
         """Return a message if one of several prompts is too long even without values."""
