@@ -181,6 +181,7 @@ class Shortener:
             for module in self._modules
             for line in replaced([line for one, line in added if one == module])
         }
+        # Trying these before the others would be one more wait for the slowest call.
         presumed = self._spares(parent, [at for at in added if at[1] in redundant])
         gone = [one.at for one in presumed]
         return presumed, self._spares(parent, [at for at in added if at not in gone], gone)
