@@ -24,6 +24,7 @@ import attrs
 
 from search.methods import BEST, DEFAULTS, LEAN, METHODS, PAPER, Run, Search
 from search.readers import ReadingModel
+from search.results import REFLECTION
 from search.seeds import Difference, difference
 from search.shapes import HEADS, Naming, ShapedWorld, Traits, drawn
 from search_bench import header, machine
@@ -127,7 +128,27 @@ class Results:
                 for shape in self.shapes
             )
             yield f"{first} at {EARLY}: has the best final score of {', '.join(peers)} in {early}"
+        if peers := [name for name in others if name in PEERS]:
+            cheap = sum(self._is_no_dearer(shape, first, peers) for shape in self.shapes)
+            yield (
+                f"{first}: has the best final score of {', '.join(peers)} at no higher cost, a "
+                f"reflection at {REFLECTION} calls, in {cheap}"
+            )
         yield f"of {len(self.shapes)} shapes"
+
+    def _is_no_dearer(self, shape: int, search: str, peers: Sequence[str]) -> bool:
+        """Return whether a search has what the best of the peers ends with, for no more."""
+        target = max(peers, key=lambda one: fmean(self.finals(shape, one)))
+
+        def cost(name: str, budget: int) -> float:
+            curves = [run.curve for run in self.found[shape, budget, name]]
+            return fmean(curve.calls + REFLECTION * curve.reflections for curve in curves)
+
+        return any(
+            fmean(self.finals(shape, search, budget)) >= fmean(self.finals(shape, target))
+            and cost(search, budget) <= cost(target, self.budgets[-1])
+            for budget in self.budgets
+        )
 
     def plain(self) -> list[dict[str, object]]:
         """Return everything for machines."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from search.curves import Curve, median, quartiles
 from search.methods import BEST, DEFAULTS, LEAN, METHODS, PAPER, Run
+
+PEERS = (DEFAULTS, BEST)
+REFLECTION = 10
+"""What a reflection costs, in calls of the task model, when costs are compared."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +52,18 @@ class Cell:
         reached = (curve.reaches(target) for curve in self.curves)
         calls = median([self.budget + 1 if one is None else one for one in reached])
         return "never" if calls > self.budget else f"{calls:,.0f}"
+
+    def cost(self, target: float | None = None) -> float:
+        """Return the median cost of a search with all of its reflections, in calls.
+
+        Args:
+            target: the score until which calls count; None for all of them.
+        """
+        calls = [c.calls if target is None else c.reaches(target) for c in self.curves]
+        pairs = zip(calls, self.curves, strict=True)
+        return median(
+            [math.inf if one is None else one + REFLECTION * c.reflections for one, c in pairs]
+        )
 
     def line(self, targets: tuple[float, ...]) -> str:
         """Return the row of the table; ``targets`` are the peer's final scores."""
@@ -99,7 +117,7 @@ class Result:
     @property
     def targets(self) -> tuple[float, ...]:
         """The median final scores of gepa with its defaults and with its best settings."""
-        return tuple(median(self.cells[method].finals) for method in (DEFAULTS, BEST))
+        return tuple(median(self.cells[method].finals) for method in PEERS)
 
     @property
     def within_budget(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -248,10 +249,20 @@ def test_claims_compare_medians_and_count_calls() -> None:
     kept, missed = check(result(better, theirs)), check(result(late, theirs))
     assert (kept.final, kept.early, kept.within_budget) == ((True, True), (True, True), True)
     assert (missed.final, missed.early) == ((False, False), (False, False))
+    assert (kept.cost, missed.cost) == ((True, True), (False, False))
     assert not missed.within_budget
     assert kept.paper.mean == 0
     counts = summary([result(better, theirs), result(late, theirs)])[-1]
-    assert counts.split() == ["kept", *["1", "of", "2"] * 4, "2", "of", "2"]
+    assert counts.split() == ["kept", *["1", "of", "2"] * 6, "2", "of", "2"]
+
+
+def test_a_score_costs_its_calls_and_all_reflections_of_the_search() -> None:
+    cell = result([attrs.evolve(curve((0, 0.0), (30, 0.5), calls=80), reflections=4)], []).cells[
+        LEAN
+    ]
+    assert cell.cost() == 80 + 40
+    assert cell.cost(0.5) == 30 + 40
+    assert cell.cost(0.6) == math.inf
 
 
 def test_a_difference_over_seeds_is_said_with_its_spread() -> None:
