@@ -353,6 +353,8 @@ def test_trials_beside_the_search_take_the_same_path_with_workers(
     assert attrs.evolve(together, ledger=alone.ledger) == alone
     assert at_the_same_time == one_by_one
     assert len(requests) == alone.total_rollouts <= budget
+    # About a step: how many rollouts lines take is only known in the end.
+    assert budget - alone.total_rollouts < 20
 
 
 def test_nothing_is_kept_of_small_budgets() -> None:

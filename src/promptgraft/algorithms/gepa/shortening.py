@@ -100,7 +100,8 @@ class Shortener:
     def gives_back(self) -> bool:
         """Release reserve beyond the need of the best candidate; return whether there was any."""
         lines = len(self._added(self._parent))
-        needed = len(self.kit.validation) + 2 * TRIALS * lines if lines else 0
+        # Two sides of a race, and what lines take on average: most fail their first trial.
+        needed = 2 * len(self.kit.validation) + TRIALS * lines if lines else 0
         surplus = max(0, self.kept - needed)
         self.kept -= surplus
         self.kit.budget.release(surplus)
