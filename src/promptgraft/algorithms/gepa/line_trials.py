@@ -60,7 +60,7 @@ class LineTrials:
         known: its scores on training examples, by example.
         lowest: the lowest score seen.
         chance: the loss up to which chance is assumed.
-        room: rollouts that the trials may use, or may still use.
+        room: rollouts that the trials may still use.
         scorer: reads the scores of answers.
         found: scores of the candidate on examples that it was not known for.
     """

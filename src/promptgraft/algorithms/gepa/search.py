@@ -82,6 +82,7 @@ class GepaSearch(BaseSearch):
 
     def finish(self) -> Asking[None]:
         """Run the finals, and shorten the best candidate."""
+        self._by.shortener.give_up()
         yield from self._by.shortener.begin(self.steps)
         yield from self._by.validator.finish(self.steps)
         yield from self._by.shortener.finish(self.steps)

@@ -99,6 +99,8 @@ class Shortener:
 
     def gives_back(self) -> bool:
         """Release reserve beyond the need of the best candidate; return whether there was any."""
+        if self._begun is not None:
+            return False
         lines = len(self._added(self._parent))
         # Two sides of a race, and what lines take on average: most fail their first trial.
         needed = 2 * len(self.kit.validation) + TRIALS * lines if lines else 0
@@ -111,11 +113,9 @@ class Shortener:
         """Start trials of single lines beside the rest of the search, as far as reserved."""
         if self.is_early and self._begun is None and self._is_wanted:
             self.gives_back()
-            # The rest is for the race.
-            room = max(0, self.kept - 2 * len(self.kit.validation))
-            self.kept -= room
             _, others = self._split(self._parent)
-            trials = self._trials(step, others, room)
+            # The rest is for the race.
+            trials = self._trials(step, others, self.kept - 2 * len(self.kit.validation))
             self._begun = trials, (yield from Start(trials.run(), most_questions=0))
 
     def end(self) -> Asking[None]:
@@ -124,9 +124,13 @@ class Shortener:
             return
         (trials, branch), self._begun = self._begun, None
         self._learn_of(trials, (yield from Join(branch)))
-        self.kept += trials.room
-        # The search has counted these by now.
+        # The search has counted them by now.
+        self.kept -= branch.rollouts
         self.kit.budget.release(branch.rollouts)
+
+    def give_up(self) -> None:
+        """Forget trials that were started and given up, because the search ended early."""
+        self._begun = None
 
     def finish(self, step: int) -> Asking[None]:
         """Shorten the best candidate, as far as the budget allows."""
