@@ -40,7 +40,7 @@ from promptgraft.algorithms.gepa.redundant import (
     replaced,
     without,
 )
-from promptgraft.errors import ConfigError
+from promptgraft.errors import BudgetExhaustedError, ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import StopReason
@@ -333,6 +333,21 @@ def test_a_line_that_was_tried_is_not_tried_again() -> None:
     }
     assert len({key.split("/")[1] for key in trials}) > 1  # steps, when trials were begun
     assert len(trials) == len(set(trials.values()))
+
+
+def test_a_search_that_ends_early_gives_its_trials_up_and_shortens_all_the_same() -> None:
+    journal = MemoryJournal()
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        if any("/shorten/" in record.key for record in journal.records()):
+            raise BudgetExhaustedError("no more", limit="theirs")
+        return endless(rendered)
+
+    settings = lean(rollout_budget=1_150, proposals_per_step=3, steps_at_once=3)
+    result = optimize(settings, reflection=reply, task=never_perfect, journal=journal)
+    assert (result.stop_reason, result.stop_detail) == (StopReason.BUDGET, "no more")
+    assert any(one.leg.startswith("race/") for one in shortening(journal))
+    assert result.total_rollouts <= 1_150
 
 
 def test_trials_say_nothing_about_a_candidate_that_lacks_one_of_the_lines() -> None:

@@ -113,10 +113,12 @@ class Shortener:
         """Start trials of single lines beside the rest of the search, as far as reserved."""
         if self.is_early and self._begun is None and self._is_wanted:
             self.gives_back()
-            _, others = self._split(self._parent)
             # The rest is for the race.
-            trials = self._trials(step, others, self.kept - 2 * len(self.kit.validation))
-            self._begun = trials, (yield from Start(trials.run(), most_questions=0))
+            room = self.kept - 2 * len(self.kit.validation)
+            if room > 0:
+                _, others = self._split(self._parent)
+                trials = self._trials(step, others, room)
+                self._begun = trials, (yield from Start(trials.run(), most_questions=0))
 
     def end(self) -> Asking[None]:
         """Wait for the trials that were started."""
