@@ -121,14 +121,15 @@ class Results:
             worst = min(leads, key=lambda shape: leads[shape][1].mean)
             best, gain = leads[worst]
             yield f"  worst: {gain} against {best} in {worst}: {self.shapes[worst]}"
-        if peers := [name for name in others if name in PEERS and EARLY in self.budgets]:
+        peers = [name for name in others if name in PEERS]
+        if peers and EARLY in self.budgets:
             early = sum(
                 fmean(self.finals(shape, first, EARLY))
                 >= max(fmean(self.finals(shape, name)) for name in peers)
                 for shape in self.shapes
             )
             yield f"{first} at {EARLY}: has the best final score of {', '.join(peers)} in {early}"
-        if peers := [name for name in others if name in PEERS]:
+        if peers:
             cheap = sum(self._is_no_dearer(shape, first, peers) for shape in self.shapes)
             yield (
                 f"{first}: has the best final score of {', '.join(peers)} at no higher cost, a "
