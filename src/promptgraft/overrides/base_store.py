@@ -40,7 +40,20 @@ Changes = Mapping[OverrideAddress, Change]
 
 
 class BasePromptOverridesStore(PromptOverridesStore):
-    """A store built on three primitives: ``resolve``, ``mutate_all`` and ``delete``."""
+    """A store built on three primitives: ``resolve``, ``mutate_all`` and ``delete``.
+
+    All checks of what is written are made here, in the changes that ``mutate_all`` applies. A
+    subclass keeps these rules:
+
+    * ``resolve`` and ``delete`` build an :class:`OverrideAddress` of their arguments before they
+      do anything else, and so raise ``InvalidIdentifierError`` for a bad one: it could lead out of
+      a folder, or name another row.
+    * ``mutate_all`` calls each change with the state at its address, or with ``address.empty()``,
+      under a lock that no other writer passes, and writes the results in one step.
+    * A state that stays equal is not written: a tag that was empty remains one that ``resolve``
+      returns None for.
+    * ``resolve`` returns all that was written, stale entries too, and never half of a write.
+    """
 
     @abstractmethod
     def mutate_all(
@@ -150,7 +163,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
             # Checked here, under the lock of the writer, against the state that is replaced.
             visible = self._visible(descriptor, override.tag, present)
             if read is not None:
-                _check_unchanged(override, gone, read, visible)
+                check_unchanged(override, gone, read, visible)
             written = override.holding(_written(descriptor, override, present, visible))
             changed = present.without(*gone).merged_with(written)
             # After the merge, because the same write may free the name.
@@ -246,12 +259,17 @@ def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
     raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
 
 
-def _check_unchanged(
+def check_unchanged(
     written: PromptOverride,
     removed: Sequence[Entry],
     read: PromptOverride,
     visible: PromptOverride,
 ) -> None:
+    """Refuse a write if a part that it writes or removes has changed since ``read``.
+
+    Raises:
+        OverrideConflictError: naming the part.
+    """
     for entry in (*written.entries(), *removed):
         # No conflict if the other writer wrote the same entry.
         if visible.find(entry) not in (read.find(entry), written.find(entry)):
@@ -347,6 +365,12 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         self._base = base
         if isinstance(overlay, PromptOverride):
             overlay = [overlay]
+        if not isinstance(overlay, (BasePromptOverridesStore, Iterable)):
+            raise InvalidOverrideError(
+                "overlay: expected overrides or a store derived from BasePromptOverridesStore, "
+                f"which is locked while it is changed, found {shown(overlay)}; "
+                "any store may be the base"
+            )
         if not isinstance(overlay, BasePromptOverridesStore):
             overlay = InMemoryPromptOverridesStore(overlay)
         self._overlay = overlay
