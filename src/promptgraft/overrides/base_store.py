@@ -14,11 +14,16 @@ import attrs
 from promptgraft.errors import (
     InvalidIdentifierError,
     InvalidOverrideError,
-    OverrideConflictError,
     RevisionNotFoundError,
     UnknownPartError,
 )
-from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
+from promptgraft.overrides.resolution import (
+    bound_entry,
+    check_names,
+    check_unchanged,
+    checked_entry,
+    is_fresh,
+)
 from promptgraft.overrides.store import (
     DEFAULT_TAG,
     OverrideAddress,
@@ -257,26 +262,6 @@ def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
         )
     ids = ", ".join(map(shown_hash, found))
     raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
-
-
-def check_unchanged(
-    written: PromptOverride,
-    removed: Sequence[Entry],
-    read: PromptOverride,
-    visible: PromptOverride,
-) -> None:
-    """Refuse a write if a part that it writes or removes has changed since ``read``.
-
-    Raises:
-        OverrideConflictError: naming the part.
-    """
-    for entry in (*written.entries(), *removed):
-        # No conflict if the other writer wrote the same entry.
-        if visible.find(entry) not in (read.find(entry), written.find(entry)):
-            raise OverrideConflictError(
-                f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
-                f"`{written.ns}/{written.prompt_key}`"
-            )
 
 
 def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import attrs
 
 from promptgraft.errors import ConfigError, StoreError
-from promptgraft.overrides.base_store import check_unchanged
+from promptgraft.overrides.resolution import check_unchanged
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.parts.descriptors import PromptDescriptor
