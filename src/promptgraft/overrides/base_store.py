@@ -50,14 +50,12 @@ class BasePromptOverridesStore(PromptOverridesStore):
     All checks of what is written are made here, in the changes that ``mutate_all`` applies. A
     subclass keeps these rules:
 
-    * ``resolve`` and ``delete`` build an :class:`OverrideAddress` of their arguments before they
-      do anything else, and so raise ``InvalidIdentifierError`` for a bad one: it could lead out of
-      a folder, or name another row.
+    * ``resolve`` and ``delete`` build an :class:`OverrideAddress` first, and so raise
+      ``InvalidIdentifierError``: a bad identifier could lead out of a folder.
     * ``mutate_all`` calls each change with the state at its address, or with ``address.empty()``,
       under a lock that no other writer passes, and writes the results in one step.
-    * A state that stays equal is not written: a tag that was empty remains one that ``resolve``
-      returns None for.
-    * ``resolve`` returns all that was written, stale entries too, and never half of a write.
+    * A state that stays equal is not written: an empty tag still resolves to None.
+    * ``resolve`` returns stale entries too, and never half of a write.
     """
 
     @abstractmethod
