@@ -48,6 +48,7 @@ from promptgraft.targets.prompts import (
     free_sections,
     name_of,
     prompts_of,
+    without_stores,
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
@@ -104,7 +105,7 @@ def target_for(
     given = prompts_of(subject)
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read, and which may not be picklable.
-    prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
+    prompts = without_stores(given)
     # The adapter that gives the target its identity: the first one if the subject has several.
     own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
     adapter = own[0] if own and context.adapter is None else context.task_adapter
