@@ -281,7 +281,8 @@ class Proposal:
         ended = False
         try:
             for attempt in range(ATTEMPTS):
-                waiting = [draft for draft in drafts if draft.waits]
+                unfinished = [draft for draft in drafts if draft.is_partial or not draft.found]
+                waiting = [draft for draft in unfinished if not draft.failed]
                 asked = [
                     self._question(
                         draft, f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}"

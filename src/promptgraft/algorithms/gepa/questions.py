@@ -218,11 +218,6 @@ class Draft:
     is_partial: bool = False
 
     @property
-    def waits(self) -> bool:
-        """Whether it is to be asked, or its reply to be repaired."""
-        return not self.failed and (self.is_partial or not self.found)
-
-    @property
     def name(self) -> str:
         """The names of all parts."""
         return names_of(module for module, _ in self.parts)

@@ -165,10 +165,8 @@ def add_edits(
         modules = {change.module for change in changes}
         used = listed(mark for mark, (module, _) in by_mark.items() if module in modules)
         detail = "; ".join(f"{where}{error.detail}" for where, error in faults)
-        error = InvalidProposalError(
-            faults[0][1].reason, f"{detail}; the edits of {used} are kept, so leave them out"
-        )
-        draft.refusals.append((error, reply.text))
+        detail += f"; the edits of {used} are kept, so leave them out"
+        draft.refusals.append((InvalidProposalError(faults[0][1].reason, detail), reply.text))
 
 
 def _no_edit() -> InvalidProposalError:
