@@ -1,0 +1,36 @@
+"""Every file and folder has the permissions that the umask leaves, from `init` to `apply`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+umask {mask}
+promptgraft() {{ "{python}" -m promptgraft "$@"; }}
+promptgraft init demo && cd demo || exit 9
+promptgraft optimize -q --budget 300
+promptgraft apply --candidate 1 --keep-anyway
+promptgraft apply --candidate 1 --keep-anyway --to-source
+promptgraft eval -q --save-baseline baseline.json --junit gate.xml
+exit 0
+"""
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o002])
+def test_files_and_folders_have_what_the_umask_leaves(mask: int, tmp_path: Path) -> None:
+    script = SCRIPT.format(mask=f"{mask:03o}", python=sys.executable)
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
+    found = list((tmp_path / "demo").rglob("*"))
+    names = {path.name for path in found}
+    assert {".promptgraft", "journal.jsonl", "summary.md", "baseline.json", "gate.xml"} <= names
+    assert any(path.suffix == ".lock" for path in found)
+    wrong = {
+        str(path): oct(path.stat().st_mode & 0o777)
+        for path in found
+        if path.stat().st_mode & 0o777 != (0o777 if path.is_dir() else 0o666) & ~mask
+    }
+    assert not wrong
