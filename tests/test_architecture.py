@@ -45,6 +45,7 @@ ROWS = (
         "strict",
         "text",
         "under_way",
+        "work",
         "yaml_text",
     },
 )
