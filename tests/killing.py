@@ -74,15 +74,8 @@ class Killer:
     def _ftruncate(self, descriptor: int, length: int) -> None:
         self.effect(lambda: ftruncate(descriptor, length))
 
-    def _replace(
-        self,
-        source: str,
-        target: str,
-        *,
-        src_dir_fd: int | None = None,
-        dst_dir_fd: int | None = None,
-    ) -> None:
-        self.effect(lambda: replace(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd))
+    def _replace(self, source: str, target: str, **folders: int) -> None:
+        self.effect(lambda: replace(source, target, **folders))
 
     def _unlink(self, path: str) -> None:
         self.effect(lambda: unlink(path))
