@@ -139,7 +139,7 @@ class AnthropicWire:
     model: str
     profile: AnthropicProfile
     effort: str | None
-    options: JsonObject
+    options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)

@@ -49,6 +49,7 @@ from promptgraft.targets.prompts import (
     free_sections,
     name_of,
     prompts_of,
+    without_stores,
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
@@ -105,7 +106,7 @@ def target_for(
     given = prompts_of(subject)
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read, and which may not be picklable.
-    prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
+    prompts = without_stores(given)
     store = context.overrides_store
     # The adapter that gives the target its identity: the first one if the subject has several.
     own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
