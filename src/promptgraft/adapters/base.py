@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
@@ -20,6 +19,7 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
+from promptgraft.folders import temporary_folder
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -230,8 +230,7 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
-                folder = Path(made)
+                folder = held.enter_context(temporary_folder())
             held.enter_context(adapter.opened(folder))
         yield
 
