@@ -108,12 +108,12 @@ def question_on_all(
     known = digest([WHOLE.key, params])  # without answers and objectives, as of one part
     if objectives or whole.answers is not None:
         told = [objectives.get(record.example_id, "") for record in scored]
-        examples = (
+        shown = [
             example_of(record, seen, marks, objectives=line)
             for record, seen, line in zip(scored, better, told, strict=True)
-        )
+        ]
         output = fenced_part(with_answers(whole).output)
-        params = attrs.evolve(params, output=output, examples="\n\n".join(examples))
+        params = attrs.evolve(params, output=output, examples="\n\n".join(shown))
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=known)
 
 
