@@ -48,8 +48,9 @@ def check_project(path: Path) -> Checked:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
     plans = {}
+    warnings.extend(project.warnings())
     # Without all models no job can be made.
-    for name in () if faults else project.names:
+    for name in () if faults or project.unsplit else project.names:
         try:
             plans[name] = project.job(name).plan()
         except ConfigError as error:

@@ -15,6 +15,7 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.base_store import RevisionedStore
@@ -116,6 +117,24 @@ class Project:
         if self.baml is not None:
             return parted(self.baml.dataset, self.config.splits, self.surroundings)
         return load_splits(self.config.dataset, self.config.splits, self.surroundings)
+
+    @cached_property
+    def unsplit(self) -> str:
+        """Why the tests of a BAML function are too few for a search; empty if they are not."""
+        if self.baml is None:
+            return ""
+        try:
+            self.splits  # noqa: B018 - a property that raises
+        except DataFormatError as error:
+            return error.faults[0] if self.config.splits.field is None else ""
+        return ""
+
+    @cached_property
+    def parts(self) -> Mapping[str, Dataset]:
+        """The cases by set; all are for testing if they are too few for a search."""
+        if self.baml is not None and self.unsplit:
+            return {"test": self.baml.dataset}
+        return self.splits.parts()
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -310,11 +329,18 @@ class Project:
         """Return the settings as written, with defaults filled in and secrets as ``${NAME}``."""
         return described(self.surroundings.file.document.value)
 
+    def warnings(self) -> Iterator[str]:
+        """Yield a line for each test that judges nothing, and for cases too few for a search."""
+        if self.unsplit:
+            yield f"{self.unsplit}; a run needs them, `check`, `eval` and `render` do not"
+        if self.baml is not None:
+            yield from self.baml.warnings
+
     def faults(self) -> Iterator[str]:
         """Load everything but the models, and yield a line for each fault."""
         parts: list[Callable[[], object]] = [
             *(partial(self.prompt, name) for name in self.names),
-            lambda: self.splits,
+            lambda: self.parts,
             lambda: self.metrics,
             lambda: self.params,
             lambda: self.config.teacher and load_teacher(self.config.teacher, self.surroundings),
@@ -332,7 +358,7 @@ class Project:
             if missing := target_faults(targets, descriptors, self.surroundings):
                 yield from missing
                 return
-        for name in self.names:
+        for name in () if self.unsplit else self.names:
             yield from _lines(partial(self.run_config, name))
 
     def _twins(self) -> Iterator[str]:
