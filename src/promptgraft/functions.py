@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -49,6 +49,36 @@ def function_name(function: object) -> str:
     if not is_own(str(path)) or not path.is_file():
         return f"{named.__module__}.{name}"
     return f"{path.parent.name if path.stem == '__init__' else path.stem}.{name}"
+
+
+def call_fault(function: object, *given: str, named: Collection[str] = ()) -> str:
+    """Return why a function cannot be called with these arguments; empty if it can.
+
+    Args:
+        function: any callable; one whose signature cannot be read counts as callable.
+        given: names of the positional arguments, for the message.
+        named: names of the arguments that are given by name.
+    """
+    if not callable(function):
+        return ""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return ""
+    try:
+        signature.bind(*given, **dict.fromkeys(named))
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        wanted = ", ".join([*given, *(f"{one}=..." for one in named)])
+        # Without defaults and annotations, which may be long, or secret.
+        takes = ", ".join(_spelled(one) for one in signature.parameters.values())
+        return f"{name}() cannot be called with ({wanted}): its arguments are ({takes})"
+    return ""
+
+
+def _spelled(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+    return f"{stars.get(parameter.kind, '')}{parameter.name}"
 
 
 def function_identity(function: object) -> str:

@@ -32,6 +32,7 @@ from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, Step, ToolUse, TurnAnswered
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import call_fault
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
@@ -69,6 +70,8 @@ def params_of_cases(
     """
     faults = in_one_line() if noted is None else noted
     made: dict[str, tuple[object, ...]] = {}
+    if fault := call_fault(params, "case"):
+        raise ConfigError(f"params: {fault}")
     make = params or _maker_of(prompt)
     for case in cases:
         if case.id in made:

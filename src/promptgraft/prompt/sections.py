@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.functions import call_fault
 from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
 from promptgraft.parts.validation import check_key
@@ -86,6 +87,8 @@ class Tool(Generic[ParamsT, ResultT]):
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
+        if fault := call_fault(self.handler, "params"):
+            raise PromptDefinitionError(f"tool `{self.name}`: handler: {fault}")
         check_round_trip(self.params_type, f"tool `{self.name}`: params_type")
         check_round_trip(self.result_type, f"tool `{self.name}`: result_type")
         for index, example in enumerate(self.examples):
