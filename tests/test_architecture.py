@@ -44,6 +44,7 @@ ROWS = (
         "strict",
         "text",
         "under_way",
+        "work",
         "yaml_text",
     },
 )
