@@ -14,19 +14,21 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from importlib.util import resolve_name
 from pathlib import Path
 from types import FunctionType, MethodType, NoneType
+from typing import Any
 
 import attrs
 
 from promptgraft import python_code
+from promptgraft.errors import ConfigError
 from promptgraft.python_code import Import, Source
-from promptgraft.serde import digest
+from promptgraft.serde import digest, shown
 
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
@@ -76,9 +78,24 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
     return ""
 
 
+def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    """Return the validator of an optional function that is called with these arguments."""
+
+    def validate(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        if value is None:
+            return
+        if not callable(value):
+            raise ConfigError(f"{field.name}: expected a function, found {shown(value)}")
+        if fault := call_fault(value, *arguments):
+            raise ConfigError(f"{field.name}: {fault}")
+
+    return validate
+
+
 def _spelled(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
-    return f"{stars.get(parameter.kind, '')}{parameter.name}"
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
+    return f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
 
 
 def function_identity(function: object) -> str:

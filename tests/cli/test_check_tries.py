@@ -170,9 +170,8 @@ def test_right_hints_pass(shelf: Shelf) -> None:
         ),
         (
             'optimizer: {trace_formatter: "given.py:t"}\n',
-            "def t(session, more):\n    return ''\n",
-            "trace_formatter: t() cannot be called with (session): its arguments are "
-            "(session, more)",
+            "def t(session, x):\n    return ''\n",
+            "trace_formatter: t() cannot be called with (session): its arguments are (session, x)",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_metric_that_fails_is_a_loss_with_the_hint_of_its_case() -> None:
             id=f"c{number}",
             input={"word": f"w{number}"},
             expected="ok",
-            hints={"exact": "P3: say ok", "": "be brief", "other": "not this"},
+            hints={"exact": "P3: say ok", "": "be brief", "length": "not this"},
         )
         for number in range(4)
     ]

@@ -13,6 +13,7 @@ from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.project.project import Project, load_project
 from promptgraft.search import RunPlan
+from promptgraft.text import counted
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +51,7 @@ def try_metrics(project: Project) -> Trial:
     return attrs.evolve(trial, warnings=warnings)
 
 
-def check_project(path: Path) -> Checked:
+def check_project(path: str | Path) -> Checked:
     """Check everything that a project names. No model is called; secrets need not be set."""
     try:
         project = load_project(path)
@@ -69,6 +70,9 @@ def check_project(path: Path) -> Checked:
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
+    if dropped := project.splits.dropped:
+        said = f"{counted(dropped, 'row')} left out, repeating another one"
+        warnings.append(around.file.line(("dataset", "duplicates"), said))
     try:
         trial = try_metrics(project)
         warnings.extend(trial.warnings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,8 +31,9 @@ from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import BamlConfig, TextsConfig
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
+from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.kinds import record_of
@@ -92,6 +93,16 @@ class ProjectPrompt:
     def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
         return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names that the prompt reads from a case; none for graphs and agents."""
+        if self.graph is not None or takes_cases(self.prompt):
+            return frozenset()
+        walked = self.prompt.template.walked
+        bound = {name for param in self.prompt.params for name in values_of(param)}
+        reads = {name for _, section in walked for name in section.source.reads}
+        return frozenset(reads - bound)
 
     def with_overrides(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
         """Return :attr:`prompt` with overrides that share one tag."""
@@ -232,17 +243,27 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
     return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None
 
 
-def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Load and split the cases; the error lists all faults of their files."""
+def load_splits(
+    dataset: DatasetConfig,
+    splits: SplitsConfig,
+    around: Surroundings,
+    *,
+    parameters: Collection[str] = (),
+) -> Splits:
+    """Load and split the cases; the error lists all faults of their files.
+
+    ``parameters`` are the names that the prompts read, for columns that are called like fields.
+    """
+    load = functools.partial(_load, around=around, parameters=parameters)
     if splits.files is not None:
-        return _narrowed(_of_files(dataset, splits.files, around), splits, around)
+        return _narrowed(_of_files(dataset, splits.files, around, load), splits, around)
     if dataset.path is None:
         raise around.refusal(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
         )
     keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
-    whole = _load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"), around)
-    return parted(whole, splits, around)
+    whole = load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"))
+    return attrs.evolve(parted(whole, splits, around), dropped=whole.dropped)
 
 
 def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
@@ -277,7 +298,12 @@ def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
             raise DataFormatError.of(lines) from error
 
 
-def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surroundings) -> Splits:
+def _of_files(
+    dataset: DatasetConfig,
+    files: Mapping[str, str],
+    around: Surroundings,
+    load: Callable[[DatasetConfig, str, YamlPath], Dataset],
+) -> Splits:
     if dataset.path is not None:
         raise around.refusal(
             ("dataset", "path"), "expected none beside `splits.files`; leave one of them out"
@@ -286,21 +312,29 @@ def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surround
     faults: list[str] = []
     for name, path in files.items():
         try:
-            sets[name] = _load(dataset, path, ("splits", "files", name), around)
+            sets[name] = load(dataset, path, ("splits", "files", name))
         except DataFormatError as error:
             faults.extend(error.faults)
     raise_lines(around.file.name, faults)
     with _placed_at(("splits", "files"), around):
-        return Splits(sets["train"], sets["validation"], sets.get("test"))
+        dropped = sum(part.dropped for part in sets.values())
+        return Splits(sets["train"], sets["validation"], sets.get("test"), dropped=dropped)
 
 
-def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surroundings) -> Dataset:
+def _load(
+    dataset: DatasetConfig,
+    name: str,
+    path: YamlPath,
+    *,
+    around: Surroundings,
+    parameters: Collection[str],
+) -> Dataset:
     file, case = file_and_case(around.folder / name)
     place: str | Path = file if case else around.existing(path, name)
     given = attrs.asdict(dataset, recurse=False)
     del given["path"]
     try:
-        return Dataset.load(f"{place}:{case}" if case else place, **given)
+        return Dataset.load(f"{place}:{case}" if case else place, parameters=parameters, **given)
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
         if key in given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
@@ -17,6 +18,7 @@ from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
@@ -115,7 +117,23 @@ class Project:
         """The cases, split into train, validation and optionally test."""
         if self.baml is not None:
             return parted(self.baml.dataset, self.config.splits, self.surroundings)
-        return load_splits(self.config.dataset, self.config.splits, self.surroundings)
+        return load_splits(
+            self.config.dataset,
+            self.config.splits,
+            self.surroundings,
+            parameters=self._placeholders,
+        )
+
+    @property
+    def _placeholders(self) -> frozenset[str]:
+        """The names that prompts read from cases; none where `params` makes their parameters."""
+        if self.config.params is not None:
+            return frozenset()
+        names = set[str]()
+        for name in self.config.prompts:
+            with contextlib.suppress(CallerError):  # its faults are reported where it is loaded
+                names |= self.prompt(name).placeholders
+        return frozenset(names)
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -376,7 +394,7 @@ def open_project(path: str | Path) -> Project:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return Project(*read_project(Path(path)))
+    return Project(*read_project(as_path(path)))
 
 
 def load_project(path: str | Path) -> Project:

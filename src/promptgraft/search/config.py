@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
-from promptgraft.functions import call_fault
+from promptgraft.functions import taking
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -34,7 +34,7 @@ from promptgraft.search.settings import (
     ToolExampleTarget,
 )
 from promptgraft.search.stopping import RequiredObjectives
-from promptgraft.serde import Json, shown, unstructure
+from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
@@ -53,21 +53,6 @@ BUDGET: Check[int | str] = check(
     {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
     names=PROPOSALS,
 )
-
-
-def _function_of(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
-    """Return the validator of an optional function that is called with these arguments."""
-
-    def validate(_: object, field: attrs.Attribute[Any], value: object) -> None:
-        if value is None:
-            return
-        if not callable(value):
-            raise ConfigError(f"{field.name}: expected a function, found {shown(value)}")
-        if fault := call_fault(value, *arguments):
-            raise ConfigError(f"{field.name}: {fault}")
-
-    return validate
-
 
 _POLICY: Check[object] = check(
     "a policy such as Strict(), MinGain(0.05) or Paired()",
@@ -145,14 +130,12 @@ class RunConfig(Settings, ABC):
     training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
     data: Data = attrs.field(factory=Data, validator=instance(Data))
     feedback_fn: FeedbackFn | None = attrs.field(
-        default=None, validator=_function_of("example", "response", "session")
+        default=None, validator=taking("example", "response", "session")
     )
     example_formatter: ExampleFormatter | None = attrs.field(
-        default=None, validator=_function_of("example", "response")
+        default=None, validator=taking("example", "response")
     )
-    trace_formatter: TraceFormatter | None = attrs.field(
-        default=None, validator=_function_of("session")
-    )
+    trace_formatter: TraceFormatter | None = attrs.field(default=None, validator=taking("session"))
     seed: int = attrs.field(default=0, validator=integer(0))
     enable_example_generation: bool = attrs.field(default=False, validator=FLAG)
     max_task_examples_per_section: int = attrs.field(default=5, validator=COUNT)

@@ -126,7 +126,7 @@ def check_cases(
         if isinstance(metric, ChecksCases)
     ]
     for case in cases:
-        for fault in _hint_faults(case, metrics):
+        for fault in _hint_faults(case, metrics) if metrics else ():
             faults.add_of(case, fault)
         for metric, needed_texts in checking:
             played = by_turn or (case.recorded is not None and case.recorded.turns)
