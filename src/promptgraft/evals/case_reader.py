@@ -57,8 +57,9 @@ class CaseReader:
 
     def _settled(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows once it is clear which columns are fields and which are parameters."""
-        given = iter(rows)
-        first = next((row for row in given if isinstance(row.value, dict)), None)
+        given, others = iter(rows), list[Row]()
+        first = next((row for row in given if _is_object(row, others)), None)
+        yield from others
         if first is None or not isinstance(first.value, dict):
             return
         if self._is_table:
@@ -122,3 +123,10 @@ class CaseReader:
             mend = "" if given is not None else "; take it out, or set `duplicates: drop`"
             node.fault(f"{what} as in line {first}{mend}")
         return case_id
+
+
+def _is_object(row: Row, others: list[Row]) -> bool:
+    """Return whether a row is an object; add it to ``others`` if not."""
+    if not isinstance(row.value, dict):
+        others.append(row)
+    return isinstance(row.value, dict)

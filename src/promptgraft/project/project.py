@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
@@ -21,6 +20,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.files import as_path
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
+from promptgraft.project.cases import load_splits, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import OPTIMIZER
@@ -31,9 +31,9 @@ from promptgraft.project.parts import (
     guarded,
     load_named,
     load_project_metrics,
-    load_splits,
     load_teacher,
-    parted,
+    read_by,
+    twin_faults,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
@@ -121,19 +121,8 @@ class Project:
             self.config.dataset,
             self.config.splits,
             self.surroundings,
-            parameters=self._placeholders,
+            parameters=() if self.config.params else read_by(self.prompt, self.config.prompts),
         )
-
-    @property
-    def _placeholders(self) -> frozenset[str]:
-        """The names that prompts read from cases; none where `params` makes their parameters."""
-        if self.config.params is not None:
-            return frozenset()
-        names = set[str]()
-        for name in self.config.prompts:
-            with contextlib.suppress(CallerError):  # its faults are reported where it is loaded
-                names |= self.prompt(name).placeholders
-        return frozenset(names)
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -344,7 +333,7 @@ class Project:
         if found:
             return
         yield from _lines(lambda: self.aggregation)
-        yield from self._twins()
+        yield from twin_faults(map(self.prompt, self.names), self.surroundings)
         if (targets := self.config.optimizer.targets) is not None:
             descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
             if missing := target_faults(targets, descriptors, self.surroundings):
@@ -352,18 +341,6 @@ class Project:
                 return
         for name in self.names:
             yield from _lines(partial(self.run_config, name))
-
-    def _twins(self) -> Iterator[str]:
-        """Yield a line for each prompt with the key of an earlier one."""
-        seen: dict[str, str] = {}
-        for name in self.names:
-            key = self.prompt(name).address
-            if seen.setdefault(key, name) != name:
-                yield self.surroundings.file.line(
-                    self.prompt(name).place,
-                    f"expected another prompt than `{seen[key]}`, both are `{key}`; "
-                    "give one of them another key",
-                )
 
     def _name(self, name: str | None) -> str:
         known = listed(self.names)

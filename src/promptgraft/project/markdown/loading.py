@@ -374,7 +374,6 @@ class _Loader:
     ) -> PromptTemplate[object]:
         if not sections:
             raise DataFormatError(f"{self.path}: expected a prompt, found no text")
-        # A name of a file in the store, so in ASCII.
         stem = unicodedata.normalize("NFC", self.path.stem)
         key = self.said.key or ascii_slug(stem) or f"prompt-{digest_text(stem)[:8]}"
         try:
