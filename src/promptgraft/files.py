@@ -29,6 +29,7 @@ def as_path(value: object, name: str = "path") -> Path:
         raise ConfigError(f"{name}: expected the name of a file, found {shown(str(value))}")
     return Path(value)
 
+
 NEW_FILE = 0o666
 """Permissions of a new file, of which the system takes away what the umask says."""
 
