@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import difflib
+import importlib
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +27,9 @@ def written(folder: Path, text: str, name: str = "cases.csv", encoding: str = "u
     return path
 
 
-def faults_of(path: Path, **options: object) -> list[str]:
+def faults_of(path: Path, **options: Any) -> list[str]:
     with pytest.raises(DataFormatError) as caught:
-        Dataset.load(path, **options)  # type: ignore[arg-type] # options of any kind
+        Dataset.load(path, **options)
     return [fault.removeprefix(f"{path}:") for fault in caught.value.faults]
 
 
@@ -173,8 +177,6 @@ def test_a_wrong_encoding_is_a_fault_and_an_unknown_one_is_refused(tmp_path: Pat
 
 
 def test_a_cell_may_be_long_and_the_limit_of_the_process_stays(tmp_path: Path) -> None:
-    import csv
-
     before = csv.field_size_limit()
     path = written(tmp_path, f"id,input\n1,{'x' * 300_000}\n2,y\n")
     assert [len(str(case.input)) for case in Dataset.load(path)] == [300_000, 1]
@@ -201,8 +203,7 @@ def test_repeated_rows_are_refused_or_dropped_and_counted(tmp_path: Path) -> Non
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpacked(
     tmp_path: Path,
 ) -> None:
-    import pyarrow.parquet as parquet
-
+    parquet = importlib.import_module("pyarrow.parquet")
     texts = pyarrow.DictionaryArray.from_arrays(
         pyarrow.array([0] * 1_000, pyarrow.int32()), pyarrow.array(["x" * 4_000_000])
     )
@@ -225,13 +226,11 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 def test_a_million_keys_are_compared_with_fields_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import difflib
-
     compared, compare = list[str](), difflib.get_close_matches
 
-    def counting(word: str, *given: object, **named: object) -> list[str]:
+    def counting(word: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
         compared.append(word)
-        return compare(word, *given, **named)  # type: ignore[arg-type] # as it was called
+        return compare(word, known, n, cutoff)
 
     monkeypatch.setattr(difflib, "get_close_matches", counting)
     keys: dict[str, Json] = {f"key {n}": "x" for n in range(20_000)}
