@@ -14,7 +14,22 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from promptgraft.errors import JournalLockedError
+from promptgraft.errors import ConfigError, JournalLockedError
+from promptgraft.serde import shown
+
+
+def as_path(value: object, name: str = "path") -> Path:
+    """Return an argument of a public function as a path.
+
+    Raises:
+        ConfigError: it is neither a text nor a path; the message begins with ``name``.
+    """
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise ConfigError(f"{name}: expected a path, found {shown(value)}")
+    if "\0" in os.fspath(value):
+        raise ConfigError(f"{name}: expected the name of a file, found {shown(str(value))}")
+    return Path(value)
+
 
 NEW_FILE = 0o666
 """Permissions of a new file, of which the system takes away what the umask says."""
