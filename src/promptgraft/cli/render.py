@@ -56,7 +56,7 @@ def render_command(
         tried = tried_prompt(found, choice)
         parts = found.parts
         # The test set is the last part, so that its first case comes first.
-        cases = {one.id: one for name in reversed(parts) for one in parts[name]}
+        cases = {one.id: one for name in reversed(tuple(parts)) for one in parts[name]}
         named = next(iter(cases)) if case is None else case
         if named not in cases:
             near = did_you_mean(named, list(cases))
