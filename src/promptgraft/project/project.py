@@ -21,7 +21,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import OPTIMIZER
+from promptgraft.project.format_search import OPTIMIZER, TUNING
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -256,16 +256,25 @@ class Project:
         return OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
-        """Return the project with some keys of ``optimizer`` replaced.
+        """Return the project with some keys of ``optimizer`` replaced by those of a caller.
+
+        A caller is not trusted: settings that name code, files or anything else outside of the
+        settings are refused before they are looked at. Those of the project stay as they are.
 
         Raises:
-            DataFormatError: one line for each unknown or unsuitable setting.
+            DataFormatError: one line for each unknown, unsuitable or refused setting.
         """
         if not settings:
             return self
         document = self.surroundings.file.document.value
         given = document.get("optimizer") if isinstance(document, dict) else None
-        source = Source.of({**(given if isinstance(given, dict) else {}), **settings})
+        before = given if isinstance(given, dict) else {}
+        # Alone, because among the settings of the project its own would be refused too.
+        named = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
+        strange = Source.of({**named, **settings})
+        TUNING.read(strange.root)
+        strange.raise_all()
+        source = Source.of({**before, **settings})
         optimizer = OPTIMIZER.read(source.root)
         source.raise_all()
         assert optimizer is not None  # noqa: S101 - what has no fault is read

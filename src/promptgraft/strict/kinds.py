@@ -27,10 +27,11 @@ from promptgraft.strict.checks import (
     MOMENT,
     NUMBER,
     OBJECT,
+    PATH,
     STRING,
-    TEXT,
     Check,
     Kind,
+    Reach,
     Schema,
     one_of,
 )
@@ -51,8 +52,44 @@ _SCALARS: Mapping[object, Kind[object]] = {
     str: STRING,
     datetime: MOMENT,
     Decimal: DOLLARS,
-    Path: TEXT,
+    Path: PATH,
 }
+
+
+Parts: TypeAlias = "Mapping[str, Kind[Any]]"
+
+
+def values_only(kind: Kind[T]) -> Kind[T]:
+    """Return a kind without the settings that reach outside, to read what strangers send.
+
+    A key that reaches outside is refused without a look at its value. An object that needs such a
+    key, and a list or a choice of nothing else, are refused as a whole.
+    """
+    if kind.reach is not None:
+        return _closed(kind.reach)
+    if kind.rebuild is None:
+        return kind
+    return kind.rebuild({place: values_only(part) for place, part in kind.parts.items()})
+
+
+def _closed(reach: Reach) -> Kind[Any]:
+    """Return a kind that refuses every value, without showing it."""
+    return Kind(lambda node: node.fault(_outside(reach)), {"not": {}}, reach=reach)
+
+
+def _outside(reach: Reach) -> str:
+    return f"names {reach}, which only the project file may; set it there"
+
+
+def _around(
+    part: Kind[Any], make: Callable[[Kind[Any]], Kind[Any]]
+) -> tuple[Parts, Callable[[Parts], Kind[Any]]]:
+    """Return parts and rebuilding of a kind around a single one, which it needs."""
+
+    def rebuild(parts: Parts) -> Kind[Any]:
+        return parts["*"] if parts["*"].reach is not None else make(parts["*"])
+
+    return {"*": part}, rebuild
 
 
 def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
@@ -66,7 +103,8 @@ def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
         values = tuple(item for item in items if item is not None)
         return values if len(values) == len(items) else None
 
-    return Kind(read, {"type": "array", "items": kind.schema})
+    parts, rebuild = _around(kind, lambda part: listed(part, what))
+    return Kind(read, {"type": "array", "items": kind.schema}, parts=parts, rebuild=rebuild)
 
 
 def named(
@@ -96,7 +134,10 @@ def named(
     schema: Schema = {"type": "object", "additionalProperties": kind.schema}
     bound: Schema = {"minProperties": least} if least else {}
     names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
-    return Kind(read, {**schema, **bound, **names})
+    parts, rebuild = _around(
+        kind, lambda part: named(part, what, least=least, check=check, pattern=pattern)
+    )
+    return Kind(read, {**schema, **bound, **names}, parts=parts, rebuild=rebuild)
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
@@ -116,7 +157,9 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
             refusing(check, value, node)
         return value if node.is_right() else None
 
-    return Kind(read, {**kind.schema, **(schema or {})})
+    parts, rebuild = _around(kind, lambda part: checked(part, check, schema))
+    described: Schema = {**kind.schema, **(schema or {})}
+    return Kind(read, described, reach=kind.reach, parts=parts, rebuild=rebuild)
 
 
 def without_name(message: str, name: str) -> str:
@@ -177,8 +220,29 @@ def record(
             _place(str(error), node, members)
             return None
 
+    def rebuild(parts: Parts) -> Kind[T]:
+        closed = {name: part.reach for name, part in parts.items() if part.reach is not None}
+        if needs := [reach for name, reach in closed.items() if keys[name].required]:
+            return _closed(needs[0])
+        kept = {
+            name: attrs.evolve(keys[name], kind=part)
+            for name, part in parts.items()
+            if name not in closed
+        }
+        refused = {**(elsewhere or {}), **{name: _outside(one) for name, one in closed.items()}}
+        return record(
+            make,
+            kept,
+            elsewhere=refused,
+            aliases=aliases,
+            left_out=left_out,
+            about=about,
+            rules=rules,
+        )
+
     described: Schema = {"description": about} if about else {}
-    return Kind(read, {**described, **_object_schema(keys), **(rules or {})})
+    schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
+    return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
 
 
 def _object_schema(keys: Keys) -> Schema:
@@ -265,7 +329,14 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
         node.expected(what)
         return None
 
-    return Kind(read, {"anyOf": [kind.schema for _, kind in kinds]})
+    def rebuild(parts: Parts) -> Kind[T]:
+        rest = [(shape, parts[f"{at}"]) for at, (shape, _) in enumerate(kinds)]
+        reaches = [part.reach for _, part in rest if part.reach is not None]
+        return _closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
+
+    parts = {f"{at}": kind for at, (_, kind) in enumerate(kinds)}
+    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds if "not" not in kind.schema]}
+    return Kind(read, schema, parts=parts, rebuild=rebuild)
 
 
 def record_of(
@@ -345,17 +416,21 @@ def class_of(*classes: type[T]) -> Kind[T]:
     A class without required fields may be written as its name alone: ``strict``.
     """
     made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
+    return _class_among(made, {name: record_of(one) for name, one in made.items()})
+
+
+def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> Kind[T]:
+    open_ = {name: kind for name, kind in kinds.items() if kind.reach is None}
     needed = {
-        name: [field.name for field in _fields_of(one) if field.default is attrs.NOTHING]
-        for name, one in made.items()
+        name: [field.name for field in _fields_of(made[name]) if field.default is attrs.NOTHING]
+        for name in open_
     }
     spelled = (
         f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
         for name, fields in needed.items()
     )
     what = f"one of {', '.join(spelled)}"
-    kinds = {name: record_of(one) for name, one in made.items()}
-    bare = {name: one for name, one in made.items() if not needed[name]}
+    bare = {name: made[name] for name in open_ if not needed[name]}
 
     def read(node: Node) -> T | None:
         if isinstance(node.value, str) and node.value in bare:
@@ -366,22 +441,27 @@ def class_of(*classes: type[T]) -> Kind[T]:
         (tag,) = node.value
         inner = node.member(tag)
         if tag not in kinds:
-            inner.fault(f"unknown{did_you_mean(tag, list(kinds))}; expected {what}")
+            inner.fault(f"unknown{did_you_mean(tag, list(open_))}; expected {what}")
             return None
         return kinds[tag].read(inner)
 
     alone: list[Json] = [{"enum": list(bare)}] if bare else []
-    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in kinds.items()]
-    return Kind(read, {"anyOf": [*alone, *objects]})
+    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in open_.items()]
+
+    def rebuild(parts: Parts) -> Kind[T]:
+        return _class_among(made, {**kinds, **parts})
+
+    return Kind(read, {"anyOf": [*alone, *objects]}, parts=open_, rebuild=rebuild)
 
 
 def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
     """Return the kind of a field: its check, or the kind of its type with its validator."""
     validator = field.validator
-    if (
-        isinstance(validator, Check) and validator.schema
-    ):  # checks without one are for Python objects
-        return validator
+    # Checks without a schema are for Python objects.
+    if isinstance(validator, Check) and validator.schema:
+        # A path stays one, however its check is written.
+        is_path = Path in (field.type, *get_args(field.type))
+        return validator.reaching(Reach.FILE) if is_path else validator
     kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:
         return kind
