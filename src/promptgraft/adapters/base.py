@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
@@ -20,6 +19,7 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
+from promptgraft.folders import temporary_folder
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -70,7 +70,7 @@ class PromptResponse(Generic[OutputT_co]):
     """
 
     text: str
-    output: OutputT_co | None = None
+    output: OutputT_co | None = attrs.field(default=None, hash=False)
     usage: Usage = NO_USAGE
     finish_reason: str = "stop"
 
@@ -93,8 +93,8 @@ class ToolInvoked:
     """
 
     name: str
-    params: object
-    result: object
+    params: object = attrs.field(hash=False)
+    result: object = attrs.field(hash=False)
     error: str = ""
 
 
@@ -148,7 +148,7 @@ class PromptAsked:
     """
 
     adapter: ProviderAdapter
-    events: tuple[object, ...] = attrs.field(repr=False)
+    events: tuple[object, ...] = attrs.field(repr=False, hash=False)
     seconds: float
 
 
@@ -230,8 +230,7 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
-                folder = Path(made)
+                folder = held.enter_context(temporary_folder())
             held.enter_context(adapter.opened(folder))
         yield
 

@@ -52,9 +52,9 @@ class Kind(Generic[T_co]):
     """
 
     read: Callable[[Node], T_co | None]
-    schema: Schema = attrs.field(factory=dict, repr=False)
+    schema: Schema = attrs.field(factory=dict, repr=False, hash=False)
     reach: Reach | None = attrs.field(default=None, kw_only=True)
-    parts: Mapping[str, Kind[Any]] = attrs.field(factory=dict, kw_only=True, repr=False)
+    parts: Mapping[str, Kind[Any]] = attrs.field(factory=dict, kw_only=True, repr=False, hash=False)
     rebuild: Callable[[Mapping[str, Kind[Any]]], Kind[Any]] | None = attrs.field(
         default=None, kw_only=True, repr=False
     )

@@ -14,8 +14,8 @@ from promptgraft.errors import (
     PromptRenderError,
 )
 from promptgraft.overrides.resolution import left_by, uncovered
-from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.overrides.winner_store import WinnerStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
@@ -57,7 +57,7 @@ class PromptTarget:
     max_part_chars: int
     max_task_examples: int
     max_prompt_chars: int | None = None
-    store: PromptOverridesStore | None
+    store: WinnerStore | None
     identity: Identity = attrs.field()
     _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
