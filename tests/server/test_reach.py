@@ -17,8 +17,9 @@ from promptgraft.project.format_search import TUNING, settings_of
 from promptgraft.serde import Json
 from promptgraft.server.api import ROUTES
 from promptgraft.strict.checks import PATH, TEXT, Kind, Reach
-from promptgraft.strict.kinds import Key, either, listed, named, record, values_only
+from promptgraft.strict.kinds import Key, either, listed, named, record
 from promptgraft.strict.nodes import Source
+from promptgraft.strict.reach import values_only
 from server.serving import Client
 
 ALGORITHMS = ("gepa", "gradient")

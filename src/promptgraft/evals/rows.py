@@ -28,7 +28,7 @@ from promptgraft.serde import (
     shown,
     unstructure,
 )
-from promptgraft.strict.kinds import snake_case
+from promptgraft.strict.members import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
 

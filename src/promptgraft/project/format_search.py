@@ -18,6 +18,7 @@ from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig
 from promptgraft.search.settings import Limits, groups_of
 from promptgraft.search.stopping import BuiltIn
+from promptgraft.serde import Json
 from promptgraft.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
 from promptgraft.strict.kinds import (
     Key,
@@ -29,10 +30,10 @@ from promptgraft.strict.kinds import (
     named,
     record,
     record_of,
-    values_only,
     without_name,
 )
-from promptgraft.strict.nodes import Node
+from promptgraft.strict.nodes import Node, Source
+from promptgraft.strict.reach import values_only
 
 DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
@@ -301,3 +302,21 @@ OPTIMIZER: Kind[OptimizerConfig] = _optimizer_by(settings_of)
 
 TUNING: Kind[OptimizerConfig] = _optimizer_by(_values_of)
 """The same from callers that are not trusted: no code, no path, no variable, no address."""
+
+
+def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> OptimizerConfig:
+    """Return the settings of a search with some replaced by those of a caller.
+
+    Raises:
+        DataFormatError: one line for each unknown, unsuitable or refused setting.
+    """
+    # Alone, because among the settings of the project its own would be refused too.
+    named: dict[str, Json] = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
+    strange = Source.of({**named, **settings})
+    TUNING.read(strange.root)
+    strange.raise_all()
+    source = Source.of({**before, **settings})
+    optimizer = OPTIMIZER.read(source.root)
+    source.raise_all()
+    assert optimizer is not None  # noqa: S101 - what has no fault is read
+    return optimizer

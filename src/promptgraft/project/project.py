@@ -21,7 +21,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import OPTIMIZER, TUNING
+from promptgraft.project.format_search import tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -268,16 +268,7 @@ class Project:
             return self
         document = self.surroundings.file.document.value
         given = document.get("optimizer") if isinstance(document, dict) else None
-        before = given if isinstance(given, dict) else {}
-        # Alone, because among the settings of the project its own would be refused too.
-        named = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
-        strange = Source.of({**named, **settings})
-        TUNING.read(strange.root)
-        strange.raise_all()
-        source = Source.of({**before, **settings})
-        optimizer = OPTIMIZER.read(source.root)
-        source.raise_all()
-        assert optimizer is not None  # noqa: S101 - what has no fault is read
+        optimizer = tuned_settings(given if isinstance(given, dict) else {}, settings)
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
 
     def model(self, place: YamlPath) -> ProviderAdapter:

@@ -35,12 +35,13 @@ from promptgraft.strict.checks import (
     Schema,
     one_of,
 )
+from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node
+from promptgraft.strict.reach import Parts, around, closed, outside
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_MOST_NAMED = 10
 # An unknown key this similar to a missing one is taken for a misspelling of it.
 _TYPING_MISTAKE = 0.8
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -56,42 +57,6 @@ _SCALARS: Mapping[object, Kind[object]] = {
 }
 
 
-Parts: TypeAlias = "Mapping[str, Kind[Any]]"
-
-
-def values_only(kind: Kind[T]) -> Kind[T]:
-    """Return a kind without the settings that reach outside, to read what strangers send.
-
-    A key that reaches outside is refused without a look at its value. An object that needs such a
-    key, and a list or a choice of nothing else, are refused as a whole.
-    """
-    if kind.reach is not None:
-        return _closed(kind.reach)
-    if kind.rebuild is None:
-        return kind
-    return kind.rebuild({place: values_only(part) for place, part in kind.parts.items()})
-
-
-def _closed(reach: Reach) -> Kind[Any]:
-    """Return a kind that refuses every value, without showing it."""
-    return Kind(lambda node: node.fault(_outside(reach)), {"not": {}}, reach=reach)
-
-
-def _outside(reach: Reach) -> str:
-    return f"names {reach}, which only the project file may; set it there"
-
-
-def _around(
-    part: Kind[Any], make: Callable[[Kind[Any]], Kind[Any]]
-) -> tuple[Parts, Callable[[Parts], Kind[Any]]]:
-    """Return parts and rebuilding of a kind around a single one, which it needs."""
-
-    def rebuild(parts: Parts) -> Kind[Any]:
-        return parts["*"] if parts["*"].reach is not None else make(parts["*"])
-
-    return {"*": part}, rebuild
-
-
 def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
     """Return the kind of lists."""
 
@@ -103,7 +68,7 @@ def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
         values = tuple(item for item in items if item is not None)
         return values if len(values) == len(items) else None
 
-    parts, rebuild = _around(kind, lambda part: listed(part, what))
+    parts, rebuild = around(kind, lambda part: listed(part, what))
     return Kind(read, {"type": "array", "items": kind.schema}, parts=parts, rebuild=rebuild)
 
 
@@ -134,7 +99,7 @@ def named(
     schema: Schema = {"type": "object", "additionalProperties": kind.schema}
     bound: Schema = {"minProperties": least} if least else {}
     names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
-    parts, rebuild = _around(
+    parts, rebuild = around(
         kind, lambda part: named(part, what, least=least, check=check, pattern=pattern)
     )
     return Kind(read, {**schema, **bound, **names}, parts=parts, rebuild=rebuild)
@@ -157,7 +122,7 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
             refusing(check, value, node)
         return value if node.is_right() else None
 
-    parts, rebuild = _around(kind, lambda part: checked(part, check, schema))
+    parts, rebuild = around(kind, lambda part: checked(part, check, schema))
     described: Schema = {**kind.schema, **(schema or {})}
     return Kind(read, described, reach=kind.reach, parts=parts, rebuild=rebuild)
 
@@ -221,15 +186,15 @@ def record(
             return None
 
     def rebuild(parts: Parts) -> Kind[T]:
-        closed = {name: part.reach for name, part in parts.items() if part.reach is not None}
-        if needs := [reach for name, reach in closed.items() if keys[name].required]:
-            return _closed(needs[0])
+        reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
+        if needs := [reach for name, reach in reaches.items() if keys[name].required]:
+            return closed(needs[0])
         kept = {
             name: attrs.evolve(keys[name], kind=part)
             for name, part in parts.items()
-            if name not in closed
+            if name not in reaches
         }
-        refused = {**(elsewhere or {}), **{name: _outside(one) for name, one in closed.items()}}
+        refused = {**(elsewhere or {}), **{name: outside(one) for name, one in reaches.items()}}
         return record(
             make,
             kept,
@@ -264,42 +229,6 @@ def _place(fault: str, node: Node, members: Mapping[str, Node]) -> None:
     node.fault(fault)
 
 
-def known_members(
-    node: Node,
-    known: Collection[str],
-    *,
-    elsewhere: Mapping[str, str] | None = None,
-    aliases: Mapping[str, str] | None = None,
-) -> dict[str, Node]:
-    """Return the members of an object that have a value, by key.
-
-    Unknown and repeated keys are reported. The arguments are those of :func:`record`.
-    """
-    members: dict[str, Node] = {}
-    if not isinstance(node.value, dict):
-        node.expected("an object")
-        return members
-    for key, value in node.value.items():
-        name = key if aliases is None else aliases.get(snake_case(key), snake_case(key))
-        if value is None and aliases is not None:
-            continue  # other tools write null for absent values
-        if name not in known:
-            said = (elsewhere or {}).get(name)
-            node.member(key).fault(said or f"unknown key{_known(name, list(known))}")
-        elif name in members:
-            node.member(key).fault(f"repeats `{members[name].path[-1]}`; keep one")
-        elif value is not None:
-            members[name] = node.member(key)
-    return members
-
-
-def snake_case(key: str) -> str:
-    """Return ``finalResponse`` as ``final_response``."""
-    if key.islower():
-        return key
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in key).removeprefix("_")
-
-
 def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
     missing = [name for name, key in keys.items() if key.required and name not in values]
     if not missing or not isinstance(node.value, dict):
@@ -309,14 +238,6 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
         if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
             about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""
             node.fault(f"expected the key `{name}`{about}, found none")
-
-
-def _known(name: str, keys: list[str]) -> str:
-    if near := did_you_mean(name, keys):
-        return near
-    more = len(keys) - _MOST_NAMED
-    listed = ", ".join(f"`{one}`" for one in keys[:_MOST_NAMED])
-    return f"; known here: {listed}{f' and {more} more' if more > 0 else ''}"
 
 
 def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
@@ -332,7 +253,7 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
     def rebuild(parts: Parts) -> Kind[T]:
         rest = [(shape, parts[f"{at}"]) for at, (shape, _) in enumerate(kinds)]
         reaches = [part.reach for _, part in rest if part.reach is not None]
-        return _closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
+        return closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
 
     parts = {f"{at}": kind for at, (_, kind) in enumerate(kinds)}
     schema: Schema = {"anyOf": [kind.schema for _, kind in kinds if "not" not in kind.schema]}
