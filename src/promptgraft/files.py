@@ -7,13 +7,29 @@ Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsyn
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from promptgraft.errors import JournalLockedError
+from promptgraft.errors import ConfigError, JournalLockedError
+from promptgraft.serde import shown
+
+
+def as_path(value: object, name: str = "path") -> Path:
+    """Return an argument of a public function as a path.
+
+    Raises:
+        ConfigError: it is neither a text nor a path; the message begins with ``name``.
+    """
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise ConfigError(f"{name}: expected a path, found {shown(value)}")
+    if "\0" in os.fspath(value):
+        raise ConfigError(f"{name}: expected the name of a file, found {shown(str(value))}")
+    return Path(value)
+
 
 NEW_FILE = 0o666
 """Permissions of a new file, of which the system takes away what the umask says."""
@@ -146,6 +162,22 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
         yield
     finally:
         lock.release()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock file at ``path``, without holding it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two readers do not take each other for a running process.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _note_process(path: Path) -> None:

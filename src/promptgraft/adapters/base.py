@@ -195,6 +195,21 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
+@runtime_checkable
+class ChoosyAdapter(Protocol):
+    """An adapter that can tell before a call whether it answers a prompt."""
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter cannot answer a prompt."""
+        ...
+
+
+def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot answer a prompt."""
+    if isinstance(adapter, ChoosyAdapter):
+        adapter.check_prompt(rendered)
+
+
 GIVE_PRICES = (
     "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
     "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
