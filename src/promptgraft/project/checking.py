@@ -80,7 +80,10 @@ def check_project(path: str | Path) -> Checked:
     except DataFormatError as error:
         faults.extend(error.faults)
     plans = {}
-    warnings.extend(project.warnings())
+    if project.unsplit:
+        warnings.append(f"{project.unsplit}; a run needs them, `check`, `eval` and `render` do not")
+    if project.baml is not None:
+        warnings.extend(project.baml.warnings)
     # Without all models no job can be made.
     for name in () if faults or project.unsplit else project.names:
         if unserved := _unserved(project, name):
