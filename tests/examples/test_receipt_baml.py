@@ -120,7 +120,7 @@ def test_a_command_makes_the_project_file(
     ("given", "said"),
     [
         (("--auto", "light"), "--auto: is for a BAML project; name it with --baml"),
-        (("--baml", "baml_src"), "--function: expected a function"),
+        (("--baml", "none-at-all"), "--function: no function in none-at-all has a test"),
         (("receipt", "--baml", "baml_src"), "--baml: names the prompt"),
         (("--baml", "none", "--function", "F"), "promptgraft.yaml is of another prompt"),
         (("--baml", "baml_src", "--function", "Extract"), "names `ExtractReceipt`"),
