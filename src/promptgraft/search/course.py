@@ -130,6 +130,7 @@ _ENDS = set(StopReason) - {
     StopReason.PAUSED,
     StopReason.FAILED,
     StopReason.PROVIDER_FAILED,
+    StopReason.UNREADABLE,
     StopReason.DEADLINE,
     StopReason.CANCELLED,
     StopReason.STOP_FILE,

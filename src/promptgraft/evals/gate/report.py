@@ -11,9 +11,10 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
-from promptgraft.evals.attempt import Attempt, ParamsOf
+from promptgraft.evals.attempt import UNUSABLE, Attempt, ParamsOf
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
+from promptgraft.evals.faults import unusable
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
@@ -23,6 +24,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, unstructure
 from promptgraft.text import counted, score
 
+_CRASHED = CaseStatus.CRASHED
 _SHOWN_IDS = 20
 _SHOWN_OF_CASES = ("id", "critical", "score", "passed", "reason")
 
@@ -202,6 +204,15 @@ class GateReport(Tried, Shown):
         """The cases that do not pass: critical ones first, then by score from the lowest."""
         failing = [case for case in self.cases if case.passed is False]
         return tuple(sorted(failing, key=lambda case: (not case.critical, case.score)))
+
+    @property
+    def unusable(self) -> str:
+        """Why not a single answer could be used; empty if one could, or for very few answers."""
+        outcomes = [one for case in self.cases for one in case.outcomes]
+        return unusable(
+            (one.case_id, one.error.removeprefix(UNUSABLE) if one.status is _CRASHED else "")
+            for one in outcomes
+        )
 
     @property
     def unscored(self) -> int:

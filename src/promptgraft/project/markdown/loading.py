@@ -48,6 +48,8 @@ class FrontMatter:
         key: the key of the prompt; empty for the stem of the file's name.
         placeholders: strings that a plain text must keep.
         output: the type of answers, if it is written as an object.
+        repair: whether answers that are not strict JSON, and texts that spell numbers, are
+            repaired, with a note.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -58,6 +60,7 @@ class FrontMatter:
     syntax: str = BodySyntax.DOLLAR.value
     placeholders: tuple[str, ...] = ()
     output: Value | None = None
+    repair: bool = True
     tools: str = ""
     examples: str = ""
 
@@ -384,6 +387,7 @@ class _Loader:
                 sections=sections,
                 output_type=answer.type,
                 choice=answer.choice,
+                repair=self.said.repair,
             )
         except PromptDefinitionError as error:
             raise DataFormatError(f"{self.path}: {error}") from None
