@@ -268,6 +268,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
         seconds=sum(call.seconds for call in calls) if calls else None,
         steps=session.select_all(Step),
         turns=session.select_all(TurnAnswered),
+        notes=response.notes,
     )
 
 

@@ -215,7 +215,7 @@ _DATA = re.compile(
     r"|\[(?=\s*+[\"'“‘{\[\]\dtfTFnN-])"
 )
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{\[\]}]', re.DOTALL)
-REPAIRED = "it is not strict JSON and was read leniently (quotes, commas, comments or constants)"
+REPAIRED = "it is not strict JSON (quotes, commas, comments or constants)"
 
 
 def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data:

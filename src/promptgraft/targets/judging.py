@@ -142,7 +142,7 @@ class MetricFeedback:
             raise TransientProviderError(f"not judged: {outcome.error}")
         return RolloutFeedback(
             score=outcome.score,
-            feedback=feedback_text(case, verdicts),
+            feedback=feedback_text(case, verdicts, notes=answer.notes),
             objectives={
                 verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
             },

@@ -65,6 +65,7 @@ class CaseResult:
         required: the metrics that a case must pass.
         again: additional answers to a critical case that scored lower than in a baseline. They
             count in no mean and in no rate.
+        repairs: how those of its answers were repaired that had to be, one line each.
     """
 
     id: str
@@ -73,6 +74,7 @@ class CaseResult:
     seconds: tuple[float, ...]
     required: frozenset[str] = frozenset()
     again: tuple[CaseOutcome, ...] = ()
+    repairs: tuple[str, ...] = ()
 
     @property
     def scores(self) -> tuple[float, ...]:
@@ -143,6 +145,11 @@ def case_results(
             outcomes=tuple(one.outcome for one in found[case.id]),
             seconds=tuple(one.seconds for one in found[case.id]),
             required=required,
+            repairs=tuple(
+                "; ".join(one.answer.notes)
+                for one in found[case.id]
+                if one.answer is not None and one.answer.notes
+            ),
         )
         for case in cases
         if case.id in found
@@ -220,6 +227,15 @@ class GateReport(Tried, Shown):
         return sum(case.unscored for case in self.cases)
 
     @property
+    def repaired(self) -> str:
+        """How many answers were repaired, and how the first was; empty if none was."""
+        repairs = [note for case in self.cases for note in case.repairs]
+        if not repairs:
+            return ""
+        answers = sum(len(case.outcomes) for case in self.cases)
+        return f"{len(repairs)} of {counted(answers, 'answer')} repaired: {repairs[0]}"
+
+    @property
     def critical_unscored(self) -> tuple[str, ...]:
         """The ids of critical cases without any score."""
         return tuple(case.id for case in self.cases if case.critical and case.score is None)
@@ -274,6 +290,7 @@ class GateReport(Tried, Shown):
             "mean_score": self.mean_score,
             "pass_rate": self.pass_rate,
             "unscored": self.unscored,
+            "repaired": self.repaired,
             "stopped": self.stopped,
             "cases": [
                 {
