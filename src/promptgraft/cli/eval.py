@@ -154,7 +154,7 @@ def eval_command(
             quiet=quiet,
             folder=found.runs_folder,
         )
-    evaluated = _judged(report, given, baseline, subject.notes)
+    evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
     if as_json:
         print_json(evaluated.to_json())
     else:

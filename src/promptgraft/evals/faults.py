@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from promptgraft.errors import ConfigError, DataFormatError, joined_faults
 from promptgraft.evals.types import Case
-from promptgraft.text import clip
 
 MOST_SHOWN = 20
 _MOST_IN_ONE_LINE = 10
 _MOST_REPEATED = 3
 _LONGEST_ID = 60
-_LONGEST_FAULT = 300
-_OF_ANSWER = "answer: "  # how faults of parsing begin
-# What was found in one answer, which differs from one to the next.
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
 class CaseFaults:
@@ -81,29 +75,6 @@ class CaseFaults:
         if self._faults:
             tail = (f"{self._source}: and {self.more:,} more",) if self.more else ()
             raise DataFormatError.of((*self.lines, *tail))
-
-
-FEWEST_UNUSABLE = 4
-"""Fewer answers than this may be unusable by chance."""
-
-
-def unusable(faults: Iterable[tuple[str, str]]) -> str:
-    """Return why all of several answers could not be used; empty if one could, or for too few.
-
-    Args:
-        faults: the id of the case of each answer, and why it could not be used; empty if it could.
-    """
-    pairs = list(faults)
-    if len(pairs) < FEWEST_UNUSABLE or not all(fault for _, fault in pairs):
-        return ""
-    case, fault = pairs[0]
-    kinds = len({_QUOTED.sub("", each) for _, each in pairs})
-    several = f", for {kinds} different reasons; the first" if kinds > 1 else ""
-    what = "read" if fault.startswith(_OF_ANSWER) else "used"
-    why = clip(fault.removeprefix(_OF_ANSWER), _LONGEST_FAULT, around=" ")
-    return (
-        f"{len(pairs)} of {len(pairs)} answers could not be {what}{several}: {why} (case `{case}`)"
-    )
 
 
 def in_one_line() -> CaseFaults:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.causes import contradictions
 from promptgraft.evals.gate.report import Subject
+from promptgraft.evals.metrics.base import compares_expected
 from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
 from promptgraft.overrides import OverrideAddress
@@ -107,16 +109,18 @@ def subject_of(project: Project, choice: Choice) -> Subject:
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
+    cases = chosen_cases(project.splits, choice.split)
+    contradiction = contradictions(cases) if compares_expected(project.metrics) else ""
     return Subject(
         prompt=tried.prompt,
         tried=tried.name,
         split=choice.split,
-        cases=chosen_cases(project.splits, choice.split),
+        cases=cases,
         metrics=project.metrics,
         adapter=project.prompt(choice.prompt).answered_by(project.adapter("task")),
         aggregation=project.aggregation,
         params=project.params,
-        notes=tried.notes,
+        notes=(*tried.notes, *filter(None, [contradiction])),
     )
 
 

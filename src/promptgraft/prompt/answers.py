@@ -35,6 +35,8 @@ _CLOSING = re.compile(
 )
 _EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
 _BLANK = " \t\r\n\ufeff"
+_BLANKS = re.compile(f"[{_BLANK}]*+")
+_LINE_END = re.compile(r"[^\S\n]*+\n")
 ONLY_THOUGHTS = "the reply ends with its thoughts; no answer follows them"
 
 
@@ -44,24 +46,25 @@ def answer_text(reply: str) -> str:
     Some servers leave out the tag that begins the thoughts, so a lone tag that ends them counts if
     it ends or begins a line. The result is empty if the reply has no answer after its thoughts.
     """
-    found = _EITHER.search(reply)
-    if found is None:
-        return reply
-    if found["opening"]:
-        if reply[: found.start()].strip(_BLANK):
-            return reply
-        end = _end_of_thought(reply, found.start())
-        return "" if end is None else answer_text(reply[end:].lstrip(_BLANK))
-    before, after = reply[: found.start()], reply[found.end() :]
-    stands_alone = not before.strip(" \t") or before.rstrip(" \t").endswith("\n")
-    if not (stands_alone or after.lstrip(" \t").startswith(("\n", "\r"))):
-        return reply
-    return answer_text(after.lstrip(_BLANK))
+    start = 0
+    while (end := _end_of_thought(reply, start)) is not None:
+        start = end
+    return reply[start:]
 
 
 def _end_of_thought(reply: str, start: int) -> int | None:
-    """Return where the thought that begins at ``start`` ends; None if it does not end."""
-    depth, last = 0, None
+    """Return where the answer begins if there is a thought at ``start``; None if there is none."""
+    found = _EITHER.search(reply, start)
+    if found is None:
+        return None
+    before = reply[start : found.start()]
+    if not found["opening"]:
+        begins_line = not before.rpartition("\n")[2].strip()
+        is_end = begins_line or _LINE_END.match(reply, found.end())
+        return _after_blanks(reply, found.end()) if is_end else None
+    if before.strip(_BLANK):
+        return None
+    depth, last = 0, len(reply)
     for tag in _EITHER.finditer(reply, start):
         depth += 1 if tag["opening"] else -1
         if not tag["opening"]:
@@ -69,7 +72,12 @@ def _end_of_thought(reply: str, start: int) -> int | None:
         if depth <= 0:
             break
     # A thought may mention the tag that begins it: then its last end counts.
-    return last
+    return _after_blanks(reply, last)
+
+
+def _after_blanks(reply: str, start: int) -> int:
+    found = _BLANKS.match(reply, start)
+    return found.end() if found else start
 
 
 @attrs.frozen

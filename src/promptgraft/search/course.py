@@ -14,6 +14,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
+from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
@@ -36,6 +37,7 @@ _FEWEST_OTHERS = 5
 _PROSE = 40
 _STRONG = 0.5
 _SHOWN_CHARS = 60
+_SCORE = "score"
 
 
 class Remarks:
@@ -59,6 +61,7 @@ class Remarks:
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
+        self._by_metric: dict[str, list[float]] = {}
         self._lengths: list[int] = []
         self._scores: list[float] = []
         self.taught: dict[str, str] = {}
@@ -78,6 +81,9 @@ class Remarks:
             self._are_alike = record.output_repr == self._answer
             self._count += 1
             self._examples.add(record.example_id)
+        scores = record.feedback.objectives or {_SCORE: record.feedback.score}
+        for metric, score in scores.items():
+            self._by_metric.setdefault(metric, []).append(score)
         # Only of the baseline: later candidates were chosen by the scores in question.
         if event.position.startswith(_BASELINE):
             self._lengths.append(len(record.output_repr))
@@ -98,6 +104,8 @@ class Remarks:
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+        elif not self._are_alike:
+            found += constant_metrics(self._by_metric)
         rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
         if rises is not None and rises >= _STRONG:
             longer = held_out.answer_length if held_out is not None else ""

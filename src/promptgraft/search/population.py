@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.evals.faults import unusable
+from promptgraft.evals.causes import unusable
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (

@@ -12,9 +12,9 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
 from promptgraft.evals.attempt import UNUSABLE, Attempt, ParamsOf
+from promptgraft.evals.causes import constant_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
-from promptgraft.evals.faults import unusable
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
@@ -225,6 +225,16 @@ class GateReport(Tried, Shown):
     def unscored(self) -> int:
         """The number of unscored answers."""
         return sum(case.unscored for case in self.cases)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """A line for each metric that gave all of many answers the same score below 1."""
+        scores: dict[str, list[float]] = {}
+        outcomes = (outcome for case in self.cases for outcome in case.outcomes)
+        for verdict in (verdict for outcome in outcomes for verdict in outcome.verdicts):
+            if verdict.score is not None:
+                scores.setdefault(verdict.metric, []).append(verdict.score)
+        return tuple(constant_metrics(scores))
 
     @property
     def repaired(self) -> str:
