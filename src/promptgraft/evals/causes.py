@@ -13,7 +13,7 @@ from promptgraft.text import clip, counted
 _FEWEST_UNUSABLE = 4  # fewer answers may be unusable by chance
 _FEWEST_SCORES = 10  # fewer scores may be equal by chance
 _LONGEST_FAULT = 300
-_OF_ANSWER = "answer: "  # how faults of parsing begin
+_OF_ANSWER = "answer:"  # how faults of parsing begin
 # What was found in one answer, which differs from one to the next.
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
@@ -31,7 +31,7 @@ def unusable(faults: Iterable[tuple[str, str]]) -> str:
     kinds = len({_QUOTED.sub("", each) for _, each in pairs})
     several = f", for {kinds} different reasons; the first" if kinds > 1 else ""
     what = "read" if fault.startswith(_OF_ANSWER) else "used"
-    why = clip(fault.removeprefix(_OF_ANSWER), _LONGEST_FAULT, around=" ")
+    why = clip(fault.removeprefix(f"{_OF_ANSWER} "), _LONGEST_FAULT, around=" ")
     return (
         f"{len(pairs)} of {len(pairs)} answers could not be {what}{several}: {why} (case `{case}`)"
     )

@@ -239,7 +239,7 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data
         # Empty brackets in prose are an answer only if there is no other.
         passages = [each for each in found if each[1:-1].strip()] or [*found]
         if not passages:
-            raise error from None
+            raise DataFormatError(f"{error}; found {shown(text)}") from None
     notes = []
     if len(passages) > 1:
         said = f"the reply holds {len(passages)} JSON {'lists' if wants_list else 'objects'}"
@@ -254,7 +254,7 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Data
         except DataFormatError:
             value = None
         if value is None:
-            raise error from None
+            raise DataFormatError(f"{error}; found {shown(passages[-1])}") from None
         notes.append(REPAIRED)
     return Data(_whole_characters(value), tuple(notes))
 
