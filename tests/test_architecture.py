@@ -36,6 +36,7 @@ ROWS = (
         "frames",
         "serde",
         "files",
+        "folders",
         "frozenmap",
         "functions",
         "lazy",
@@ -44,6 +45,7 @@ ROWS = (
         "strict",
         "text",
         "under_way",
+        "work",
         "yaml_text",
     },
 )

@@ -79,9 +79,12 @@ CASES = Dataset.of([{"input": "a", "expected": "b"}])
 SPLITS = Splits.by_ratio(CASES)
 optimize(Prompt(TEMPLATE), SPLITS, [Exact()], model="offline")
 optimize(TEMPLATE, SPLITS, [Exact()], model=OfflineAdapter(), seed=1, limits=Limits(max_cost=5))
-optimize("Be brief.", SPLITS, [Exact()], model="offline")  # wrong
-optimize(TEMPLATE, CASES, [Exact()], model="offline")  # wrong
-optimize(TEMPLATE, SPLITS, Exact(), model="offline")  # wrong
+optimize("Be brief.", [("a", "b")], "exact", model="offline")
+optimize({"task": "Be brief."}, "cases.csv", lambda case, answer: 1.0, model="offline")
+optimize(TEMPLATE, CASES, Exact(), model="offline")
+optimize(3, SPLITS, [Exact()], model="offline")  # wrong
+optimize(TEMPLATE, 3, [Exact()], model="offline")  # wrong
+optimize(TEMPLATE, SPLITS, 3, model="offline")  # wrong
 optimize(TEMPLATE, SPLITS, [Exact], model="offline")  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()], model=3)  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()])  # wrong

@@ -35,7 +35,7 @@ class Chat:
         chat = self
 
         class Handler(QuietHandler):
-            def do_POST(self) -> None:
+            def do_POST(self) -> None:  # noqa: N802 - the name is given by the base class
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 text = "\n".join(message["content"] for message in body["messages"])
                 chat.asked.append(text)
@@ -76,7 +76,8 @@ def write_project(
 ) -> None:
     model = f'{{provider: openai, model: m, base_url: "{chat.origin}/v1", api_key: none}}'
     Path("job.md").write_text(
-        f"---\nkey: shelf\n{output}\n---\n# Job\n\nName the shelf.\n\n# Note {{#note .frozen}}\n\n$note\n"
+        f"---\nkey: shelf\n{output}\n---\n# Job\n\nName the shelf.\n\n"
+        "# Note {#note .frozen}\n\n$note\n"
     )
     Path("promptgraft.yaml").write_text(
         "version: 1\nprompts: {shelf: job.md}\ndataset: {path: cases.jsonl}\n"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from override_files import address_of, generated_revision
-from promptgraft.errors import StoreError
+from promptgraft.errors import DataFormatError, StoreError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
     PromptOverride,
@@ -179,3 +179,27 @@ def test_absurd_numbers_are_refused(number: str) -> None:
         data = SAMPLE.replace(old, f"{old.partition(':')[0]}: {number}").encode()
         with pytest.raises(StoreError, match="the file"):
             decode_revision(data, address_of(sample()), where="the file")
+
+
+@given(st.integers(min_value=0))
+def test_an_override_is_read_back_from_its_document(seed: int) -> None:
+    override = generated_revision(random.Random(seed)).override
+    assert PromptOverride.from_json(override.to_json()) == override
+    assert PromptOverride.from_json(override.to_json().encode()) == override
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ns": "../a"}, "winner: "),
+        ({"sections": [{"path": ["a"]}]}, r"winner: .*sections\[0\]"),
+        ({"colour": "red"}, "winner: .*colour"),
+        ({"version": 2}, "winner: version: expected 1, found 2"),
+    ],
+)
+def test_a_damaged_document_of_an_override_names_the_place(
+    changes: dict[str, object], message: str
+) -> None:
+    plain = {**json.loads(PromptOverride(ns="a", prompt_key="b", tag="c").to_json()), **changes}
+    with pytest.raises((DataFormatError, StoreError), match=message):
+        PromptOverride.from_json(json.dumps(plain), where="winner")

@@ -116,13 +116,120 @@ def test_store_tag_and_journal_are_those_of_the_context() -> None:
     assert store.resolve(TEMPLATE.descriptor, "fresh") == improved.best_override
 
 
+MAILS = [
+    *((f"question {number} about a bill", "billing") for number in range(20)),
+    *((f"question {number} about a bug", "tech") for number in range(20)),
+]
+TEXT = "Say which team answers. A letter costs $5."
+BETTER = "A bill is for billing, a bug for tech. A letter costs $5."
+
+
+def teams() -> pg.ScriptedAdapter:
+    """Return a model that names the right team only if the text says which teams there are."""
+
+    def answer(rendered: pg.RenderedPrompt[object]) -> str:
+        return "billing" if BETTER in rendered.text and "a bill" in rendered.text[-20:] else "tech"
+
+    return pg.ScriptedAdapter(answer, identity="teams")
+
+
+def writer(text: str = BETTER) -> pg.ScriptedAdapter:
+    """Return a model that proposes ``text``."""
+    return pg.ScriptedAdapter(lambda _: f"```instruction\n{text}\n```", identity="writer")
+
+
+def improved(prompt: Any, cases: Any = MAILS, scoring: Any = "exact") -> pg.GepaResult:
+    return pg.optimize(
+        prompt,
+        cases,
+        scoring,
+        model=teams(),
+        reflection_model=writer(),
+        rollout_budget=200,
+    )
+
+
+def test_a_text_pairs_and_the_name_of_a_metric_are_enough() -> None:
+    result = improved(TEXT)
+    assert result.held_out is not None
+    assert (result.held_out.baseline_mean, result.held_out.winner_mean) == (0.25, 1.0)
+    assert result.text == f"{BETTER}\n\n$input"
+    bound = result.prompt.bind({"input": "about a bug"})
+    assert bound.render().text == f"{BETTER}\n\nabout a bug"
+    # The text as it was returned can be improved further.
+    assert improved(result.text).text == result.text
+
+
+def right(case: pg.Case, answer: Any) -> float:
+    return float(answer.text == case.expected)
+
+
+def test_cases_and_metrics_have_the_same_meaning_in_every_form(tmp_path: Path) -> None:
+    file = tmp_path / "mails.csv"
+    rows = "".join(f"{text},{team}\n" for text, team in MAILS)
+    file.write_text(f"input,expected\n{rows}", "utf-8")
+    mappings = [{"input": text, "expected": team} for text, team in MAILS]
+    wanted = bare(improved(TEXT))
+    for cases in (str(file), file, mappings, iter(MAILS), pg.Dataset.of(mappings)):
+        assert bare(improved(TEXT, cases)).candidates == wanted.candidates
+    dataset = pg.Dataset.of(mappings)
+    assert bare(improved(TEXT, pg.Splits.by_ratio(dataset))) == wanted
+    for scoring in (metrics.exact(), ["exact"], [metrics.exact()], right):
+        assert improved(TEXT, MAILS, scoring).means == wanted.means
+
+
+def test_values_go_where_the_text_names_them_and_the_others_follow() -> None:
+    cases = [
+        {"input": {"sender_name": "Ann", "mail": text}, "expected": team} for text, team in MAILS
+    ]
+    named = improved("$mail by $sender_name for $$5 or $6", cases)
+    assert named.sources["texts/prompt"].bind({"mail": "M", "sender_name": "S"}).render().text == (
+        "M by S for $5 or $6"
+    )
+    following = improved("From $sender_name:", cases).sources["texts/prompt"]
+    shown = following.bind({"mail": "M", "sender_name": "S"}).render().text
+    assert shown.split() == ["From", "S:", "##", "Mail", "M"]
+
+
+def test_texts_by_name_are_parts_of_one_prompt() -> None:
+    result = improved({"rules": "Be brief.", "task": "Say which team answers $mail"})
+    assert {section.key for section in result.sources["texts/rules"].template.sections} == {
+        "rules",
+        "task",
+    }
+
+
+def test_texts_of_a_function_and_an_agent_are_improved_by_the_same_call() -> None:
+    def answer(texts: Any, mail: str) -> str:
+        return "billing" if texts["task"] == BETTER and "bill" in mail else "tech"
+
+    def agent(query: str, call: pg.AgentCall) -> str:
+        return answer(call.texts, query)
+
+    mine = pg.Texts({"task": TEXT}, run=answer)
+    box = pg.BlackBox({"task": TEXT}, agent=agent)
+    for subject in (mine, box):
+        result = pg.optimize(
+            subject, MAILS, "exact", model=writer(), rollout_budget=200, keep_anyway=True
+        )
+        assert result.text.split() == ["##", "task", *BETTER.split()]
+        assert result.held_out is not None
+        assert result.held_out.winner_mean == 1.0
+
+
 WRONG: tuple[tuple[dict[str, object], str], ...] = (
-    ({"prompt": "Be brief."}, "template: expected a PromptTemplate, found 'Be brief.'"),
-    ({"splits": CASES}, "splits: expected Splits, found "),
-    ({"metrics": EXACT[0]}, "metrics: expected a list of metrics, found Exact("),
+    ({"prompt": 3}, "prompt: expected a text, texts by name, a PromptTemplate"),
+    ({"prompt": " "}, "prompt: 'prompt': expected a text, found ' '"),
+    ({"prompt": {}}, "prompt: expected texts by name, found none"),
+    ({"prompt": {"A b": "x"}}, "prompt: name of a text: expected 1 to 64 lower-case letters"),
+    ({"prompt": "$HOME and $mail"}, "the text names `$HOME`, which is not in the input"),
+    ({"cases": 3}, "cases: expected a file, a Dataset, Splits or a list of cases, found 3"),
+    ({"cases": {"input": "a"}}, "cases: expected a list of cases, found one mapping"),
+    ({"cases": "missing.csv"}, "missing.csv: cannot be read"),
+    ({"cases": [1]}, "cases:1: expected an object, found 1"),
+    ({"metrics": "exakt"}, "exakt"),
     ({"metrics": []}, "metrics: expected at least one metric, found none"),
     ({"metrics": [metrics.exact]}, "metrics: expected metrics such as metrics.exact(), found <cl"),
-    ({"metrics": [len]}, "metrics.python(function=f) makes one of a function"),
     ({"model": "ofline"}, "found 'ofline' (did you mean `offline`?)"),
     ({"model": "offline/3"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
     ({"model": "openai"}, "or an adapter, found 'openai'"),
@@ -143,7 +250,7 @@ def test_what_the_call_cannot_use_is_one_line(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given: dict[str, Any] = {
         "prompt": TEMPLATE,
-        "splits": SPLITS,
+        "cases": SPLITS,
         "metrics": EXACT,
         "model": "offline",
     }

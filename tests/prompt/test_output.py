@@ -124,13 +124,13 @@ def test_a_string_enum_gives_its_members() -> None:
     [("good", "good"), ("Good!", "good"), ("bad", "bad"), ("Bad", "Bad"), ("so Good", "good")],
 )
 def test_a_literal_gives_one_of_its_texts(text: str, value: str) -> None:
-    found: object = parsed(Mood, text)  # type: ignore[arg-type]
+    found: object = parsed(Mood, text)
     assert found == value
 
 
 def test_options_that_differ_by_case_only_must_be_answered_exactly() -> None:
     with pytest.raises(OutputError, match="names 2 of them"):
-        parsed(Mood, "BAD")  # type: ignore[arg-type]
+        parsed(Mood, "BAD")
 
 
 @pytest.mark.parametrize("inner", ["request", "refund", "fund req", "nd request"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
+from promptgraft.folders import temporary_folder
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -73,7 +73,7 @@ class PromptResponse(Generic[OutputT_co]):
     """
 
     text: str
-    output: OutputT_co | None = None
+    output: OutputT_co | None = attrs.field(default=None, hash=False)
     usage: Usage = NO_USAGE
     finish_reason: str = "stop"
     notes: tuple[str, ...] = ()
@@ -97,8 +97,8 @@ class ToolInvoked:
     """
 
     name: str
-    params: object
-    result: object
+    params: object = attrs.field(hash=False)
+    result: object = attrs.field(hash=False)
     error: str = ""
 
 
@@ -152,7 +152,7 @@ class PromptAsked:
     """
 
     adapter: ProviderAdapter
-    events: tuple[object, ...] = attrs.field(repr=False)
+    events: tuple[object, ...] = attrs.field(repr=False, hash=False)
     seconds: float
 
 
@@ -199,6 +199,21 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
+@runtime_checkable
+class ChoosyAdapter(Protocol):
+    """An adapter that can tell before a call whether it answers a prompt."""
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter cannot answer a prompt."""
+        ...
+
+
+def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot answer a prompt."""
+    if isinstance(adapter, ChoosyAdapter):
+        adapter.check_prompt(rendered)
+
+
 GIVE_PRICES = (
     "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
     "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
@@ -234,8 +249,7 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
-                folder = Path(made)
+                folder = held.enter_context(temporary_folder())
             held.enter_context(adapter.opened(folder))
         yield
 

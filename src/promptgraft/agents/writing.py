@@ -95,6 +95,7 @@ class SourceWriter:
         self._folder = folder
         self._stored = stored
         self._record = folder / RECORD
+        self._identity = self._found()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -140,7 +141,7 @@ class SourceWriter:
             return
         path = self._path(text)
         # A new file takes the place of the old one, so that its permissions must be carried over.
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         write_atomically(path, value.encode(), mode=mode)
 
     def _callback(self, text: WrittenText) -> CallbackSource:
@@ -149,8 +150,20 @@ class SourceWriter:
             raise ConfigError("the project no longer names functions for it; restore them")
         return found
 
+    def _found(self) -> tuple[int, int]:
+        status = self._folder.stat()
+        return status.st_dev, status.st_ino
+
+    def _check_folder(self) -> None:
+        # An agent may have put a link to another folder in its place, which has such files too.
+        if self._found() != self._identity:
+            raise ConfigError(
+                f"{self._folder} is another folder than at the start; put the project back there"
+            )
+
     def _path(self, text: WrittenText) -> Path:
         # Checked again at each write: a record on disk, or a link, may have changed since.
+        self._check_folder()
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
             raise ConfigError(f"leads out of {self._folder}; put the file back there")
@@ -160,11 +173,13 @@ class SourceWriter:
 
     def begin(self, record: Record) -> None:
         """Write a record durably."""
+        self._check_folder()
         document = json.dumps(unstructure(record), indent=1, ensure_ascii=False)
         write_atomically(self._record, f"{document}\n".encode())
 
     def end(self) -> None:
         """Remove the record: every text holds its target."""
+        self._check_folder()
         self._record.unlink(missing_ok=True)
         sync_folder(self._record.parent)
 

@@ -15,6 +15,7 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project, ProjectPrompt
 from promptgraft.project.applying.winner import check_source, choose, winners_of
+from promptgraft.project.checking import try_metrics
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
@@ -111,6 +112,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
     tried = tried_prompt(project, choice)
     cases = chosen_cases(project.splits, choice.split)
     contradiction = contradictions(cases) if compares_expected(project.metrics) else ""
+    try_metrics(project)
     return Subject(
         prompt=tried.prompt,
         tried=tried.name,

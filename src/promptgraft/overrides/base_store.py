@@ -14,11 +14,16 @@ import attrs
 from promptgraft.errors import (
     InvalidIdentifierError,
     InvalidOverrideError,
-    OverrideConflictError,
     RevisionNotFoundError,
     UnknownPartError,
 )
-from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
+from promptgraft.overrides.resolution import (
+    bound_entry,
+    check_names,
+    check_unchanged,
+    checked_entry,
+    is_fresh,
+)
 from promptgraft.overrides.store import (
     DEFAULT_TAG,
     OverrideAddress,
@@ -40,7 +45,18 @@ Changes = Mapping[OverrideAddress, Change]
 
 
 class BasePromptOverridesStore(PromptOverridesStore):
-    """A store built on three primitives: ``resolve``, ``mutate_all`` and ``delete``."""
+    """A store built on three primitives: ``resolve``, ``mutate_all`` and ``delete``.
+
+    All checks of what is written are made here, in the changes that ``mutate_all`` applies. A
+    subclass keeps these rules:
+
+    * ``resolve`` and ``delete`` build an :class:`OverrideAddress` first, and so raise
+      ``InvalidIdentifierError``: a bad identifier could lead out of a folder.
+    * ``mutate_all`` calls each change with the state at its address, or with ``address.empty()``,
+      under a lock that no other writer passes, and writes the results in one step.
+    * A state that stays equal is not written: an empty tag still resolves to None.
+    * ``resolve`` returns stale entries too, and never half of a write.
+    """
 
     @abstractmethod
     def mutate_all(
@@ -150,7 +166,7 @@ class BasePromptOverridesStore(PromptOverridesStore):
             # Checked here, under the lock of the writer, against the state that is replaced.
             visible = self._visible(descriptor, override.tag, present)
             if read is not None:
-                _check_unchanged(override, gone, read, visible)
+                check_unchanged(override, gone, read, visible)
             written = override.holding(_written(descriptor, override, present, visible))
             changed = present.without(*gone).merged_with(written)
             # After the merge, because the same write may free the name.
@@ -246,21 +262,6 @@ def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
     raise RevisionNotFoundError(f"{where} has several revisions {wanted}…: {ids}; give more digits")
 
 
-def _check_unchanged(
-    written: PromptOverride,
-    removed: Sequence[Entry],
-    read: PromptOverride,
-    visible: PromptOverride,
-) -> None:
-    for entry in (*written.entries(), *removed):
-        # No conflict if the other writer wrote the same entry.
-        if visible.find(entry) not in (read.find(entry), written.find(entry)):
-            raise OverrideConflictError(
-                f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
-                f"`{written.ns}/{written.prompt_key}`"
-            )
-
-
 def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:
     address = OverrideAddress(override.ns, override.prompt_key, override.tag)
     if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
@@ -347,6 +348,12 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         self._base = base
         if isinstance(overlay, PromptOverride):
             overlay = [overlay]
+        if not isinstance(overlay, (BasePromptOverridesStore, Iterable)):
+            raise InvalidOverrideError(
+                "overlay: expected overrides or a store derived from BasePromptOverridesStore, "
+                f"which is locked while it is changed, found {shown(overlay)}; "
+                "any store may be the base"
+            )
         if not isinstance(overlay, BasePromptOverridesStore):
             overlay = InMemoryPromptOverridesStore(overlay)
         self._overlay = overlay

@@ -98,6 +98,45 @@ def _check_entry(entry: Entry, where: str) -> None:
 
 
 @attrs.frozen(kw_only=True)
+class OverrideDocument:
+    """An override as a document holds it, without its entries."""
+
+    version: int
+    ns: str
+    prompt_key: str
+    tag: str
+
+
+def encode_override(override: PromptOverride) -> str:
+    """Return the document of an override alone: indented, entries sorted by kind and part."""
+    plain = {
+        "version": VERSION,
+        "ns": override.ns,
+        "prompt_key": override.prompt_key,
+        "tag": override.tag,
+        **plain_entries(override),
+    }
+    return json.dumps(plain, indent=2, ensure_ascii=False)
+
+
+def decode_override(text: str | bytes, *, where: str) -> PromptOverride:
+    """Return the override that a document holds.
+
+    Raises:
+        DataFormatError: naming ``where`` and the place in it.
+        StoreError: it has another version.
+    """
+    plain = parse_json(text, where=where)
+    _check_version(plain, where)
+    document = structure(plain, document_class(OverrideDocument), where=where)
+    try:
+        at = OverrideAddress(document.ns, document.prompt_key, document.tag)
+    except InvalidIdentifierError as error:
+        raise DataFormatError(f"{where}: {error}") from None
+    return entries_of(document, at.empty(), where=where)
+
+
+@attrs.frozen(kw_only=True)
 class RevisionDocument:
     """A revision as a file holds it, without its entries."""
 

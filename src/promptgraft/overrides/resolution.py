@@ -11,6 +11,7 @@ from promptgraft.errors import (
     DataFormatError,
     HashMismatchError,
     InvalidOverrideError,
+    OverrideConflictError,
     UnknownPartError,
 )
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
@@ -352,3 +353,23 @@ def _lines(text: str) -> list[str]:
     *whole, rest = text.split("\n")
     lines = [f"{line}\n" for line in whole]
     return [*lines, rest] if rest else lines
+
+
+def check_unchanged(
+    written: PromptOverride,
+    removed: Sequence[Entry],
+    read: PromptOverride,
+    visible: PromptOverride,
+) -> None:
+    """Refuse a write if a part that it writes or removes has changed since ``read``.
+
+    Raises:
+        OverrideConflictError: naming the part.
+    """
+    for entry in (*written.entries(), *removed):
+        # No conflict if the other writer wrote the same entry.
+        if visible.find(entry) not in (read.find(entry), written.find(entry)):
+            raise OverrideConflictError(
+                f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
+                f"`{written.ns}/{written.prompt_key}`"
+            )

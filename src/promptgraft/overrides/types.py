@@ -86,6 +86,29 @@ class PromptOverride:
     def _address(self) -> tuple[str, str, str]:
         return self.ns, self.prompt_key, self.tag
 
+    def to_json(self) -> str:
+        """Return the override as a JSON document: version, address, a list for each kind.
+
+        :meth:`from_json` reads it back, so a store of your own can keep it as text.
+        """
+        from promptgraft.overrides import codec  # it needs this class
+
+        return codec.encode_override(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str = "override") -> PromptOverride:
+        """Return the override that a document of :meth:`to_json` holds.
+
+        Messages call the document ``where``.
+
+        Raises:
+            DataFormatError: naming the place of the fault.
+            StoreError: it was written by another version.
+        """
+        from promptgraft.overrides import codec
+
+        return codec.decode_override(text, where=where)
+
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries, in the order of kinds."""
         return tuple(self._index.values())

@@ -16,6 +16,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.project.format_models import NO_KEY, ModelConfig
 from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
@@ -63,9 +64,9 @@ class Imported:
         notes: a line for each thing that is dropped or works differently.
     """
 
-    evaluate: dict[str, Json]
-    models: dict[str, Json]
-    optimizer: dict[str, Json]
+    evaluate: dict[str, Json] = attrs.field(hash=False)
+    models: dict[str, Json] = attrs.field(hash=False)
+    optimizer: dict[str, Json] = attrs.field(hash=False)
     workers: int
     notes: tuple[str, ...]
 
@@ -75,10 +76,10 @@ class _Model:
     model_name: str = attrs.field(validator=TEXT)
     base_url: str = ""
     api_key: str = ""
-    generation_config: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
+    generation_config: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT, hash=False)
     provider_name: str = ""
     variant: str = ""
-    extra_fields: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
+    extra_fields: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT, hash=False)
     num_samples: int = attrs.field(default=1, validator=COUNT)
     weight: float = 1.0
     think: bool | None = None
@@ -121,13 +122,13 @@ _MODEL = record_of(_Model, aliases={})
 _ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={})
 
 
-def import_optimizer(path: Path) -> Imported:
+def import_optimizer(path: str | Path) -> Imported:
     """Convert the configuration of another optimizer to parts of a project.
 
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(with_lines(path)).read()
+    return _Reader(with_lines(as_path(path))).read()
 
 
 class _Reader:

@@ -10,26 +10,30 @@ from typing import TypedDict, Unpack
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics import check_metrics
-from promptgraft.evals.splits import Splits
-from promptgraft.evals.types import Metric
-from promptgraft.graphs.flow import GraphPrompt
-from promptgraft.graphs.graph import Graph
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.format import DEFAULT_WORKERS
+from promptgraft.project.given import (
+    Examples,
+    Scoring,
+    Source,
+    asked_as,
+    metrics_of,
+    splits_of,
+    subject_of,
+)
 from promptgraft.project.models import named_adapter
 from promptgraft.project.settings import Judging, data_settings
-from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import Optimizer
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Limits, Size
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import COUNT
+from promptgraft.targets.prompts import Improvable
 
 
 class OptimizeOptions(TypedDict, total=False):
@@ -64,58 +68,68 @@ class OptimizeOptions(TypedDict, total=False):
 
 
 def optimize(
-    prompt: Prompt[object] | PromptTemplate[object] | Graph,
-    splits: Splits,
-    metrics: Sequence[Metric],
+    prompt: Source,
+    cases: Examples,
+    metrics: Scoring,
     *,
     model: str | ProviderAdapter,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
-    """Improve a prompt on cases, and return the result of the run.
+    """Improve a prompt on cases, and return the result: ``print(result)`` says what it is worth.
 
     The search learns from the training set and compares candidates on the validation set; the
-    winner and the source are evaluated once on the test set. ``GepaOptimizer`` does the same and
-    has further settings.
+    winner and the source are evaluated once on the test set, which the search never sees.
+    ``GepaOptimizer`` does the same and has further settings.
 
     Args:
-        prompt: the source, with values bound that all cases share; or a graph.
-        splits: the cases. A text is bound to the only open placeholder, an object to the
-            placeholders of its keys; the flow of a graph is called with the input unchanged.
-        metrics: score an answer; the score is their mean.
-        model: the model that answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``, the same
-            with ``azure``, ``bedrock``, ``gemini`` or ``vertex``, or an adapter.
-        options: see :class:`OptimizeOptions`.
+        prompt: what to improve. A text, or texts by name, such as ``"Say which team answers."``:
+            ``$name`` stands for a value of the case, and values that no text names follow the
+            texts. Or a ``PromptTemplate``, a ``Prompt`` with values bound that all cases share, a
+            ``Graph``, or texts that code of yours uses: ``Texts``, a ``BlackBox``, a target.
+        cases: a file of cases, a ``Dataset``, a table, a list of mappings like
+            ``{"input": ..., "expected": ...}`` or of pairs ``(input, expected)``, which are split
+            60 : 20 : 20; or ``Splits``. A text is bound to the only open placeholder, an object to
+            the placeholders of its keys; functions are called with the input unchanged.
+        metrics: score an answer: a name such as ``"exact"``, a metric, a function
+            ``f(case, answer)``, or a list of these, whose mean is the score.
+        model: answers, and proposes new texts: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``
+            and so on, or an adapter. It only proposes where code of yours answers.
+        **options: rollout_budget: test calls that the run may make, or ``light`` (the default),
+            ``medium`` or ``heavy``; reflection_model: proposes new texts instead of ``model``;
+            limits: such as ``Limits(max_cost=5)``; overrides_store and overrides_tag: where a
+            proven winner is stored; keep_anyway: store it without proof; journal: to resume the
+            run; target_section_paths, seed, workers, event_bus: see :class:`OptimizeOptions`.
 
     Raises:
-        ConfigError: an argument is unusable, or cases, metrics and prompt do not fit together;
-            found before the first call.
+        ConfigError, DataFormatError: an argument is unusable, or cases, metrics and prompt do not
+            fit together; found before the first call.
     """
-    with _prepared(prompt, splits, metrics, model=model, options=options) as (optimizer, subject):
+    with _prepared(prompt, cases, metrics, model=model, options=options) as (optimizer, subject):
         return optimizer.optimize(subject)
 
 
 async def aoptimize(
-    prompt: Prompt[object] | PromptTemplate[object] | Graph,
-    splits: Splits,
-    metrics: Sequence[Metric],
+    prompt: Source,
+    cases: Examples,
+    metrics: Scoring,
     *,
     model: str | ProviderAdapter,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
-    with _prepared(prompt, splits, metrics, model=model, options=options) as (optimizer, subject):
+    with _prepared(prompt, cases, metrics, model=model, options=options) as (optimizer, subject):
         return await optimizer.aoptimize(subject)
 
 
 @contextlib.contextmanager
 def _prepared(
-    prompt: Prompt[object] | PromptTemplate[object] | Graph,
-    splits: Splits,
-    metrics: Sequence[Metric],
+    prompt: Source,
+    cases: Examples,
+    metrics: Scoring,
     *,
     model: str | ProviderAdapter,
     options: OptimizeOptions,
-) -> Iterator[tuple[Optimizer, Prompt[object] | Graph]]:
+) -> Iterator[tuple[Optimizer, Improvable]]:
     # `Unpack` alone is checked by type checkers only.
     known = list(OptimizeOptions.__annotations__)
     for name in options:
@@ -124,17 +138,11 @@ def _prepared(
                 f"optimize: there is no option `{name}`{did_you_mean(name, known)}; further "
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
-    given: object = splits
-    if not isinstance(given, Splits):
-        raise ConfigError(
-            f"splits: expected Splits, found {shown(given)}; Splits.by_ratio(dataset) makes them"
-        )
-    check_metrics(metrics)
-    subject = prompt if isinstance(prompt, (Prompt, Graph)) else Prompt(prompt)
-    asked = GraphPrompt.standing_for(subject) if isinstance(subject, Graph) else subject
+    judging = Judging(splits=splits_of(cases), metrics=metrics_of(metrics))
+    subject = subject_of(prompt, judging.splits)
     make: Callable[..., RunConfig] = algorithm()
     config = make(
-        **data_settings(asked, Judging(splits=splits, metrics=tuple(metrics))),
+        **data_settings(asked_as(subject), judging),
         rollout_budget=options.get("rollout_budget", "light"),
         target_section_paths=options.get("target_section_paths", ()),
         limits=options.get("limits", Limits()),

@@ -263,7 +263,9 @@ def _full(
         # Named after any of them, because callers take a segment without a placeholder for fixed
         # text.
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
-        segments: tuple[Segment, ...] = (Segment(section.template if body is None else body, slot),)
+        # As an override would write it: `$5`, not `$$5`. A Jinja template keeps its blocks.
+        written = source.body if source.syntax is BodySyntax.DOLLAR else section.template
+        segments: tuple[Segment, ...] = (Segment(written if body is None else body, slot),)
     else:
         pieces = source.pieces if body is None else source.parse(body)
         texts = source.texts(bindings.visible_to(section, path))

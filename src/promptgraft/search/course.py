@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import correlation, mean
 
 import attrs
@@ -16,6 +16,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
+from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
@@ -166,6 +167,7 @@ class Course:
         ledger: counts everything that the run uses.
         run_id: identity of the run.
         tag: the tag under which its overrides are kept.
+        prompts: what is improved, without stores, by ``namespace/key``.
         held_out: how the winner did on the held-out examples; None if there are none.
     """
 
@@ -177,6 +179,7 @@ class Course:
     _ledger: Ledger
     _run_id: str
     _tag: str
+    _prompts: Mapping[str, Prompt[object]]
     held_out: HeldOut | None = attrs.field(init=False)
     _passing: Sides | None = attrs.field(default=None, init=False)
 
@@ -295,6 +298,7 @@ class Course:
             steps=search.steps,
             stop_reason=ended[0],
             stop_detail=ended[1],
+            sources=self._prompts,
         )
         return search.result(core)
 

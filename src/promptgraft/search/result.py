@@ -12,11 +12,13 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.frames import frame_of
 from promptgraft.notebook import Card, Shown
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
+from promptgraft.prompt.template import Prompt
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.fresh import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.ledger import LedgerEntry
@@ -88,6 +90,7 @@ class RunResult(Shown):
         steps: steps begun.
         stop_reason: why the run ended.
         stop_detail: the same in words.
+        sources: the prompts that were improved, without a store, by ``namespace/key``.
     """
 
     run_id: str
@@ -121,6 +124,7 @@ class RunResult(Shown):
     steps: int
     stop_reason: StopReason
     stop_detail: str
+    sources: Mapping[str, Prompt[object]] = attrs.field(factory=dict, eq=False, repr=False)
 
     @property
     def verdict(self) -> RunVerdict:
@@ -155,6 +159,34 @@ class RunResult(Shown):
             ConfigError: the run had several prompts, or none; so do the properties below.
         """
         return self.best.override
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[object]]:
+        """The prompts with the best candidate, ready to bind and render, by ``namespace/key``."""
+        store = InMemoryPromptOverridesStore(self.best_overrides.values())
+        return {
+            address: attrs.evolve(source, overrides_store=store, overrides_tag=self.tag)
+            for address, source in self.sources.items()
+        }
+
+    @property
+    def prompt(self) -> Prompt[object]:
+        """The prompt with the best candidate, ready to bind and render.
+
+        Raises:
+            ConfigError: the run had several prompts, or none.
+        """
+        if len(self.sources) != 1:
+            raise ConfigError(
+                f"prompt: expected a run over one prompt, found {len(self.sources)}; see `prompts`"
+            )
+        [prompt] = self.prompts.values()
+        return prompt
+
+    @property
+    def text(self) -> str:
+        """The text of :attr:`prompt`, with ``$name`` where the values of a case go."""
+        return self.prompt.with_placeholders().text
 
     @property
     def best_section_overrides(self) -> Mapping[SectionPath, str]:

@@ -61,7 +61,7 @@ from promptgraft.search.teacher import Teaching
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.prompts import Improvable, PromptSet
+from promptgraft.targets.prompts import Improvable, PromptSet, prompts_of, without_stores
 from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
@@ -99,6 +99,7 @@ class Run:
         budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
         self._watch = Watch(budget=budget if budget.is_limited else None, notices=context.event_bus)
         # Checks that need no journal come first, so that a failed start leaves it untouched.
+        self._prompts = without_stores(prompts_of(subject))
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.held_out))
@@ -165,6 +166,7 @@ class Run:
             ledger=self._ledger,
             run_id=self._run_id,
             tag=context.overrides_tag,
+            prompts=self._prompts,
         )
         try:
             result = course.result(driver.run(course.run()))

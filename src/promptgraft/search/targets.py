@@ -18,6 +18,7 @@ from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.overrides.winner_store import winner_store
 from promptgraft.parts.descriptors import PromptDescriptor, show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
@@ -48,6 +49,7 @@ from promptgraft.targets.prompts import (
     free_sections,
     name_of,
     prompts_of,
+    without_stores,
 )
 from promptgraft.targets.texts import TextsAdapter
 from promptgraft.targets.types import GepaExample, Module
@@ -104,7 +106,8 @@ def target_for(
     given = prompts_of(subject)
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read, and which may not be picklable.
-    prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
+    prompts = without_stores(given)
+    store = context.overrides_store
     # The adapter that gives the target its identity: the first one if the subject has several.
     own = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
     adapter = own[0] if own and context.adapter is None else context.task_adapter
@@ -136,7 +139,7 @@ def target_for(
         max_task_examples=config.max_task_examples_per_section,
         max_part_chars=config.guards.max_part_chars,
         max_prompt_chars=config.guards.max_prompt_chars,
-        store=context.overrides_store if keeps else None,
+        store=winner_store(store, prompts=len(prompts)) if keeps and store is not None else None,
         identity=Identity(
             name=name_of(subject),
             model=adapter_identity(adapter),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from promptgraft.adapters.base import check_serves
 from promptgraft.errors import (
     BindingError,
     ConfigError,
@@ -14,8 +15,8 @@ from promptgraft.errors import (
     PromptRenderError,
 )
 from promptgraft.overrides.resolution import left_by, uncovered
-from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.overrides.winner_store import WinnerStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
@@ -24,7 +25,7 @@ from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
-from promptgraft.targets.prompt_rollout import PromptRollout, too_long
+from promptgraft.targets.prompt_rollout import CheckedFlow, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -57,7 +58,7 @@ class PromptTarget:
     max_part_chars: int
     max_task_examples: int
     max_prompt_chars: int | None = None
-    store: PromptOverridesStore | None
+    store: WinnerStore | None
     identity: Identity = attrs.field()
     _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
@@ -169,6 +170,8 @@ class PromptTarget:
         if self.rollout.flow is not None:
             if fault := self._too_long(self.baseline()):
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
+            if isinstance(self.rollout.flow, CheckedFlow):
+                self.rollout.flow.check(self.rollout.prompts, examples[0].params)
             return
         for example in examples:
             try:
@@ -184,6 +187,7 @@ class PromptTarget:
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
         self._check_reads(examples[0])
+        check_serves(self.rollout.adapter, self._render(self.baseline(), examples[0]))
 
     def _check_reads(self, example: GepaExample) -> None:
         """Refuse a prompt that reads no value of its examples but names one in braces."""

@@ -283,6 +283,11 @@ def prompts_of(subject: Improvable) -> Mapping[str, Prompt[object]]:
     return {}
 
 
+def without_stores(prompts: Mapping[str, Prompt[object]]) -> dict[str, Prompt[object]]:
+    """Return prompts without the stores that they read overrides from."""
+    return {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in prompts.items()}
+
+
 def name_of(subject: Improvable) -> str:
     """Return the name of a subject in runs: ``namespace/key`` for a prompt."""
     match subject:

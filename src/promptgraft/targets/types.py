@@ -85,6 +85,8 @@ def _as_params(params: Iterable[object]) -> tuple[object, ...]:
 class GepaExample:
     """One real input with its ground truth.
 
+    Examples compare and hash by id: what users bring as parameters and labels need not do either.
+
     Attributes:
         id: unique in the data set.
         params: the parameters that the prompt is bound to. Each rollout has copies of these and of
@@ -98,9 +100,9 @@ class GepaExample:
     """
 
     id: str
-    params: tuple[object, ...] = attrs.field(converter=_as_params)
-    label: object = None
-    critical: bool = False
+    params: tuple[object, ...] = attrs.field(converter=_as_params, eq=False)
+    label: object = attrs.field(default=None, eq=False)
+    critical: bool = attrs.field(default=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str):
@@ -361,6 +363,9 @@ class ModuleDescription:
         opaque: the meaning of markers that stand for more than a value.
         max_chars: maximum length of a new text.
         output: the expected form of the prompt's answers.
+        answers: what the target itself knows of its answers, such as the types that a function
+            declares, instead of ``output``; empty if it knows nothing, None to show ``output``.
+            It must follow from the target's identity and the candidate.
         neighbours: name and current text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.
@@ -376,6 +381,7 @@ class ModuleDescription:
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     max_chars: int
     output: str = ""
+    answers: str | None = None
     neighbours: Sequence[tuple[str, str]] = ()
     schema: str = ""
     siblings: Sequence[str] = ()

@@ -22,7 +22,8 @@ from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -49,6 +50,20 @@ def _plain_fields(value: object) -> Mapping[str, object] | None:
 
 def _secret(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() and _is_header(value) else None
+
+
+def _key(value: object) -> object:
+    """Trim a key: one read from a file or pasted ends in white space that nobody sees."""
+    return value.strip() if isinstance(value, str) else value
+
+
+def _on_one_line(owner: ModelAdapter, _: object, value: object) -> None:
+    # The key itself must not be shown, so its usual fault is named.
+    if isinstance(value, str) and len(value.splitlines()) > 1:
+        raise ConfigError(
+            f"{type(owner).__name__}: api_key: expected a key on one line, found a line break in "
+            "it (the key is not shown); set it again"
+        )
 
 
 def _headers(value: object) -> Mapping[str, str] | None:
@@ -140,7 +155,11 @@ class ModelAdapter(ABC):
         factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )
     api_key: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=_SECRET.or_none
+        default=None,
+        kw_only=True,
+        repr=False,
+        converter=_key,
+        validator=[_on_one_line, _SECRET.or_none],
     )
     base_url: str | None = attrs.field(
         default=None, kw_only=True, repr=False, validator=_ADDRESS_OF_SERVER.or_none
@@ -226,6 +245,14 @@ class ModelAdapter(ABC):
             deadline=deadline,
             max_tool_rounds=self.max_tool_rounds,
         )
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if a prompt has no form in the provider's format."""
+        try:
+            self.wire.open(rendered)
+        except PromptgraftError as error:
+            where = f"{self.api.adapter} cannot send `{rendered.ns}/{rendered.key}`"
+            raise ConfigError(f"{where}: {error}") from error
 
     def ask(
         self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
