@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from promptgraft.evals.types import Case
+from promptgraft.evals.metrics.base import ReferenceMetric
+from promptgraft.evals.types import Case, Metric
 from promptgraft.serde import Json, canonical_json, shown
 from promptgraft.text import clip, counted
 
@@ -49,6 +50,11 @@ def constant_metrics(scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
                 f"metric `{metric}` gave all {len(given)} answers the score {given[0]:.4g}; see "
                 "that it compares what the prompt asks for"
             )
+
+
+def compares_expected(metrics: Iterable[Metric]) -> bool:
+    """Return whether a metric compares the whole answer with the ``expected`` of its case."""
+    return any(isinstance(metric, ReferenceMetric) and metric.is_whole for metric in metrics)
 
 
 def contradictions(cases: Iterable[Case]) -> str:

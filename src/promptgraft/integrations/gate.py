@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.causes import contradictions
+from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.gate.report import Subject
-from promptgraft.evals.metrics.base import compares_expected
 from promptgraft.evals.splits import NAMES
 from promptgraft.evals.types import Case
 from promptgraft.overrides import OverrideAddress

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
-from promptgraft.evals.causes import contradictions
+from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf, compares_expected

@@ -10,7 +10,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
-from promptgraft.evals.metrics.base import compares_expected
+from promptgraft.evals.causes import compares_expected
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity

@@ -184,11 +184,6 @@ class ReferenceMetric(BaseMetric):
         return only(answer_data(answer), parse_path(self.answer_path))
 
 
-def compares_expected(metrics: Iterable[Metric]) -> bool:
-    """Return whether a metric compares the whole answer with the ``expected`` of its case."""
-    return any(isinstance(metric, ReferenceMetric) and metric.is_whole for metric in metrics)
-
-
 @runtime_checkable
 class ChecksCases(Protocol):
     """A metric that refuses cases that it cannot judge before anything is called."""
