@@ -7,6 +7,7 @@ Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsyn
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import uuid
@@ -161,6 +162,22 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
         yield
     finally:
         lock.release()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock file at ``path``, without holding it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two readers do not take each other for a running process.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _note_process(path: Path) -> None:

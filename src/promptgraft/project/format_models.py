@@ -18,7 +18,7 @@ from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.environment import Secret
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.serde import did_you_mean, looks_like_a_key
-from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
+from promptgraft.strict.checks import Kind, Reach, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
 from promptgraft.yaml_text import YamlPath
@@ -96,7 +96,7 @@ API_KEY = check(
         "put the key into an environment variable and name that, or write "
         f"`{NO_KEY}` for a server that needs no key"
     ),
-)
+).reaching(Reach.VARIABLE)
 """The API key of a model; a plain key is refused."""
 
 
@@ -116,7 +116,7 @@ def _read_header(node: Node) -> Secret | None:
     return Secret(value)
 
 
-HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1})
+HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1}, reach=Reach.VARIABLE)
 """The value of a header or an environment variable; a plain secret is refused."""
 
 
@@ -177,14 +177,16 @@ _SPECIAL: Mapping[str, Kind[object]] = {
         special=dict.fromkeys(("input", "output", "cached_input", "cache_write"), PRICE),
         about="The price of a million tokens, in US dollars.",
     ),
-    "model": check("a text", _expandable, {"type": "string", "minLength": 1}),
+    "model": check("a text", _expandable, {"type": "string", "minLength": 1}).reaching(
+        Reach.VARIABLE
+    ),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",
         _address,
         {"type": "string", "pattern": r"^(https?://|\$\{\w+\})[^@]*$"},
         hidden=True,
         mend="give those as `headers`",
-    ),
+    ).reaching(Reach.ADDRESS),
 }
 
 HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
@@ -295,7 +297,7 @@ def _read_text(node: Node, text: str) -> ModelConfig | None:
     return found
 
 
-MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"})
+MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"}, reach=Reach.ADDRESS)
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
     special={**dict.fromkeys(abouts_of(ModelsConfig), MODEL), "judges": named(MODEL)},

@@ -40,6 +40,7 @@ from promptgraft.project.python_source import (
     as_maker,
     beside,
     call_maker,
+    class_shown,
     needed_by,
     place_of,
 )
@@ -168,7 +169,7 @@ def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSour
 def _as_adapter(made: object, spec: str) -> ProviderAdapter:
     if not _is_adapter(made):
         raise ConfigError(
-            f"{spec}: expected an adapter, it returned {shown(made)}; {_lacking(made)}"
+            f"{spec}: expected an adapter, it returned {class_shown(made)}; {_lacking(made)}"
         )
     return made
 

@@ -23,7 +23,7 @@ from promptgraft.project.agents import asking, check_fits, unset_variables
 from promptgraft.project.cases import load_splits, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import OPTIMIZER
+from promptgraft.project.format_search import tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -263,19 +263,19 @@ class Project:
         return OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
-        """Return the project with some keys of ``optimizer`` replaced.
+        """Return the project with some keys of ``optimizer`` replaced by those of a caller.
+
+        A caller is not trusted: settings that name code, files or anything else outside of the
+        settings are refused before they are looked at. Those of the project stay as they are.
 
         Raises:
-            DataFormatError: one line for each unknown or unsuitable setting.
+            DataFormatError: one line for each unknown, unsuitable or refused setting.
         """
         if not settings:
             return self
         document = self.surroundings.file.document.value
         given = document.get("optimizer") if isinstance(document, dict) else None
-        source = Source.of({**(given if isinstance(given, dict) else {}), **settings})
-        optimizer = OPTIMIZER.read(source.root)
-        source.raise_all()
-        assert optimizer is not None  # noqa: S101 - what has no fault is read
+        optimizer = tuned_settings(given if isinstance(given, dict) else {}, settings)
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
 
     def model(self, place: YamlPath) -> ProviderAdapter:

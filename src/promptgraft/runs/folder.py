@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import json
 import os
@@ -23,7 +22,7 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import NEW_FILE, held_lock, named_in_errors, write_all
+from promptgraft.files import NEW_FILE, held_lock, is_held, named_in_errors, write_all
 from promptgraft.folders import folder_opened, remove_tree
 from promptgraft.serde import Json, digest_text, parse_json, shown
 from promptgraft.strict.checks import Kind
@@ -119,18 +118,7 @@ class RunFolder:
     @property
     def is_locked(self) -> bool:
         """Whether a process works in the folder now."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            # Shared, so that two readers do not take each other for a running process.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_held(self.lock)
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the lock of the folder; the system releases it when the process dies.
