@@ -203,7 +203,10 @@ def test_a_class_of_the_project_is_a_metric_with_its_fields_as_options(tmp_path:
     [
         ('class: "score.py:Tone", wrds: [a]', "wrds: unknown key (did you mean `words`?)"),
         ('class: "score.py:Tone", most: many', "most: expected an integer, found 'many'"),
-        ('class: "score.py:Tonne"', "has no `Tonne` (did you mean `Tone`?); classes in it: BaseMetric, Tone"),
+        (
+            'class: "score.py:Tonne"',
+            "has no `Tonne` (did you mean `Tone`?); classes in it: BaseMetric, Tone",
+        ),
         ('class: "score.py:Plain"', "to be an attrs class with `name`, `threshold` and `judge`"),
     ],
 )
