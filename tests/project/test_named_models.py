@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -141,7 +142,7 @@ class Prediction(dict[str, object]):
     ],
 )
 def test_a_metric_returns_score_and_feedback_in_any_of_these_forms(outcome: object) -> None:
-    judge: Callable[..., object] = lambda case, answer: outcome  # noqa: E731
+    judge: Callable[..., Any] = lambda case, answer: outcome  # noqa: E731
     verdict = verdict_of(metrics.python(function=judge), Case(id="a", input="x"), Answer(text="y"))
     assert (verdict.score, verdict.reason) == (0.5, "half of it")
 
@@ -158,7 +159,7 @@ def test_a_metric_returns_score_and_feedback_in_any_of_these_forms(outcome: obje
     ],
 )
 def test_other_forms_are_named(outcome: object) -> None:
-    judge: Callable[..., object] = lambda case, answer: outcome  # noqa: E731
+    judge: Callable[..., Any] = lambda case, answer: outcome  # noqa: E731
     with pytest.raises(FeedbackError, match="a mapping or an object with `score` and `feedback`"):
         verdict_of(metrics.python(function=judge), Case(id="a", input="x"), Answer(text="y"))
 
