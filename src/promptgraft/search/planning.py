@@ -16,7 +16,7 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
-from promptgraft.evals.metrics.base import AllOf, compares_expected
+from promptgraft.evals.metrics.base import AllOf
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.statistics import least_cases
