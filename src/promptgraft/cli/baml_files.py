@@ -19,6 +19,7 @@ from promptgraft.serde import Json, did_you_mean
 
 if TYPE_CHECKING:
     from promptgraft.baml.tests import BamlTest
+    from promptgraft.search.settings import Size
 
 REFLECTION = "openai/gpt-5"
 """The model that proposes texts unless another one is named."""
@@ -36,7 +37,6 @@ class BamlOptions(TypedDict):
     baml: str | None
     function: tuple[str, ...]
     test: tuple[str, ...]
-    auto: str | None
     weights: str | None
     reflection: str | None
 
@@ -44,7 +44,7 @@ class BamlOptions(TypedDict):
 def given_baml_options(given: BamlOptions) -> list[str]:
     """Return the given options that go with ``--baml``, ``--function`` first."""
     values = dict(given)
-    names = ("function", "test", "auto", "weights", "reflection")
+    names = ("function", "test", "weights", "reflection")
     return [f"--{name}" for name in names if values[name]]
 
 
@@ -91,7 +91,9 @@ class ProjectFile:
             complain(f"wrote {self.path}; change it to change the run")
 
 
-def baml_projects(folder: Path, given: BamlOptions) -> list[ProjectFile]:
+def baml_projects(
+    folder: Path, given: BamlOptions, *, auto: Size | None = None
+) -> list[ProjectFile]:
     """Return the project file of each function that the options name, all by default.
 
     A single function has ``promptgraft.yaml`` beside the folder of BAML files, each of several a
@@ -105,7 +107,7 @@ def baml_projects(folder: Path, given: BamlOptions) -> list[ProjectFile]:
     shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent
     files = [FILE_NAME] if len(names) == 1 else [f"{name}.{FILE_NAME}" for name in names]
     return [
-        _project_of(shown / file, folder, name, given)
+        _project_of(shown / file, folder, name, given, budget=auto or "light")
         for name, file in zip(names, files, strict=True)
     ]
 
@@ -118,7 +120,9 @@ def _with_tests(folder: Path) -> list[str]:
     raise ConfigError(f"--function: no function in {folder} has a test; write one, or name it")
 
 
-def _project_of(path: Path, folder: Path, name: str, given: BamlOptions) -> ProjectFile:
+def _project_of(
+    path: Path, folder: Path, name: str, given: BamlOptions, *, budget: Size
+) -> ProjectFile:
     if path.exists():
         _check_same(path, folder, name, given)
         return ProjectFile(path, None)
@@ -126,7 +130,7 @@ def _project_of(path: Path, folder: Path, name: str, given: BamlOptions) -> Proj
 
     # Raises if a pattern matches no test, before anything is written.
     tests = chosen_tests(load_function(name, folder), given["test"])
-    return ProjectFile(path, _settings(folder, name, tests, given))
+    return ProjectFile(path, _settings(folder, name, tests, given, budget=budget))
 
 
 def _check_same(path: Path, folder: Path, name: str, given: BamlOptions) -> None:
@@ -144,7 +148,12 @@ def _check_same(path: Path, folder: Path, name: str, given: BamlOptions) -> None
 
 
 def _settings(
-    folder: Path, function: str, tests: tuple[BamlTest, ...], given: BamlOptions
+    folder: Path,
+    function: str,
+    tests: tuple[BamlTest, ...],
+    given: BamlOptions,
+    *,
+    budget: Size,
 ) -> Mapping[str, Json]:
     """Return the project file of a BAML function, as plain data."""
     weights = _weights(given["weights"], tests)
@@ -159,7 +168,7 @@ def _settings(
         **(halves if len(tests) < _FEW_TESTS else {}),
         "prompts": {key: {"baml": folder.resolve().name, "function": function, **chosen}},
         "models": {"reflection": _model(given["reflection"] or REFLECTION)},
-        "optimizer": {"rollout_budget": given["auto"] or "light", **objectives},
+        "optimizer": {"rollout_budget": budget, **objectives},
     }
 
 

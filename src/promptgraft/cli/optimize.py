@@ -23,6 +23,7 @@ from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
+from promptgraft.search.settings import Size
 
 
 class Limits(TypedDict):
@@ -36,6 +37,8 @@ class Limits(TypedDict):
 
 class _OptimizeOptions(Limits, BamlOptions):
     """The options of ``optimize`` that are passed on together."""
+
+    auto: Size | None
 
 
 limit_options = options.together(
@@ -78,11 +81,6 @@ _baml_options = options.together(
         help="With --baml: tests to use, such as `ExtractReceipt::Short*`; by default all.",
     ),
     click.option(
-        "--auto",
-        type=click.Choice(("light", "medium", "heavy")),
-        help="With --baml: how many rollouts the run may use; by default `light`.",
-    ),
-    click.option(
         "--weights",
         metavar="WEIGHTS",
         help="With --baml: weights of the objectives, such as `accuracy=0.8,tokens=0.2`; also "
@@ -115,6 +113,11 @@ _baml_options = options.together(
     help="Use the embedded offline model for everything, and keep nothing.",
 )
 @limit_options
+@click.option(
+    "--auto",
+    type=click.Choice(("light", "medium", "heavy")),
+    help="The size of the run, in place of `--budget`; by default that of the project, or `light`.",
+)
 @options.workers_option
 @dask_option
 @click.option(
@@ -168,11 +171,13 @@ def optimize_command(
         raise click.UsageError(f"{named[0]}: is for a BAML project; name it with --baml")
     if dry:
         _refuse_ignored_options(given, runs, dask)
+    if given["auto"] and given["budget"]:
+        raise click.UsageError("--auto: --budget already says how many rollouts; leave one out")
     changes = Changes(
         tag=tag,
         pick=pick,
         seed=seed,
-        budget=given["budget"],
+        budget=given["budget"] or given["auto"],
         max_cost=given["max_cost"],
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
@@ -189,7 +194,7 @@ def optimize_command(
     )
     if given["baml"] is None:
         return run(target, project)
-    files = baml_projects(Path(given["baml"]), given)
+    files = baml_projects(Path(given["baml"]), given, auto=given["auto"])
     for file in files if len(files) > 1 else ():
         # All are checked before the first is paid for.
         with file.written() as path, loaded(None, str(path), to_plan=True) as found:
