@@ -57,7 +57,11 @@ _OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
 """Our names of objectives that BAML's own optimizer names differently."""
 
 limit_options = options.together(
-    click.option("--budget", type=options.at_least(1), help="Total rollouts that the run may use."),
+    click.option(
+        "--budget",
+        type=options.at_least(1),
+        help="Test calls that the run may make: one case tried with one text each.",
+    ),
     click.option(
         "--max-cost",
         type=options.dollars,
@@ -78,7 +82,7 @@ limit_options = options.together(
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+    help="Make test calls on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
 )
 
 _baml_options = options.together(
@@ -93,7 +97,7 @@ _baml_options = options.together(
     click.option(
         "--auto",
         type=click.Choice(("light", "medium", "heavy")),
-        help="With --baml: how many rollouts the run may use; by default `light`.",
+        help="With --baml: how many test calls the run may make; by default `light`.",
     ),
     click.option(
         "--weights",

@@ -182,15 +182,12 @@ class PanelProgress(LivePanel, Progress):
         run = self.run
         yield "now", line(doing(run), "bold")
         yield "validation", self._scores()
-        yield "rollouts", bar(run.rollouts, run.budget or 0)
+        yield "test calls", bar(run.rollouts, run.budget or 0)
         yield "used", line(_used(run))
         yield "time", line(self._time())
-        merged = f", {counted(run.merged, 'merge')}" if run.merged else ""
-        yield (
-            "proposals",
-            line(f"{run.accepted} accepted, {len(run.rejections)} rejected{merged}"),
-        )
-        yield "calls", self._calls()
+        merged = f", {run.merged} combined" if run.merged else ""
+        yield "rewrites", line(f"{run.accepted} kept, {len(run.rejections)} dropped{merged}")
+        yield "waiting", self._calls()
         room = max(1, min(self._console.height - _ROWS - _FRAME - 1, _MOST_EVENTS))
         # Empty rows fill the room, so that the panel does not jump when events arrive.
         last = list(self._last)[-room:]
@@ -224,7 +221,7 @@ class PanelProgress(LivePanel, Progress):
 
     def _calls(self) -> Text:
         run, now = self.run, self._clock.now()
-        text = line(f"{run.in_flight} in flight" if run.in_flight else "")
+        text = line(f"for {counted(run.in_flight, 'answer')}" if run.in_flight else "")
         if (wait := run.wait) is not None and run.is_waiting(now):
             seconds = wait.seconds
             if seconds is not None and isinstance(wait.time, datetime):
