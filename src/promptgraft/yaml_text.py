@@ -60,7 +60,7 @@ class YamlDocument:
         key_lines: the line of each key, by the path of its value.
     """
 
-    value: Json
+    value: Json = attrs.field(hash=False)
     lines: Mapping[YamlPath, int] = attrs.field(repr=False)
     key_lines: Mapping[YamlPath, int] = attrs.field(repr=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ def test_edits_are_texts_by_the_mark_of_their_part_in_the_order_of_the_reply() -
         {"part": "P10", "reason": "it says nothing of refunds", "text": "Refund\nwithin a week."},
         {"part": " [p1]", "text": {"description": "Look up", "aliases": ["a"]}},
     )
-    assert list(read_edits(reply, MARKS).items()) == [
+    assert list(read_edits(reply, MARKS).edits.items()) == [
         ("P10", ("Refund\nwithin a week.", "it says nothing of refunds")),
         ("P1", ('{"description": "Look up", "aliases": ["a"]}', "")),
     ]
@@ -47,9 +48,9 @@ def test_edits_are_texts_by_the_mark_of_their_part_in_the_order_of_the_reply() -
             "edit 1: the field `text` is missing; expected `reason`, `part`, `text`",
         ),
         (
-            edits({"part": "P1", "text": "a"}, {"part": "P3", "text": "a"}),
+            edits({"part": "P3", "text": "a"}),
             UNPARSABLE,
-            'edit 2: part: expected one of `P1`, `P2`, `P10`, each once, found "P3"',
+            'edit 1: part: expected one of `P1`, `P2`, `P10`, each once, found "P3"',
         ),
         (
             edits({"part": "P2", "text": "a"}, {"part": "p2", "text": "b"}),
@@ -61,7 +62,7 @@ def test_edits_are_texts_by_the_mark_of_their_part_in_the_order_of_the_reply() -
         (
             edits({"part": "P1", "text": "a\x00"}),
             RejectionReason.UNUSABLE_TEXT,
-            "edits holds the character U+0000; leave it out",
+            "edit 1: text holds the character U+0000; leave it out",
         ),
     ],
 )
@@ -71,6 +72,29 @@ def test_edits_that_cannot_be_read_are_refused_with_what_to_mend(
     with pytest.raises(InvalidProposalError) as refused:
         read_edits(text, MARKS)
     assert (refused.value.reason, refused.value.detail) == (reason, detail)
+
+
+@pytest.mark.parametrize(
+    ("bad", "detail"),
+    [
+        ({"part": "P3", "text": "a"}, 'edit 2: part: expected one of .*, each once, found "P3"'),
+        ({"part": "P1"}, "edit 2: the field `text` is missing"),
+        ({"part": "P1", "text": "a\x00"}, r"edit 2: text holds the character U\+0000"),
+        ("a", "edit 2: expected one JSON object"),
+    ],
+)
+def test_an_edit_that_cannot_be_read_leaves_the_others(bad: object, detail: str) -> None:
+    read = read_edits(edits({"part": "P2", "text": "a"}, bad, {"part": "P10", "text": "b"}), MARKS)
+    assert {mark: edit.text for mark, edit in read.edits.items()} == {"P2": "a", "P10": "b"}
+    [fault] = read.faults
+    assert re.match(detail, fault.detail)
+
+
+def test_of_two_edits_of_one_part_neither_is_used() -> None:
+    twice = [{"part": "P1", "text": text} for text in "ab"]
+    read = read_edits(edits(*twice, {"part": "P2", "text": "c"}), MARKS)
+    assert list(read.edits) == ["P2"]
+    assert 'found "P1"' in read.faults[0].detail
 
 
 def some_edits(rng: random.Random) -> dict[str, str]:
@@ -101,7 +125,7 @@ def test_edits_come_back_as_they_were_written_however_sloppily(seed: int) -> Non
     for _ in range(BATCH):
         texts = some_edits(rng)
         reply = written(texts, rng)
-        found = read_edits(rng.choice([reply, sloppy.reply(reply)]), MARKS)
+        found = read_edits(rng.choice([reply, sloppy.reply(reply)]), MARKS).edits
         assert list(found) == list(texts)
         for mark, text in texts.items():
             assert found[mark].text == text or json.loads(found[mark].text) == json.loads(text)
@@ -116,10 +140,11 @@ def test_damaged_edits_are_read_or_refused_in_one_line(seed: int) -> None:
         pieces = "".join(rng.choices((*PIECES, '"part": "P1"', '"edits": ['), k=rng.randrange(20)))
         text = rng.choice([damaged(written(some_edits(rng), rng), rng), pieces, f"[{pieces}]"])
         try:
-            found = read_edits(text, MARKS)
+            found, faults = read_edits(text, MARKS)
         except InvalidProposalError as error:
             refused.append(error.detail)
             continue
+        refused += [error.detail for error in faults]
         assert found
         assert set(found) <= set(MARKS)
         for said in found.values():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
 import pytest
 
 from json_replies import json_reply
 from optimizers.several_world import NAMES, Rendered, lacking, prompt_of, several
-from optimizers.worlds import Run, answers, bound
+from optimizers.worlds import Run, answers, bound, twins
 from promptgraft import Paired
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, RolloutFeedback
@@ -100,3 +101,24 @@ def test_nothing_is_relocated_by_single_questions_and_by_tests_of_significance(g
     run = search(journal, Session(), **given)
     run.start()
     assert not moved(journal)
+
+
+def judge_object(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    assert isinstance(example.label, dict)
+    return judge(attrs.evolve(example, label=example.label["word"]), response, session)
+
+
+def test_examples_with_objects_are_learned_from_as_examples_with_texts_are() -> None:
+    """Objects do not hash, and lines move on account of the examples that they were written for."""
+    texts, objects = MemoryJournal(), MemoryJournal()
+    plain = search(texts, Session()).start()
+    examples = tuple(attrs.evolve(one, label={"word": one.label}) for one in twins(8))
+    result = search(
+        objects, Session(), training_examples=examples, feedback_fn=judge_object
+    ).start()
+    assert moved(objects)
+    assert moved(objects) == moved(texts)
+    assert result.found_better == plain.found_better
+    assert result.total_rollouts == plain.total_rollouts

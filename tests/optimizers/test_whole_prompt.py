@@ -124,6 +124,52 @@ def test_a_reply_that_cannot_be_used_gets_one_repair_and_one_without_edits_none(
     assert len(asked) == 1
 
 
+def test_a_bad_edit_is_repaired_and_the_good_ones_beside_it_are_kept() -> None:
+    session, journal = Session(), MemoryJournal()
+    problems: list[str] = []
+
+    def reply(rendered: Rendered) -> str:
+        if rendered.key != WHOLE.key:
+            return "I would rather not."
+        [(first, (_, text)), (second, (_, old)), *_] = parts(rendered).items()
+        good = {"part": first, "text": f"{text} w0 w1 w2"}
+        if "leave them out" in rendered.text:
+            problems.append(rendered.text)
+            # Although it is told to leave the kept edit out, it repeats it in another form.
+            return json_reply(
+                edits=[{**good, "text": "gone"}, {"part": second, "text": f"{old} w0 w1 w2"}]
+            )
+        return json_reply(edits=[good, {"part": second, "text": 7}])
+
+    context = {"session": session, "journal": journal}
+    search(NAMES[:2], reply, context=context, **ALL).start()
+    first = [one for one in session.select_all(GepaMutationProposed) if one.step == 1]
+    assert {one.module: one.after for one in first} == {
+        f"section {name}": "Words: w0 w1 w2" for name in NAMES[:2]
+    }
+    assert (
+        "edit 2: text: expected a text, found 7; the edits of `P1` are kept, so leave them out"
+    ) in problems[0]
+    told = [one for one in session.select_all(GepaMutationRejected) if one.step == 1]
+    assert [(one.reason, one.final) for one in told][:1] == [(RejectionReason.UNPARSABLE, False)]
+
+
+def test_the_good_edits_are_tried_even_if_the_bad_one_is_not_repaired() -> None:
+    session = Session()
+
+    def reply(rendered: Rendered) -> str:
+        if rendered.key != WHOLE.key or "leave them out" in rendered.text:
+            return "I would rather not."
+        [(first, (_, text)), *_] = parts(rendered).items()
+        return json_reply(
+            edits=[{"part": first, "text": f"{text} w0 w1"}, {"part": "P9", "text": "x"}]
+        )
+
+    search(NAMES[:2], reply, context={"session": session}, **ALL).start()
+    first = [one for one in session.select_all(GepaMutationProposed) if one.step == 1]
+    assert [one.after for one in first] == ["Words: w0 w1"]
+
+
 def test_a_model_that_never_answers_it_is_mostly_asked_about_single_parts() -> None:
     def reply(rendered: Rendered) -> str:
         if rendered.key == WHOLE.key:

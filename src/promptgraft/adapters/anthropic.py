@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import attrs
 import msgspec
 
-from promptgraft.adapters.calling.access import Api
+from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.schemas import (
     ModelProfile,
@@ -30,10 +31,11 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
+from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
-from promptgraft.strict.checks import instance
+from promptgraft.strict.checks import SHARE, instance, number
 
 MESSAGES = Api(
     adapter="AnthropicAdapter",
@@ -47,6 +49,8 @@ MESSAGES = Api(
         "model": "model",
         "max_tokens": "max_output_tokens",
         "stop_sequences": "stop",
+        "temperature": "temperature",
+        "top_p": "top_p",
         "output_config": "effort and the prompt's output type",
         "system": "the prompt",
         "messages": "the prompt",
@@ -70,6 +74,11 @@ _OLDER = (
     "claude-sonnet-4-0",
     "claude-sonnet-4-2",
 )
+# Claude models that take sampling options; later ones refuse them.
+_SAMPLED = re.compile(r"claude-(?:[123]\b|instant|(?:opus|sonnet|haiku)-4(?!-[789]\b))")
+# The last version of the API with sampling options; the SDK sends a later one.
+_VERSION_WITH_SAMPLING = "2023-06-01"
+_VERSION = "anthropic-version"
 _SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-sonnet")
 
 
@@ -80,24 +89,29 @@ class AnthropicProfile(ModelProfile):
     Attributes:
         prompt_caching: whether the system text is marked for caching.
         max_output_tokens: the default limit on the answer, which the API requires.
+        sampling: whether the model accepts `temperature` and `top_p`.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
 
     prompt_caching: bool = False
     max_output_tokens: int = 4096
+    sampling: bool = True
 
 
 def profile_of(model: str) -> AnthropicProfile:
     """Return the profile for the name of a model; the minimum for any other than Claude."""
     # Gateways put a vendor before the name, such as `anthropic/claude-sonnet-4-5`.
     name = model.rpartition("/")[2]
+    # Bedrock puts regions and a vendor before it, such as `us.anthropic.claude-opus-4-6-v1`.
+    sampling = "claude-" not in name or bool(_SAMPLED.search(name))
     if not name.startswith("claude-"):
-        return AnthropicProfile()
+        return AnthropicProfile(sampling=sampling)
     return AnthropicProfile(
         structured_output="text" if name.startswith(_OLDER) else "native",
         prompt_caching=True,
         max_output_tokens=4096 if name.startswith(_SHORT) else 8192,
+        sampling=sampling,
         seller="anthropic",
     )
 
@@ -125,7 +139,7 @@ class AnthropicWire:
     model: str
     profile: AnthropicProfile
     effort: str | None
-    options: JsonObject
+    options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)
@@ -257,6 +271,8 @@ class AnthropicAdapter(ModelAdapter):
     Args:
         model: the model, such as ``claude-sonnet-4-5``.
         max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
+        temperature: sampling temperature, from 0 to 1.
+        top_p: probability mass for nucleus sampling, from 0 to 1.
         stop: stop sequences.
         effort: thinking effort: ``low``, ``medium``, ``high``, ...
         extra_body: further fields of each request.
@@ -276,14 +292,41 @@ class AnthropicAdapter(ModelAdapter):
         profile: capabilities of the model; derived from its name when it is None.
 
     Raises:
-        ConfigError: an option is out of range, or there is no key.
+        ConfigError: an option is out of range or not supported by the model, or there is no key.
     """
 
     api: ClassVar[Api] = MESSAGES
 
+    temperature: float | None = attrs.field(
+        default=None, kw_only=True, validator=number(0, 1).or_none
+    )
+    top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
     profile: AnthropicProfile | None = attrs.field(
         default=None, kw_only=True, validator=instance(AnthropicProfile).or_none
     )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for name in () if self._known.sampling else self._sampling:
+            raise ConfigError(
+                f"{self.api.adapter}: {name}: `{self.model}` does not take it; leave it out, or "
+                "give profile=AnthropicProfile(sampling=True, ...)"
+            )
+
+    @property
+    def _sampling(self) -> dict[str, float]:
+        """The sampling options that are set."""
+        options = (("temperature", self.temperature), ("top_p", self.top_p))
+        return {name: value for name, value in options if value is not None}
+
+    @property
+    def _access(self) -> Access:
+        access = super()._access
+        names = {name.lower() for name in self.headers}
+        # Clouds name a version in the body, and theirs have sampling options.
+        if not self._sampling or _VERSION in names or self.api.client != MESSAGES.client:
+            return access
+        return attrs.evolve(access, headers={_VERSION: _VERSION_WITH_SAMPLING, **self.headers})
 
     @property
     def longest_answer(self) -> int:
@@ -295,7 +338,7 @@ class AnthropicAdapter(ModelAdapter):
 
     @property
     def wire(self) -> AnthropicWire:
-        options: JsonObject = {"max_tokens": self.longest_answer}
+        options: JsonObject = {"max_tokens": self.longest_answer, **self._sampling}
         if self.stop:
             options["stop_sequences"] = [*self.stop]
         return AnthropicWire(

@@ -70,7 +70,7 @@ class PromptResponse(Generic[OutputT_co]):
     """
 
     text: str
-    output: OutputT_co | None = None
+    output: OutputT_co | None = attrs.field(default=None, hash=False)
     usage: Usage = NO_USAGE
     finish_reason: str = "stop"
 
@@ -93,8 +93,8 @@ class ToolInvoked:
     """
 
     name: str
-    params: object
-    result: object
+    params: object = attrs.field(hash=False)
+    result: object = attrs.field(hash=False)
     error: str = ""
 
 
@@ -148,7 +148,7 @@ class PromptAsked:
     """
 
     adapter: ProviderAdapter
-    events: tuple[object, ...] = attrs.field(repr=False)
+    events: tuple[object, ...] = attrs.field(repr=False, hash=False)
     seconds: float
 
 

@@ -137,7 +137,7 @@ class OpenAIWire:
 
     model: str
     profile: OpenAIProfile
-    options: JsonObject
+    options: JsonObject = attrs.field(hash=False)
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.profile.rules)

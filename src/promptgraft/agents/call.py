@@ -64,7 +64,7 @@ class AgentAnswer:
     """
 
     text: str = attrs.field(validator=STRING)
-    output: object = None
+    output: object = attrs.field(default=None, hash=False)
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, converter=_as_tools)
     usage: Usage = attrs.field(default=NO_USAGE, validator=instance(Usage))
     cost: Decimal | None = attrs.field(default=None, converter=_as_cost)
@@ -103,7 +103,7 @@ class AgentCall:
     turn: int = 0
     history: tuple[PastTurn, ...] = ()
     context: tuple[Message, ...] = ()
-    state: Mapping[str, Json] = _NO_STATE
+    state: Mapping[str, Json] = attrs.field(default=_NO_STATE, hash=False)
     deadline: Deadline | None = None
     session: SessionProtocol = attrs.field(factory=Session, repr=False, eq=False)
 

@@ -79,7 +79,7 @@ class HttpAgent(Templated):
     """
 
     url: str = attrs.field(validator=_an_address)
-    json: Json = attrs.field(factory=_default_body)
+    json: Json = attrs.field(factory=_default_body, hash=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     answer: str | None = attrs.field(default=None, validator=a_path)
     tools: str | None = attrs.field(default=None, validator=a_path)

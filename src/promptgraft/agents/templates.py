@@ -56,7 +56,7 @@ class Template:
         where: its name in messages.
     """
 
-    value: Json
+    value: Json = attrs.field(hash=False)
     where: str
 
     @cached_property

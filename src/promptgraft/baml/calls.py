@@ -138,7 +138,7 @@ class Environment:
         account: identifies the account whose requests share a limit.
     """
 
-    variables: dict[str, str] = attrs.field(repr=False)
+    variables: dict[str, str] = attrs.field(repr=False, hash=False)
     secrets: tuple[str, ...] = attrs.field(repr=False)
     account: str
 

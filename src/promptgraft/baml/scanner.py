@@ -81,7 +81,7 @@ class Declaration:
     end: int
     line: int
     tokens: Sequence[Token] = attrs.field(repr=False)
-    inputs: dict[str, str] = attrs.field(factory=dict)
+    inputs: dict[str, str] = attrs.field(factory=dict, hash=False)
     output: str = ""
     inside: Sequence[Token] = attrs.field(default=(), repr=False)
 

@@ -47,7 +47,7 @@ class BamlTest:
 
     name: str
     functions: tuple[str, ...]
-    args: dict[str, Json]
+    args: dict[str, Json] = attrs.field(hash=False)
     rules: tuple[Rule, ...]
     types: str
     file: Path

@@ -37,8 +37,8 @@ from promptgraft.strict.nodes import Node
 class _Intermediate:
     """The tool calls of an invocation with their ids, and results with the ids of their calls."""
 
-    tool_uses: tuple[tuple[Json, ToolUse], ...] | None = None
-    tool_responses: tuple[tuple[str, Json], ...] = ()
+    tool_uses: tuple[tuple[Json, ToolUse], ...] | None = attrs.field(default=None, hash=False)
+    tool_responses: tuple[tuple[str, Json], ...] = attrs.field(default=(), hash=False)
 
     @property
     def tools(self) -> tuple[ToolUse, ...] | None:
@@ -80,7 +80,7 @@ class _Found:
     conversation: tuple[_Invocation, ...] = ()
     actual_conversation: tuple[_Invocation, ...] = ()
     context_messages: tuple[Message, ...] = ()
-    session_input: Mapping[str, Json] = attrs.field(factory=dict)
+    session_input: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
     conversation_scenario: Scenario | None = None
     critical: bool = False
     hints: Mapping[str, str] = attrs.field(factory=dict)

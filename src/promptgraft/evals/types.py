@@ -73,8 +73,8 @@ class ToolUse:
     """
 
     name: str
-    arguments: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
-    result: Json = None
+    arguments: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
+    result: Json = attrs.field(default=None, hash=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -146,7 +146,7 @@ class Answer:
     """
 
     text: str
-    output: Json = None
+    output: Json = attrs.field(default=None, hash=False)
     tools: tuple[ToolUse, ...] = attrs.field(default=(), validator=_tools)
     usage: Usage = NO_USAGE
     cost: Decimal | None = None
@@ -199,6 +199,8 @@ class Scenario:
 class Case:
     """One real input with its ground truth.
 
+    Cases compare by value and always hash, for their JSON values take no part in it.
+
     Attributes:
         id: unique in its data set.
         input: the input of the agent: a text, or an object with the parameters of a prompt.
@@ -217,16 +219,16 @@ class Case:
     """
 
     id: str
-    input: Json
-    expected: Json = None
+    input: Json = attrs.field(hash=False)
+    expected: Json = attrs.field(default=None, hash=False)
     tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
     turns: tuple[Turn, ...] = ()
     context: tuple[Message, ...] = ()
-    state: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
+    state: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
     recorded: Answer | None = None
     hints: Mapping[str, str] = attrs.field(default=_NO_TEXTS, converter=_text_map)
     critical: bool = False
-    fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
+    fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
     # A case that has moved in its file is the same case.
     origin: str = attrs.field(default="", eq=False)
 

@@ -79,7 +79,7 @@ class Outcome:
         error: the exception that it raised; None if it succeeded.
     """
 
-    value: Any = None
+    value: Any = attrs.field(default=None, hash=False)
     error: BaseException | None = None
 
 

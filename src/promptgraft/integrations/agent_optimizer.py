@@ -220,7 +220,7 @@ class _Given:
     writes: bool
     verbose: int
     stops: tuple[Callable[..., bool], ...]
-    listeners: tuple[object, ...]
+    listeners: tuple[object, ...] = attrs.field(hash=False)
 
     def optimize(self, stop: Cancellation) -> OptimizeResult:
         imported, sources = import_optimizer(self.path), self.target.sources()

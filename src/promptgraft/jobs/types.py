@@ -171,7 +171,7 @@ class JobChanges:
     timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
     seed: int | None = attrs.field(default=None, validator=integer(0).or_none)
     model: str | None = attrs.field(default=None, validator=STRING.or_none)
-    tuning: Mapping[str, Json] = attrs.field(factory=dict)
+    tuning: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
     dry_run: bool = attrs.field(default=False, validator=FLAG)
     store: bool = attrs.field(default=True, validator=FLAG)
     tag: str | None = attrs.field(default=None, validator=STRING.or_none)

@@ -80,7 +80,7 @@ def _short(leaf: tuple[Json] | None) -> str:
 class Answer:
     """A recorded answer, which may itself be null."""
 
-    value: Json
+    value: Json = attrs.field(hash=False)
     kind: str
 
 

@@ -46,7 +46,7 @@ class Record:
     key: str
     digest: HexDigest
     kind: str
-    answer: Json
+    answer: Json = attrs.field(hash=False)
 
 
 def encode_record(record: Record) -> bytes:

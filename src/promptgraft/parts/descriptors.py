@@ -254,7 +254,7 @@ class PromptDescriptor:
     task_examples: tuple[TaskExampleDescriptor, ...] = ()
     containers: tuple[ContainerDescriptor, ...] = ()
     output_fields: tuple[OutputFieldDescriptor, ...] = ()
-    output_type: Any = attrs.field(default=None, repr=False)
+    output_type: Any = attrs.field(default=None, repr=False, hash=False)
     interface_hash: HexDigest = NO_INTERFACE
 
     @functools.cached_property

@@ -40,11 +40,11 @@ class EffectiveParts:
         fields: the fields of the answer by key, as they are described to a model.
     """
 
-    bodies: dict[SectionPath, str] = attrs.field(factory=dict)
-    summaries: dict[SectionPath, str] = attrs.field(factory=dict)
-    tools: dict[str, ToolDescriptor]
-    examples: dict[SectionPath, dict[str, WorkedExample]]
-    fields: dict[str, OutputFieldDescriptor]
+    bodies: dict[SectionPath, str] = attrs.field(factory=dict, hash=False)
+    summaries: dict[SectionPath, str] = attrs.field(factory=dict, hash=False)
+    tools: dict[str, ToolDescriptor] = attrs.field(hash=False)
+    examples: dict[SectionPath, dict[str, WorkedExample]] = attrs.field(hash=False)
+    fields: dict[str, OutputFieldDescriptor] = attrs.field(hash=False)
 
     @classmethod
     def of_source(cls, descriptor: PromptDescriptor) -> EffectiveParts:

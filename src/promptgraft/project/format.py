@@ -92,7 +92,7 @@ class ProjectConfig:
     graphs: Mapping[str, str] = attrs.field(factory=dict)
     dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
     splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
-    metrics: str | list[Json] | None = None
+    metrics: str | list[Json] | None = attrs.field(default=None, hash=False)
     aggregation: Aggregation | None = None
     models: ModelsConfig
     agent: AgentConfig | None = None

@@ -46,7 +46,7 @@ class ModelConfig:
     """
 
     provider: str
-    options: Mapping[str, object] = attrs.field(factory=dict)
+    options: Mapping[str, object] = attrs.field(factory=dict, hash=False)
     python: str = ""
     api_key: Secret | None = attrs.field(default=None, repr=False)
     headers: Mapping[str, Secret] = attrs.field(factory=dict, repr=False)

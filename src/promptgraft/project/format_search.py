@@ -189,7 +189,7 @@ class OptimizerConfig:
     """
 
     algorithm: str
-    settings: Mapping[str, object] = attrs.field(factory=dict)
+    settings: Mapping[str, object] = attrs.field(factory=dict, hash=False)
     targets: TargetsConfig | None = None
 
 

@@ -48,7 +48,7 @@ class ImportedProject:
         notes: a line for each thing that is dropped or works differently.
     """
 
-    document: Mapping[str, Json]
+    document: Mapping[str, Json] = attrs.field(hash=False)
     files: Mapping[str, str]
     notes: tuple[str, ...]
 

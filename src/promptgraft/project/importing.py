@@ -63,9 +63,9 @@ class Imported:
         notes: a line for each thing that is dropped or works differently.
     """
 
-    evaluate: dict[str, Json]
-    models: dict[str, Json]
-    optimizer: dict[str, Json]
+    evaluate: dict[str, Json] = attrs.field(hash=False)
+    models: dict[str, Json] = attrs.field(hash=False)
+    optimizer: dict[str, Json] = attrs.field(hash=False)
     workers: int
     notes: tuple[str, ...]
 
@@ -75,10 +75,10 @@ class _Model:
     model_name: str = attrs.field(validator=TEXT)
     base_url: str = ""
     api_key: str = ""
-    generation_config: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
+    generation_config: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT, hash=False)
     provider_name: str = ""
     variant: str = ""
-    extra_fields: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT)
+    extra_fields: Mapping[str, Json] = attrs.field(factory=dict, validator=OBJECT, hash=False)
     num_samples: int = attrs.field(default=1, validator=COUNT)
     weight: float = 1.0
     think: bool | None = None

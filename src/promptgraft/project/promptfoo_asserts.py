@@ -34,8 +34,8 @@ class Asked:
     """
 
     kind: str
-    options: Mapping[str, Json]
-    reference: Json = None
+    options: Mapping[str, Json] = attrs.field(hash=False)
+    reference: Json = attrs.field(default=None, hash=False)
     name: str = ""
     weight: float = 1.0
     inverted: bool = False
@@ -54,11 +54,11 @@ class Test:
     """One test, including what it inherits; ``values`` are its variables."""
 
     node: Node
-    values: Mapping[str, Json]
+    values: Mapping[str, Json] = attrs.field(hash=False)
     asked: Sequence[Asked]
-    fields: Mapping[str, Json]
+    fields: Mapping[str, Json] = attrs.field(hash=False)
     recorded: str | None
-    threshold: Json
+    threshold: Json = attrs.field(hash=False)
 
 
 def row_as_test(row: Node) -> Node:

@@ -105,8 +105,8 @@ class Runnable:
 
     job: OptimizationJob
     name: str
-    origin: Mapping[str, Json]
-    settings: Mapping[str, Json]
+    origin: Mapping[str, Json] = attrs.field(hash=False)
+    settings: Mapping[str, Json] = attrs.field(hash=False)
     runs: Path
     workers: int | None = None
     executor: ExecutorConfig | None = None

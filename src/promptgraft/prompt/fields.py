@@ -60,7 +60,7 @@ class FieldInfo:
 
     owner: str
     name: str
-    kind: Any
+    kind: Any = attrs.field(hash=False)
     described: Described
     required: bool
 

@@ -37,8 +37,8 @@ class ToolExample(Generic[ParamsT, ResultT]):
     """
 
     description: str
-    input: ParamsT
-    output: ResultT
+    input: ParamsT = attrs.field(hash=False)
+    output: ResultT = attrs.field(hash=False)
 
 
 def _as_examples(
@@ -345,7 +345,7 @@ class TaskExample:
     key: str
     objective: str
     steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=_as_steps)
-    outcome: object
+    outcome: object = attrs.field(hash=False)
     overridable: bool = True
 
     def __attrs_post_init__(self) -> None:

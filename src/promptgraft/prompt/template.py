@@ -215,7 +215,7 @@ class Prompt(Shown, Generic[OutputT_co]):
     template: PromptTemplate[OutputT_co]
     overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
     overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
-    params: tuple[object, ...] = attrs.field(default=(), kw_only=True)
+    params: tuple[object, ...] = attrs.field(default=(), kw_only=True, hash=False)
 
     def __attrs_post_init__(self) -> None:
         given: object = self.template

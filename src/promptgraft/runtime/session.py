@@ -314,7 +314,7 @@ class CallsInFlight:
 
     change: int
     position: str = ""
-    outcome: object = attrs.field(default=None, repr=False)
+    outcome: object = attrs.field(default=None, repr=False, hash=False)
 
 
 @attrs.frozen(kw_only=True)

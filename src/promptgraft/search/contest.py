@@ -104,7 +104,7 @@ class _Contest:
     kit: Kit
     winner: int
     examples: Sequence[GepaExample]
-    answers: dict[str, _Sides] = attrs.field(factory=dict, init=False)
+    answers: dict[str, _Sides] = attrs.field(factory=dict, init=False, hash=False)
 
     def ask(self, portion: Sequence[GepaExample], number: int) -> Asking[None]:
         """Evaluate both on examples, alternating which of them begins."""

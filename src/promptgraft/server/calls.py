@@ -201,8 +201,12 @@ class Route:
     at: str
     scope: Scope
     handler: Callable[[Call], Reply]
-    query: Mapping[str, Mapping[str, Json]] = attrs.field(default=FrozenMap(), kw_only=True)
-    headers: Mapping[str, Mapping[str, Json]] = attrs.field(default=FrozenMap(), kw_only=True)
+    query: Mapping[str, Mapping[str, Json]] = attrs.field(
+        default=FrozenMap(), kw_only=True, hash=False
+    )
+    headers: Mapping[str, Mapping[str, Json]] = attrs.field(
+        default=FrozenMap(), kw_only=True, hash=False
+    )
     body: Kind[object] | None = attrs.field(default=None, kw_only=True)
     statuses: tuple[int, ...] = attrs.field(default=(200,), kw_only=True)
     media: str = attrs.field(default="application/json", kw_only=True)

@@ -33,7 +33,7 @@ class Kind(Generic[T_co]):
     """A kind of value: ``read`` returns the value of a node, or reports faults and returns None."""
 
     read: Callable[[Node], T_co | None]
-    schema: Schema = attrs.field(factory=dict, repr=False)
+    schema: Schema = attrs.field(factory=dict, repr=False, hash=False)
 
 
 @attrs.frozen

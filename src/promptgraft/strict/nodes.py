@@ -138,7 +138,7 @@ def raise_lines(name: str, lines: Iterable[str]) -> None:
 class Node:
     """A value with its place: its ``path`` from the root of ``source``."""
 
-    value: Json
+    value: Json = attrs.field(hash=False)
     path: YamlPath
     source: Source = attrs.field(repr=False)
 

@@ -113,8 +113,8 @@ class Identity:
 
     name: str
     model: str = "unknown"
-    details: Mapping[str, Json] = attrs.field(factory=dict)
-    functions: Mapping[str, Json] = attrs.field(factory=dict)
+    details: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
+    functions: Mapping[str, Json] = attrs.field(factory=dict, hash=False)
 
     @property
     def digest(self) -> HexDigest:

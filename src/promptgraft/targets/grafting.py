@@ -27,7 +27,7 @@ _KEPT_VIEWS = 256
 class _Recent:
     override: PromptOverride
     view: View
-    described: dict[Module, ModuleDescription] = attrs.field(factory=dict)
+    described: dict[Module, ModuleDescription] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen(kw_only=True)

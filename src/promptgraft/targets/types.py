@@ -85,6 +85,8 @@ def _as_params(params: Iterable[object]) -> tuple[object, ...]:
 class GepaExample:
     """One real input with its ground truth.
 
+    Examples compare and hash by id: what users bring as parameters and labels need not do either.
+
     Attributes:
         id: unique in the data set.
         params: the parameters that the prompt is bound to. Each rollout has copies of these and of
@@ -98,9 +100,9 @@ class GepaExample:
     """
 
     id: str
-    params: tuple[object, ...] = attrs.field(converter=_as_params)
-    label: object = None
-    critical: bool = False
+    params: tuple[object, ...] = attrs.field(converter=_as_params, eq=False)
+    label: object = attrs.field(default=None, eq=False)
+    critical: bool = attrs.field(default=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str):

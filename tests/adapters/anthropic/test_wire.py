@@ -19,6 +19,7 @@ from promptgraft.adapters.anthropic import (
 )
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
+from promptgraft.errors import ConfigError
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
@@ -73,6 +74,36 @@ def test_a_prompt_becomes_a_documented_request() -> None:
     (message,) = found["messages"]
     assert message["role"] == "user"
     assert "Review Python code." in message["content"]
+
+
+@pytest.mark.parametrize(
+    ("model", "taken"),
+    [
+        ("claude-3-5-sonnet-20241022", True),
+        ("claude-haiku-4-5", True),
+        ("claude-sonnet-4-6", True),
+        ("us.anthropic.claude-opus-4-6-v1", True),
+        ("claude-sonnet-4-5@20250929", True),
+        ("somebody-elses", True),
+        ("claude-opus-4-7", False),
+        ("global.anthropic.claude-opus-4-8", False),
+        ("anthropic/claude-sonnet-5-5", False),
+    ],
+)
+def test_models_that_sample_take_a_temperature(model: str, taken: bool) -> None:
+    def made(**options: Any) -> JsonObject:
+        adapter = AnthropicAdapter(model, api_key="unused", **options)
+        return adapter.wire.open(SOURCE.prompt().render())
+
+    assert "temperature" not in made()
+    if taken:
+        body = made(temperature=0, top_p=0.5)
+        assert (body["temperature"], body["top_p"]) == (0, 0.5)
+    else:
+        with pytest.raises(ConfigError, match=f"temperature: `{model}` does not take it"):
+            made(temperature=0)
+    with pytest.raises(ConfigError, match="temperature: expected a number from 0 to 1, found 2"):
+        made(temperature=2)
 
 
 def stable() -> Prompt[Any]:

@@ -234,9 +234,10 @@ def test_a_missing_key_is_named_before_anything_is_asked(family: Family) -> None
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(family.key, "sk-secret-\n")
-    with pytest.raises(ConfigError, match="characters that cannot be sent") as caught:
+    monkeypatch.setenv(family.key, "sk-secret-é")
+    with pytest.raises(ConfigError, match="expected printable ASCII characters") as caught:
         family.adapter(MODEL)
+    assert family.key in str(caught.value)
     assert "sk-secret" not in str(caught.value)
 
 
@@ -251,6 +252,29 @@ def test_a_missing_sdk_is_one_line(family: Family, monkeypatch: pytest.MonkeyPat
     )
 
 
+@pytest.mark.parametrize("written", [f"{KEY}\n", f"  {KEY} ", f"{KEY}\r\n"])
+def test_white_space_around_a_key_is_not_sent(
+    family: Family, server: LoopbackServer, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The server lets in the key itself, and no other.
+    family.of(server, api_key=written).evaluate(prompt(), session=Session())
+    monkeypatch.setenv(family.key, written)
+    family.of(server, api_key=None).evaluate(prompt(), session=Session())
+    assert set(server.counts.statuses) == {200}
+
+
+def test_a_line_break_inside_a_key_is_named_and_the_key_is_not(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(family.key, "first-half\nsecond-half")
+    with pytest.raises(ConfigError) as caught:
+        family.adapter(MODEL)
+    assert str(caught.value) == (
+        f"{family.adapter.__name__}: {family.key}: expected a key on one line, found a line break "
+        "in it (the key is not shown); set it again"
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -260,7 +284,8 @@ def test_a_missing_sdk_is_one_line(family: Family, monkeypatch: pytest.MonkeyPat
         ("effort", " ", "expected a text, found ' '"),
         ("extra_body", {"a": object()}, "expected a mapping that JSON can hold"),
         ("extra_body", {"messages": []}, "`messages` is set by the prompt"),
-        ("api_key", "a\nb", "expected printable ASCII characters, found something else"),
+        ("api_key", "a\nb", "expected a key on one line, found a line break in it"),
+        ("api_key", "aé", "expected printable ASCII characters, found something else"),
         ("headers", {"x-a": "b\r\nc"}, "expected a mapping of header names"),
         ("base_url", "localhost:8000", "expected an address such as http://localhost:8000/v1"),
         ("base_url", "http://h/v1?key=a", "without `?` and `#`"),

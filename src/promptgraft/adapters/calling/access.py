@@ -128,7 +128,8 @@ class Access:
     @property
     def key(self) -> str:
         """The key; empty if none is needed. Raises ``ConfigError`` if it is missing."""
-        found = self.api_key or next(filter(None, map(os.environ.get, self.api.variables)), None)
+        given = (os.environ.get(name, "").strip() for name in self.api.variables)
+        found = self.api_key or next(filter(None, given), None)
         if found is not None:
             return found
         if any(name.lower() == "authorization" for name in self.sent_headers):
@@ -154,10 +155,15 @@ class Access:
                 "give base_url="
             )
         key = self.key
+        if len(key.splitlines()) > 1:
+            raise ConfigError(
+                f"{self.api.adapter}: {self._variable}: expected a key on one line, found a line "
+                "break in it (the key is not shown); set it again"
+            )
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
-                f"{self.api.adapter}: the API key holds characters that cannot be sent; set "
-                f"{self.api.variables[0]} again, without line breaks and quotes"
+                f"{self.api.adapter}: {self._variable}: expected printable ASCII characters, found "
+                "something else (the key is not shown); set it again"
             )
         if self._address is not None and not is_address(self._address):
             raise ConfigError(
@@ -220,6 +226,12 @@ class Access:
             for one in self.secrets
             if len(one) >= _SHORTEST_BLANKED and (one in certain or _is_no_word(one))
         )
+
+    @property
+    def _variable(self) -> str:
+        """The name of the variable that holds the key."""
+        held = (name for name in self.api.variables if os.environ.get(name, "").strip())
+        return "api_key" if self.api_key else next(held, self.api.variables[0])
 
     @property
     def _address(self) -> str | None:

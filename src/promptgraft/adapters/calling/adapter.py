@@ -51,6 +51,20 @@ def _secret(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() and _is_header(value) else None
 
 
+def _key(value: object) -> object:
+    """Trim a key: one read from a file or pasted ends in white space that nobody sees."""
+    return value.strip() if isinstance(value, str) else value
+
+
+def _on_one_line(owner: ModelAdapter, _: object, value: object) -> None:
+    # The key itself must not be shown, so its usual fault is named.
+    if isinstance(value, str) and len(value.splitlines()) > 1:
+        raise ConfigError(
+            f"{type(owner).__name__}: api_key: expected a key on one line, found a line break in "
+            "it (the key is not shown); set it again"
+        )
+
+
 def _headers(value: object) -> Mapping[str, str] | None:
     if isinstance(value, dict) and all(map(_is_header, (*value, *value.values()))):
         return value
@@ -140,7 +154,11 @@ class ModelAdapter(ABC):
         factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )
     api_key: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=_SECRET.or_none
+        default=None,
+        kw_only=True,
+        repr=False,
+        converter=_key,
+        validator=[_on_one_line, _SECRET.or_none],
     )
     base_url: str | None = attrs.field(
         default=None, kw_only=True, repr=False, validator=_ADDRESS_OF_SERVER.or_none

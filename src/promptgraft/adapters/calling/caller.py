@@ -146,7 +146,7 @@ class _Call:
     """The part of a call that runs in the event loop."""
 
     caller: Caller
-    body: JsonObject
+    body: JsonObject = attrs.field(hash=False)
     read: Callable[[JsonObject], Turn]
     price: Callable[[Turn], Decimal | None]
     time: CallTime

@@ -126,7 +126,7 @@ def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
 class Called:
     """The result of a tool call as plain data, or a one-line error."""
 
-    output: Json = None
+    output: Json = attrs.field(default=None, hash=False)
     error: str = ""
 
 

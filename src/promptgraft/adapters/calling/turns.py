@@ -75,7 +75,7 @@ class Turn:
     usage: Usage
     cache_write_tokens: int = 0
     model: str
-    message: JsonObject
+    message: JsonObject = attrs.field(hash=False)
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]

@@ -139,7 +139,7 @@ class _Work:
     worked: Sequence[Pattern]
     pattern: Pattern
     text: str
-    made: list[Call | None] = attrs.field(factory=list)
+    made: list[Call | None] = attrs.field(factory=list, hash=False)
 
     def make(self, call: Call, session: SessionProtocol) -> None:
         """Make a call like one of the pattern, if its tool and its values exist here."""

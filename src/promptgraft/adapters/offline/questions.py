@@ -60,8 +60,8 @@ class Case:
     score: float | None
     input: str
     output: str
-    given: Mapping[str, Json]
-    wanted: Mapping[str, Json]
+    given: Mapping[str, Json] = attrs.field(hash=False)
+    wanted: Mapping[str, Json] = attrs.field(hash=False)
     called: Sequence[Call]
     right: Sequence[Call]
 
@@ -108,8 +108,8 @@ class Block:
 
     title: str
     level: int = 0
-    lines: list[str] = attrs.field(factory=list)
-    fenced: list[tuple[str, str]] = attrs.field(factory=list)
+    lines: list[str] = attrs.field(factory=list, hash=False)
+    fenced: list[tuple[str, str]] = attrs.field(factory=list, hash=False)
 
     @property
     def prose(self) -> str:

@@ -197,8 +197,8 @@ class Call:
     """A call of a tool, and a description of its purpose; the output of a failed one is None."""
 
     tool: str
-    input: Json
-    output: Json
+    input: Json = attrs.field(hash=False)
+    output: Json = attrs.field(hash=False)
     description: str = ""
 
 
@@ -208,7 +208,7 @@ class Pattern:
 
     objective: str
     calls: Sequence[Call] = ()
-    outcome: Json = None
+    outcome: Json = attrs.field(default=None, hash=False)
 
 
 def read_pattern(text: str) -> Pattern:

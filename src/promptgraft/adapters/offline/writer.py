@@ -89,8 +89,8 @@ def rewrite(
 class _Signs:
     """Words that point to a choice, by stem: learned once, or more often."""
 
-    once: dict[str, str] = attrs.field(factory=dict)
-    again: dict[str, str] = attrs.field(factory=dict)
+    once: dict[str, str] = attrs.field(factory=dict, hash=False)
+    again: dict[str, str] = attrs.field(factory=dict, hash=False)
 
     def learn(self, word: str) -> None:
         stem = term(word)

@@ -21,7 +21,7 @@ from promptgraft.algorithms.gepa.sampling import Lesson, Names, Remembered, bett
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.three_way import woven
-from promptgraft.algorithms.gepa.whole import edits_of, most_shown, question_on_all
+from promptgraft.algorithms.gepa.whole import add_edits, most_shown, question_on_all
 from promptgraft.search.acceptance import Change, Compared, Comparer, Rejections
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Question, Reply, Rollouts, Together
@@ -221,7 +221,9 @@ class Proposal:
         if self.on_all:
             draft = self._draft_on_all()
             yield from self._fill([draft])
-            return draft.found
+            # The edits that were kept beside a bad one may have been tried without it.
+            was_tried = draft.found and self._was_tried(draft.found[-1].candidate)
+            return () if was_tried else draft.found
         drafts = [self._drafts(turn, module) for turn, module in enumerate(self.modules)]
         yield from self._fill([draft for those in drafts for draft in those])
         changes: tuple[Change, ...] = ()
@@ -279,7 +281,8 @@ class Proposal:
         ended = False
         try:
             for attempt in range(ATTEMPTS):
-                waiting = [draft for draft in drafts if not draft.found and not draft.failed]
+                unfinished = [draft for draft in drafts if draft.is_partial or not draft.found]
+                waiting = [draft for draft in unfinished if not draft.failed]
                 asked = [
                     self._question(
                         draft, f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}"
@@ -320,7 +323,7 @@ class Proposal:
         try:
             reply.check()
             if self.on_all:
-                draft.found = self._edited(draft, reply)
+                self._edit_all(draft, reply)
             else:
                 [(module, description)] = draft.parts
                 tag = JSON_TAG if description.as_json else TEXT_TAG
@@ -335,25 +338,17 @@ class Proposal:
             blames_none = self.on_all and error.reason is RejectionReason.UNCHANGED
             draft.failed = bool(reply.fault) or blames_none
 
-    def _edited(self, draft: Draft, reply: Reply) -> tuple[Change, ...]:
-        """Return the changes of the parts that a reply edits, each onto the one before it."""
-        found: list[Change] = []
-        unchanged: list[InvalidProposalError] = []
-        for part, edit in edits_of(reply, draft.parts):
-            onto = found[-1].candidate if found else self.known.lesson.candidate
-            try:
-                change = self._graft(onto, part, edit.text, is_last=False)
-                found.append(attrs.evolve(change, reason=edit.reason))
-            except InvalidProposalError as error:
-                # Models often repeat the parts that they find good.
-                if error.reason is not RejectionReason.UNCHANGED:
-                    raise
-                unchanged.append(error)
-        if not found:
-            raise unchanged[0]
-        if self._was_tried(found[-1].candidate):
+    def _edit_all(self, draft: Draft, reply: Reply) -> None:
+        """Add the changes of a reply to a draft; all together must make a new candidate."""
+        add_edits(draft, reply, self._edit)
+        if not draft.is_partial and self._was_tried(draft.found[-1].candidate):
+            draft.found = ()
             raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
-        return tuple(found)
+
+    def _edit(self, onto: Sequence[Change], part: Part, text: str) -> Change:
+        """Return the change of a part by a reply that may edit several."""
+        parent = onto[-1].candidate if onto else self.known.lesson.candidate
+        return self._graft(parent, part, text, is_last=False)
 
     def _together(self, found: Sequence[Change]) -> Change:
         """Return one change that merges what several replies proposed for a module."""

@@ -206,6 +206,7 @@ class Draft:
         found: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
         failed: whether there is no reply that could be repaired.
+        is_partial: whether the last reply had edits that are still to be repaired.
     """
 
     parts: tuple[Part, ...]
@@ -214,6 +215,7 @@ class Draft:
     found: tuple[Change, ...] = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
     failed: bool = False
+    is_partial: bool = False
 
     @property
     def name(self) -> str:

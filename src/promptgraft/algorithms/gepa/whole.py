@@ -12,6 +12,7 @@ from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS, SEAR
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.questions import (
     NOT_REFUSED,
+    Draft,
     MetaPrompts,
     Part,
     Refusal,
@@ -20,6 +21,7 @@ from promptgraft.algorithms.gepa.questions import (
     reflection_params,
 )
 from promptgraft.parts.examples import one_line
+from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Question, Reply
 from promptgraft.serde import Json, digest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -111,23 +113,67 @@ class Edit(NamedTuple):
     reason: str = ""
 
 
-def edits_of(reply: Reply, parts: Sequence[Part]) -> list[tuple[Part, Edit]]:
-    """Return the parts that a reply changes, each with its new text.
+class ReadEdits(NamedTuple):
+    """The usable edits of a reply by the marks of their parts, and the faults of the others."""
+
+    edits: Mapping[str, Edit]
+    faults: Sequence[InvalidProposalError]
+
+
+def add_edits(
+    draft: Draft, reply: Reply, graft: Callable[[Sequence[Change], Part, str], Change]
+) -> None:
+    """Add the changes that a reply makes to those of ``draft``.
+
+    An edit that cannot be used is refused alone: the draft keeps the other changes, and its next
+    question asks for a repair of that edit. Edits that change nothing are ignored, because models
+    often repeat the parts that they find good.
+
+    Args:
+        draft: the question, with the changes of an earlier reply.
+        reply: the reply.
+        graft: returns the change of a part, made onto the changes before it.
 
     Raises:
-        InvalidProposalError: the reply cannot be read.
+        InvalidProposalError: no edit of the reply can be used.
     """
+    draft.is_partial = False
+    by_mark = dict(_marked(draft.parts))
+    kept = {change.module for change in draft.found}
+    changes = list(draft.found)
+    unchanged: list[InvalidProposalError] = []
     text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
-    found: list[tuple[Part, Edit]] = []
-    by_mark = dict(_marked(parts))
-    for mark, edit in read_edits(text, by_mark).items():
+    read = read_edits(text, by_mark)
+    faults = [("", error) for error in read.faults]
+    for mark, edit in read.edits.items():
         part, text = by_mark[mark], edit.text.lstrip("\n")
-        changed = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
-        found.append((part, edit._replace(text=changed)))
-    return found
+        if part[0] in kept:
+            continue
+        try:
+            whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
+            changes.append(attrs.evolve(graft(changes, part, whole), reason=edit.reason))
+        except InvalidProposalError as error:
+            if error.reason is RejectionReason.UNCHANGED:
+                unchanged.append(error)
+            else:
+                faults.append((f"{mark}: ", error))
+    if len(changes) == len(kept):
+        raise ([error for _, error in faults] or unchanged or [_no_edit()])[0]
+    draft.found = tuple(changes)
+    if faults:
+        draft.is_partial = True
+        modules = {change.module for change in changes}
+        used = listed(mark for mark, (module, _) in by_mark.items() if module in modules)
+        detail = "; ".join(f"{where}{error.detail}" for where, error in faults)
+        detail += f"; the edits of {used} are kept, so leave them out"
+        draft.refusals.append((InvalidProposalError(faults[0][1].reason, detail), reply.text))
 
 
-def read_edits(text: str, marks: Collection[str]) -> dict[str, Edit]:
+def _no_edit() -> InvalidProposalError:
+    return InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
+
+
+def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
     """Return the new texts in a reply by the marks of their parts; objects as JSON.
 
     Args:
@@ -135,29 +181,47 @@ def read_edits(text: str, marks: Collection[str]) -> dict[str, Edit]:
         marks: the marks of the parts that it may edit.
 
     Raises:
-        InvalidProposalError: the reply cannot be read, edits no part, an unknown part or a part
-            twice, or contains unusable characters.
+        InvalidProposalError: the reply cannot be read, or none of its edits can: they edit an
+            unknown part or one part twice, or contain unusable characters.
     """
-    edits = fields_in(read_value(text), ("edits",))["edits"]
+    value = read_value(text)
+    edits = value.get("edits") if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(edits, list):
+        value = {**value, "edits": []}  # each is checked by itself
+    edits = edits or fields_in(value, ("edits",))["edits"]
     if not isinstance(edits, list):
         raise _unreadable("edits: expected a list of objects", edits)
     if not edits:
-        raise InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
+        raise _no_edit()
     found: dict[str, Edit] = {}
-    for number, edit in enumerate(edits, start=1):
+    faults: list[InvalidProposalError] = []
+    left = set(marks)
+    for number, given in enumerate(edits, start=1):
         where = f"edit {number}: "
-        fields = fields_in(edit, ("part", "text"), optional=("reason",), where=where)
-        mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
-        if mark not in marks or mark in found:
-            raise _unreadable(f"{where}part: expected one of {listed(marks)}, each once", mark)
-        said, reason = fields["text"], fields.get("reason")
-        found[mark] = Edit(
-            one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text"),
-            clip(" ".join(reason.split()), _REASON_CHARS, around=" ")
-            if isinstance(reason, str)
-            else "",
-        )
-    return found
+        try:
+            mark, edit = _read_edit(given, where)
+        except InvalidProposalError as error:
+            faults.append(error)
+            continue
+        if mark in left:
+            left.remove(mark)
+            found[mark] = edit
+        else:
+            found.pop(mark, None)  # of two texts for a part neither is the one that is meant
+            expected = f"{where}part: expected one of {listed(marks)}, each once"
+            faults.append(_unreadable(expected, mark))
+    if not found:
+        raise faults[0]
+    return ReadEdits(found, faults)
+
+
+def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
+    fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
+    mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
+    said, reason = fields["text"], fields.get("reason")
+    text = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
+    told = " ".join(reason.split()) if isinstance(reason, str) else ""
+    return mark, Edit(text, clip(told, _REASON_CHARS, around=" "))
 
 
 def _unreadable(expected: str, value: Json) -> InvalidProposalError:

@@ -94,7 +94,9 @@ class Patcher:
     guard: AnswerGuard
     most: int
     emit: Emit
-    _refused: dict[str, list[tuple[str, Score, Score]]] = attrs.field(factory=dict, init=False)
+    _refused: dict[str, list[tuple[str, Score, Score]]] = attrs.field(
+        factory=dict, init=False, hash=False
+    )
 
     def merge(
         self, base: Base, gradients: Sequence[Gradient], *, share: float = 1.0

@@ -88,7 +88,9 @@ class JsonSchema(BaseMetric):
 
     kind: ClassVar[str] = "json_schema"
 
-    schema: Mapping[str, Json] = attrs.field(converter=FrozenMap[str, Json], validator=_schema)
+    schema: Mapping[str, Json] = attrs.field(
+        converter=FrozenMap[str, Json], validator=_schema, hash=False
+    )
     fenced: bool = False
 
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002

@@ -277,7 +277,7 @@ class WeakIncentivesTarget(TextTarget):
 class _Holding:
     """A weakincentives overrides store with the override of one candidate."""
 
-    override: Any
+    override: Any = attrs.field(hash=False)
 
     def resolve(self, descriptor: Any, tag: str = "latest") -> Any:
         del descriptor, tag

@@ -73,7 +73,7 @@ class FrontMatter:
 class Answer:
     """The type of answers, and the description of a choice."""
 
-    type: Any = str
+    type: Any = attrs.field(default=str, hash=False)
     choice: Described = attrs.field(factory=Described)
 
 

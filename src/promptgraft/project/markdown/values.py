@@ -54,7 +54,7 @@ class Value:
     choices: Mapping[str, str] = attrs.field(factory=FrozenMap[str, str])
     fields: Mapping[str, Value] | None = None
     optional: bool = False
-    default: Json = None
+    default: Json = attrs.field(default=None, hash=False)
     aliases: tuple[str, ...] = ()
     name: str = ""
 
@@ -224,8 +224,8 @@ class _Call:
 
     tool: str
     description: str = ""
-    input: Json = attrs.field(factory=dict)
-    output: Json = None
+    input: Json = attrs.field(factory=dict, hash=False)
+    output: Json = attrs.field(default=None, hash=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -259,7 +259,7 @@ class _ExampleEntry:
     key: str
     objective: str
     steps: tuple[_Call, ...] = ()
-    outcome: Json
+    outcome: Json = attrs.field(hash=False)
     frozen: bool = False
 
 
