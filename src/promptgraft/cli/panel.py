@@ -25,7 +25,6 @@ from promptgraft.evals.attempt import Attempt
 from promptgraft.runs import RunHistory
 from promptgraft.search.notices import Event
 from promptgraft.text import (
-    counted,
     difference,
     dollars,
     duration,
@@ -187,7 +186,7 @@ class PanelProgress(LivePanel, Progress):
         yield "time", line(self._time())
         merged = f", {run.merged} combined" if run.merged else ""
         yield "rewrites", line(f"{run.accepted} kept, {len(run.rejections)} dropped{merged}")
-        yield "waiting", self._calls()
+        yield "calls", self._calls()
         room = max(1, min(self._console.height - _ROWS - _FRAME - 1, _MOST_EVENTS))
         # Empty rows fill the room, so that the panel does not jump when events arrive.
         last = list(self._last)[-room:]
@@ -221,7 +220,7 @@ class PanelProgress(LivePanel, Progress):
 
     def _calls(self) -> Text:
         run, now = self.run, self._clock.now()
-        text = line(f"for {counted(run.in_flight, 'answer')}" if run.in_flight else "")
+        text = line(f"{run.in_flight} in flight" if run.in_flight else "")
         if (wait := run.wait) is not None and run.is_waiting(now):
             seconds = wait.seconds
             if seconds is not None and isinstance(wait.time, datetime):

@@ -20,9 +20,9 @@ from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
-from promptgraft.search.stopping import StopReason
+from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.serde import Json
-from promptgraft.text import change, counted, dollars, score, visible_line
+from promptgraft.text import change, counted, difference, dollars, score, visible_line
 
 _ROLLOUTS_PER_LINE = 250
 _LONGEST_SILENCE = timedelta(seconds=60)
@@ -234,15 +234,15 @@ def sentence(event: Event, run: RunHistory) -> str:
         case RunPlanned():
             return event.line
         case events.CandidateAdded() if event.candidate == 0:
-            return f"your prompt: {baseline_score(event)}"
+            return f"your prompt: {baseline_score(event)}{_paid(run)}"
         case events.MutationAccepted():
-            return f"step {event.step}: {_kept_text(event, run)}{_lead(event, run)}"
+            return f"step {event.step}: {_kept_text(event, run)}{_lead(event, run)}{_paid(run)}"
         case events.MutationRejected() if event.final:
             return f"step {event.step}: new text for {event.module} dropped: {_why(event)}"
         case events.MergeAccepted():
             return (
                 f"step {event.step}: texts {_parents(event)} combined: {_scored(event, run)}"
-                f"{_lead(event, run)}"
+                f"{_lead(event, run)}{_paid(run)}"
             )
         case events.MergeRejected():
             return f"step {event.step}: texts {_parents(event)} not combined: {_why(event)}"
@@ -320,8 +320,11 @@ def baseline_score(baseline: events.CandidateAdded) -> str:
 
 
 def best(run: RunHistory) -> str:
-    """Return the score of the best candidate so far."""
-    return score(None) if run.sides is None else mean_of(run.sides[1])
+    """Return the score of the best candidate so far; its gain once both have every score."""
+    if run.sides is None:
+        return score(None)
+    gained = "" if any(run.estimated) else difference(*run.means)
+    return f"{mean_of(run.sides[1])} ({gained})" if gained else mean_of(run.sides[1])
 
 
 def mean_of(candidate: events.CandidateAdded) -> str:
@@ -342,6 +345,10 @@ def used(run: RunHistory) -> str:
     of = f" of {run.budget:,}" if run.budget else ""
     calls = f"{run.rollouts:,}{of} test calls"
     return f"{calls}, {spent(run)}" if run.cost else calls
+
+
+def _paid(run: RunHistory) -> str:
+    return f", {spent(run)}" if run.cost else ""
 
 
 def spent(run: RunHistory) -> str:
@@ -401,7 +408,7 @@ def _stopped(event: events.RunEnded) -> str:
 
 def stop_sentence(reason: str, detail: str) -> str:
     """Say in one sentence why a run ended; ```show`` also tells the details."""
-    return _STOPPED.get(reason, detail)
+    return _STOPPED.get(reason) or (f"{reason}: {detail}" if is_early(reason) else detail)
 
 
 _STOPPED: Mapping[str, str] = {
