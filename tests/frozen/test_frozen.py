@@ -9,6 +9,7 @@ import pytest
 
 from frozen.combinations import COMBINATIONS
 from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, STOP_REASONS
+from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
 
 Data = dict[str, Any]
@@ -165,3 +166,31 @@ def test_every_search_keeps_its_budget_and_stores_only_what_improves() -> None:
         if data["improved"]:
             winner = data["candidates"][data["best"]]["contents"]
             assert data["stored"].items() >= winner.items(), name
+
+
+# Random worlds, of which only digests are kept
+
+RECORDED = recorded()
+WORLDS = {world.name: world for world in worlds()}
+OVERLAPPING = [name for name in WORLDS if name.startswith("lines-")][:6]
+
+
+def test_every_random_world_is_recorded_and_no_other() -> None:
+    assert [*RECORDED] == [*WORLDS]
+    assert len(WORLDS) >= 100
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [*((name, 0) for name in WORLDS), *((name, 4) for name in OVERLAPPING)],
+)
+def test_a_search_of_a_random_world_gives_every_answer_that_was_recorded(
+    name: str, workers: int
+) -> None:
+    assert WORLDS[name].outcome(workers=workers) == RECORDED[name]
+
+
+def test_random_worlds_end_for_several_reasons_and_in_either_way_of_tracing_back() -> None:
+    assert {one["stop"] for one in RECORDED.values()} >= {"BUDGET", "PERFECT", "NO_PROGRESS"}
+    assert {name.split("-")[1] for name in RECORDED if "gradient" in name} == {"steps", "trace"}

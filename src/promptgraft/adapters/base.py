@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
@@ -20,6 +19,7 @@ from promptgraft.errors import (
     PromptgraftError,
     TransientProviderError,
 )
+from promptgraft.folders import temporary_folder
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -195,6 +195,21 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
+@runtime_checkable
+class ChoosyAdapter(Protocol):
+    """An adapter that can tell before a call whether it answers a prompt."""
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter cannot answer a prompt."""
+        ...
+
+
+def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot answer a prompt."""
+    if isinstance(adapter, ChoosyAdapter):
+        adapter.check_prompt(rendered)
+
+
 GIVE_PRICES = (
     "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
     "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
@@ -230,8 +245,7 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
-                folder = Path(made)
+                folder = held.enter_context(temporary_folder())
             held.enter_context(adapter.opened(folder))
         yield
 

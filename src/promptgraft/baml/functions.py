@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -147,7 +147,18 @@ class BamlFunction:
 
     def alone(self, texts: Mapping[str, str]) -> str:
         """Return a single file with the declarations that the function needs."""
-        blocks = (one for name, one in self._named.items() if name in self.needed)
+        return self._written(self.needed, texts)
+
+    def declared(self, texts: Mapping[str, str]) -> str:
+        """Return the signature, with the types that it consists of as ``texts`` describe them."""
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.block.inputs.items())
+        used = self._types(" ".join([self.block.output, *self.block.inputs.values()]))
+        signature = f"function {self.name}({inputs}) -> {self.block.output}\n"
+        return "\n".join(filter(None, (signature, self._written(used, texts))))
+
+    def _written(self, names: Collection[str], texts: Mapping[str, str]) -> str:
+        """Return the source of declarations with new texts."""
+        blocks = (one for name, one in self._named.items() if name in names)
         written = (
             edited(
                 # No edit lies before the block, so it still begins at its place.

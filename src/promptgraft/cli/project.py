@@ -133,6 +133,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
+    Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
+    model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
     is a warning. Python code that the project names is run.
     """
@@ -158,6 +160,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
                 "ok": found is not None,
                 "faults": list(checked.faults),
                 "warnings": list(checked.warnings),
+                "unchecked": list(checked.unchecked),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
             }
@@ -175,6 +178,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
                 screen.fields([(name, plan.line)])
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
+        for line in checked.unchecked:
+            screen.line(f"not checked: {line}", color="yellow")
     if found is None:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")

@@ -30,8 +30,9 @@ from promptgraft.errors import (
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
-from promptgraft.evals.types import Answer, Case, Metric, Step, ToolUse, TurnAnswered
+from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import call_fault
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
@@ -39,6 +40,8 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown, unstructure
 from promptgraft.text import listed
+
+_MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
 """Makes the parameters of a prompt from a case: one parameter, or a tuple of several."""
@@ -69,6 +72,8 @@ def params_of_cases(
     """
     faults = in_one_line() if noted is None else noted
     made: dict[str, tuple[object, ...]] = {}
+    if fault := call_fault(params, "case"):
+        raise ConfigError(f"params: {fault}")
     make = params or _maker_of(prompt)
     for case in cases:
         if case.id in made:
@@ -106,11 +111,11 @@ def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]
 def _by_name(
     case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
 ) -> Mapping[str, object]:
-    if case.turns or case.context:
-        raise ConfigError(
-            "a case with several turns or a context needs `params` that say where they go"
-        )
+    if case.turns:
+        raise ConfigError("a case with several turns needs `params` that say where they go")
     there = listed(open_names) or "none"
+    if case.context:
+        return _conversation(case, open_names)
     if isinstance(case.input, dict):
         for name in case.input:
             if name not in open_names:
@@ -118,7 +123,10 @@ def _by_name(
                 mend = hints.get(name, f"open placeholders: {there}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         if missing := [name for name in open_names if name not in case.input]:
-            raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
+            raise ConfigError(
+                f"input: expected a value for {listed(missing)}, found none; the case has "
+                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
+            )
         return _CaseInput(case.input)
     if not isinstance(case.input, str):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
@@ -127,6 +135,22 @@ def _by_name(
         mend = meant or "give an object with values by name, or `params`"
         raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     return _CaseInput({open_names[0]: case.input})
+
+
+def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
+    """Return the values of a conversation: as one text, or its end apart from `context`."""
+    before = [f"{message.speaker}: {message.text}" for message in case.context]
+    others = [name for name in open_names if name != "context"]
+    if isinstance(case.input, str) and len(others) == 1:
+        if len(open_names) > 1:
+            return _CaseInput({"context": "\n\n".join(before), others[0]: case.input})
+        whole = [*before, f"{Speaker.USER}: {case.input}"]
+        return _CaseInput({others[0]: "\n\n".join(whole)})
+    raise ConfigError(
+        "a case with a context needs one open placeholder for the conversation, or one beside "
+        f"`context`, or `params` that say where it goes; open placeholders: "
+        f"{listed(open_names) or 'none'}"
+    )
 
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project, ProjectPrompt
 from promptgraft.project.applying.winner import check_source, choose, winners_of
+from promptgraft.project.checking import try_metrics
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
@@ -107,6 +108,7 @@ def subject_of(project: Project, choice: Choice) -> Subject:
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
+    try_metrics(project)
     return Subject(
         prompt=tried.prompt,
         tried=tried.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import DataFormatError
+from promptgraft.folders import remove_tree
 from promptgraft.jobs.lines import OF_THE_RUN, LineKind
 from promptgraft.jobs.rows import JobRows
 from promptgraft.jobs.types import Job
@@ -135,7 +135,8 @@ def _empty(folder: RunFolder) -> None:
         path.unlink(missing_ok=True)
     # Derived files: a replay may have retracted the candidates that they show.
     for inside in (folder.candidates, folder.rejected):
-        shutil.rmtree(inside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(inside)
 
 
 def _sizes(folder: RunFolder) -> tuple[int, ...]:

@@ -108,7 +108,13 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
     template: PromptTemplate[object] = PromptTemplate(
         ns=BAML_NS, key=name, sections=[_section(part) for part in function.parts]
     )
-    prompt = TextsPrompt(template, takes_cases=True, as_file=function.alone, ending=".baml")
+    prompt = TextsPrompt(
+        template,
+        takes_cases=True,
+        as_file=function.alone,
+        ending=".baml",
+        answers=source.agent().answers,
+    )
     return ProjectPrompt(name=name, prompt=prompt, source=source)
 
 

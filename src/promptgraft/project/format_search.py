@@ -11,7 +11,8 @@ import attrs
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
-from promptgraft.evals.dataset import FORMATS
+from promptgraft.evals.dataset import DUPLICATES, FORMATS, REFUSE
+from promptgraft.evals.rows import check_encoding
 from promptgraft.evals.splits import NAMES
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
@@ -22,6 +23,7 @@ from promptgraft.strict.checks import NUMBER, TEXT, Kind, integer, one_of
 from promptgraft.strict.kinds import (
     Key,
     abouts_of,
+    checked,
     class_of,
     either,
     keys_of,
@@ -46,6 +48,8 @@ class DatasetConfig:
         fields: The columns of id, input, expected, ... that have other names.
         keep: Columns to keep without showing them to the agent.
         delimiter: The delimiter of a CSV file; by default, detected in its header.
+        encoding: The encoding of a CSV file, such as cp1252; by default, UTF-8.
+        duplicates: Whether to refuse rows that repeat another one, or to drop them.
     """
 
     path: str | None = None
@@ -53,6 +57,8 @@ class DatasetConfig:
     fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
     keep: tuple[str, ...] = ()
     delimiter: str | None = None
+    encoding: str | None = None
+    duplicates: str = REFUSE
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +103,8 @@ DATASET: Kind[DatasetConfig] = record_of(
         "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
         "keep": listed(TEXT, "a list of columns"),
         "delimiter": TEXT,
+        "encoding": checked(TEXT, check_encoding),
+        "duplicates": one_of(*DUPLICATES),
     },
     about="The cases: inputs with their ground truth.",
 )

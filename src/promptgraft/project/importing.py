@@ -16,6 +16,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.project.format_models import NO_KEY, ModelConfig
 from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
@@ -121,13 +122,13 @@ _MODEL = record_of(_Model, aliases={})
 _ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={})
 
 
-def import_optimizer(path: Path) -> Imported:
+def import_optimizer(path: str | Path) -> Imported:
     """Convert the configuration of another optimizer to parts of a project.
 
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(with_lines(path)).read()
+    return _Reader(with_lines(as_path(path))).read()
 
 
 class _Reader:

@@ -17,8 +17,10 @@ from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
+from promptgraft.project.cases import load_splits, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import OPTIMIZER
@@ -29,9 +31,9 @@ from promptgraft.project.parts import (
     guarded,
     load_named,
     load_project_metrics,
-    load_splits,
     load_teacher,
-    parted,
+    read_by,
+    twin_faults,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
@@ -115,7 +117,12 @@ class Project:
         """The cases, split into train, validation and optionally test."""
         if self.baml is not None:
             return parted(self.baml.dataset, self.config.splits, self.surroundings)
-        return load_splits(self.config.dataset, self.config.splits, self.surroundings)
+        return load_splits(
+            self.config.dataset,
+            self.config.splits,
+            self.surroundings,
+            parameters=() if self.config.params else read_by(self.prompt, self.config.prompts),
+        )
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -326,7 +333,7 @@ class Project:
         if found:
             return
         yield from _lines(lambda: self.aggregation)
-        yield from self._twins()
+        yield from twin_faults(map(self.prompt, self.names), self.surroundings)
         if (targets := self.config.optimizer.targets) is not None:
             descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
             if missing := target_faults(targets, descriptors, self.surroundings):
@@ -334,18 +341,6 @@ class Project:
                 return
         for name in self.names:
             yield from _lines(partial(self.run_config, name))
-
-    def _twins(self) -> Iterator[str]:
-        """Yield a line for each prompt with the key of an earlier one."""
-        seen: dict[str, str] = {}
-        for name in self.names:
-            key = self.prompt(name).address
-            if seen.setdefault(key, name) != name:
-                yield self.surroundings.file.line(
-                    self.prompt(name).place,
-                    f"expected another prompt than `{seen[key]}`, both are `{key}`; "
-                    "give one of them another key",
-                )
 
     def _name(self, name: str | None) -> str:
         known = listed(self.names)
@@ -376,7 +371,7 @@ def open_project(path: str | Path) -> Project:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return Project(*read_project(Path(path)))
+    return Project(*read_project(as_path(path)))
 
 
 def load_project(path: str | Path) -> Project:

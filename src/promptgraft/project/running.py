@@ -15,6 +15,7 @@ from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
 from promptgraft.journal.base import Journal
+from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
@@ -208,6 +209,7 @@ def loaded(
         else:
             # Before the run directory is made, which would be left without a run.
             found.config.trackers.check()
+            try_metrics(found)
         yield Runnable.of(found, name, found.job(name))
 
 

@@ -239,6 +239,18 @@ def verdict_of(
     if judged is None:
         why = f"node `{node}` gave no output"
         return Verdict(metric=metric.name, score=0.0, passed=False, reason=why, node=node)
+    verdict = verdict_on(metric, case, judged, session=session)
+    return attrs.evolve(verdict, node=node) if node else verdict
+
+
+def verdict_on(
+    metric: Metric, case: Case, judged: Answer, *, session: SessionProtocol | None = None
+) -> Verdict:
+    """Return the verdict of a metric on exactly this answer, whatever node it judges.
+
+    Raises:
+        FeedbackError: as :func:`verdict_of`.
+    """
     try:
         said = metric.judge(case, judged, session=session)
         verdict: object = awaited(said, deadline=deadline_of(session))
@@ -253,7 +265,7 @@ def verdict_of(
         raise FeedbackError(
             f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"
         )
-    return attrs.evolve(verdict, node=node) if node else verdict
+    return verdict
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:

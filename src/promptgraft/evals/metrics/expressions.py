@@ -19,6 +19,7 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.functions import call_fault
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
@@ -220,6 +221,8 @@ def _function(value: Judge | str) -> Judge:
             raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
     if not callable(found):
         raise ConfigError(f"function: expected a function, found {shown(found)}{place}")
+    if fault := call_fault(found, "case", "answer"):
+        raise ConfigError(f"function: {fault}")
     return found
 
 

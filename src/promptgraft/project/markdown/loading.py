@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_origin
@@ -13,7 +14,7 @@ from promptgraft.files import is_file
 from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.outline import Block, Outline, read_outline, slug_of
+from promptgraft.project.markdown.outline import Block, Outline, ascii_slug, read_outline, slug_of
 from promptgraft.project.markdown.values import (
     EXAMPLE,
     OUTPUT,
@@ -29,7 +30,7 @@ from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json, did_you_mean
+from promptgraft.serde import Json, did_you_mean, digest_text
 from promptgraft.strict.checks import TEXT, Kind, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, record, record_of
 from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
@@ -373,9 +374,8 @@ class _Loader:
     ) -> PromptTemplate[object]:
         if not sections:
             raise DataFormatError(f"{self.path}: expected a prompt, found no text")
-        key = self.said.key or slug_of(self.path.stem)
-        if not key:
-            raise DataFormatError(f"{self.path}: the name makes no key; write `key:` above it")
+        stem = unicodedata.normalize("NFC", self.path.stem)
+        key = self.said.key or ascii_slug(stem) or f"prompt-{digest_text(stem)[:8]}"
         try:
             return PromptTemplate(
                 ns=self.said.ns,
