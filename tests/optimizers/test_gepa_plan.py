@@ -268,20 +268,20 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
         return Run(config(rollout_budget=500, **given)).plan().warnings
 
     assert warnings(10, 10) == ()
-    luck = "with fewer than 10 in a set a gain may be luck"
+    luck = "use 10 or more in each set, better 50, to tell a gain from luck"
     assert warnings(10, 10, held_out=None) == (
         (
-            "no example is held out: the run cannot show that its winner is better than the "
-            "baseline; add examples, or name some in data.held_out"
+            "there are no test cases: the run cannot prove that its winner is better; add cases, "
+            "or name some in data.held_out"
         ),
     )
     assert warnings(10, 10, held_out=examples(8, first=20)) == (
-        "8 held-out examples can show a gain of 0.75 at the least; hold out more for smaller ones",
+        "8 test cases can prove a gain of 0.75 or more; use more for smaller ones",
     )
-    assert warnings(10, 9) == (f"there are only 9 validation examples; {luck}",)
+    assert warnings(10, 9) == (f"there are only 9 validation cases; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (
-        f"there are only 3 training examples; {luck}",
-        "2 held-out examples can show no gain: it takes 6 at least",
+        f"there are only 3 training cases; {luck}",
+        "2 test cases cannot prove a gain; use 6 or more, better 50",
         (
             "minibatch_size: 4 is more than the 3 training examples, so every step takes all of "
             "them; lower it"
@@ -449,7 +449,7 @@ def test_money_that_cannot_be_counted_is_refused_before_the_first_call() -> None
     task, journal = Metered(reply=answer, known=False), MemoryJournal()
     runner = optimizer(config(max_cost=1), task, Metered(reply=propose), journal=journal)
     for refused in (runner.plan, runner.optimize):
-        with pytest.raises(ConfigError, match="max_cost: the price of `metered` is not known"):
+        with pytest.raises(ConfigError, match="max_cost: no price is known for `metered`"):
             refused(PROMPT)
     assert task.calls == []
     assert not list(journal.records())

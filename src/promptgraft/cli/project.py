@@ -151,7 +151,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     path = project_path(project)
     checked = check_project(path)
     found = checked.project
-    parts = {} if found is None else found.splits.parts()
+    parts = {} if found is None else found.parts
     cases = {name: len(part) for name, part in parts.items()}
     if as_json:
         print_json(

@@ -25,7 +25,7 @@ from promptgraft.serde import (
     is_deeper,
     shown,
 )
-from promptgraft.strict.kinds import snake_case
+from promptgraft.strict.members import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
 

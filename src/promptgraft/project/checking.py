@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -43,7 +43,7 @@ def try_metrics(project: Project) -> Trial:
     Raises:
         DataFormatError: a metric fails on both.
     """
-    cases = [case for part in project.splits.parts().values() for case in part]
+    cases = [case for part in project.parts.values() for case in part]
     trial, file = tried_metrics(project.metrics, cases), project.surroundings.file
     if trial.faults:
         raise DataFormatError.of([file.line(("metrics",), fault) for fault in trial.faults])
@@ -70,9 +70,7 @@ def check_project(path: str | Path) -> Checked:
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
-    if dropped := project.splits.dropped:
-        said = f"{counted(dropped, 'row')} left out, repeating another one"
-        warnings.append(around.file.line(("dataset", "duplicates"), said))
+    warnings.extend(_about_cases(project))
     try:
         trial = try_metrics(project)
         warnings.extend(trial.warnings)
@@ -81,7 +79,7 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     plans = {}
     # Without all models no job can be made.
-    for name in () if faults else project.names:
+    for name in () if faults or project.unsplit else project.names:
         if unserved := _unserved(project, name):
             faults.append(unserved)
             continue
@@ -94,6 +92,17 @@ def check_project(path: str | Path) -> Checked:
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
     return Checked(project=project, warnings=tuple(warnings), unchecked=unchecked, plans=plans)
+
+
+def _about_cases(project: Project) -> Iterator[str]:
+    """Yield a line for rows left out, for too few tests, and for each test that judges nothing."""
+    if project.unsplit:
+        yield f"{project.unsplit}; a run needs them, `check`, `eval` and `render` do not"
+    elif dropped := project.splits.dropped:
+        said = f"{counted(dropped, 'row')} left out, repeating another one"
+        yield project.surroundings.file.line(("dataset", "duplicates"), said)
+    if project.baml is not None:
+        yield from project.baml.warnings
 
 
 def _unserved(project: Project, name: str) -> str:

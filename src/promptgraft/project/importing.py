@@ -25,7 +25,8 @@ from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
-from promptgraft.strict.kinds import known_members, record_of, snake_case
+from promptgraft.strict.kinds import record_of
+from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed
 

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.errors import TransientProviderError
+from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
@@ -136,6 +136,12 @@ class NothingReceivedError(TransientProviderError):
         super().__init__(message)
         self.timed_out = timed_out
         self.unreachable = unreachable
+
+
+class UselessReplyError(NothingReceivedError):
+    """A reply arrived, and asking again would bring the same one: it lacks what was asked for."""
+
+    lasting = Lasting.PERMANENT
 
 
 Files: TypeAlias = Sequence[tuple[str, tuple[str, bytes, str]]]
