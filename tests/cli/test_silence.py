@@ -41,7 +41,12 @@ def test_an_evaluation_says_how_many_answers_are_missing(
     told = threading.Event()
     progress = EvalProgress(3, silence=SHORT)
     say = progress._say
-    monkeypatch.setattr(progress._silence, "_say", lambda what: (say(what), told.set()))
+
+    def watched(what: str) -> None:
+        say(what)
+        told.set()
+
+    monkeypatch.setattr(progress._silence, "_say", watched)
     with progress:
         for _ in range(3):
             progress.begun()

@@ -424,7 +424,7 @@ def test_what_is_not_known_is_none_and_never_nothing() -> None:
     assert unpriced.cost is None
     assert unpriced.roles[0].cost is None
     assert unpriced.roles[1].cost is not None
-    assert " tokens of unknown price; " in unpriced.line
+    assert " tokens, price unknown" in unpriced.line
 
     endless = plan_of(Metered(reply=answer, longest_answer=None))
     assert endless.tokens is None
@@ -464,7 +464,7 @@ def test_a_judge_whose_money_cannot_be_counted_is_named_before_the_first_call(
     metric: Metric = LlmFinalResponse(judges=[judge])
     feedback = feedback_from([AllOf(metrics=(metric,)) if wrapped else metric])
     settings = config(feedback_fn=feedback, max_cost=1)
-    with pytest.raises(ConfigError, match="max_cost: the price of the judge `examiner` is not"):
+    with pytest.raises(ConfigError, match="max_cost: no price is known for the judge `examiner`"):
         optimizer(settings, task, Metered(reply=propose)).optimize(PROMPT)
     assert task.calls == judge.calls == []
 
@@ -486,5 +486,4 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
         "tokens": plan.expected_tokens,
         "cost": f"{plan.expected_cost}",
     }
-    assert plan.line.startswith("plan: about 7,188 tokens for $0.0086; at most 60 rollouts, ")
-    assert plan.line.endswith(", 30 reflections and 552k tokens for $0.91; 4 to 8 proposals")
+    assert plan.line == "plan: about 60 test calls and 6 rewrites, 7,188 tokens, $0.0086"
