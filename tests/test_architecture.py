@@ -36,6 +36,7 @@ ROWS = (
         "frames",
         "serde",
         "files",
+        "folders",
         "frozenmap",
         "functions",
         "lazy",

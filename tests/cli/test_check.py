@@ -213,6 +213,8 @@ def test_as_json_it_is_one_document(
         "ok": False,
         "faults": ["empty.yaml: expected a project file, found an empty one"],
         "warnings": [],
+        "unchecked": [],
+        "protected": [],
         "cases": {},
         "plans": {},
     }

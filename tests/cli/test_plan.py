@@ -113,7 +113,10 @@ def test_a_job_is_an_object_or_a_function_in_a_file_or_a_module(
             "toy_jobs.py:needing",
             "JOB: expected `toy_jobs.py:needing` to be an OptimizationJob, or a function without ",
         ),
-        ("toy_jobs.py:odd", "toy_jobs.py:odd: expected an OptimizationJob, it returned 'no job'"),
+        (
+            "toy_jobs.py:odd",
+            "toy_jobs.py:odd: expected an OptimizationJob, it returned an object of the class str",
+        ),
         ("toy_jobs.py:raising", "toy_jobs.py:raising raised KeyError: 'token'"),
         ("toy_jobs.py:wrong", "toy_jobs.py:wrong: rollout_budget: expected at least 66 "),
     ],

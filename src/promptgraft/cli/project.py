@@ -133,6 +133,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
+    Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
+    model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
     is a warning. Python code that the project names is run.
     """
@@ -149,7 +151,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     path = project_path(project)
     checked = check_project(path)
     found = checked.project
-    parts = {} if found is None else found.splits.parts()
+    parts = {} if found is None else found.parts
     cases = {name: len(part) for name, part in parts.items()}
     if as_json:
         print_json(
@@ -158,6 +160,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
                 "ok": found is not None,
                 "faults": list(checked.faults),
                 "warnings": list(checked.warnings),
+                "unchecked": list(checked.unchecked),
+                "protected": list(checked.protected),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
             }
@@ -173,8 +177,12 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
+        for line in checked.protected:
+            screen.line(f"protected: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
+        for line in checked.unchecked:
+            screen.line(f"not checked: {line}", color="yellow")
     if found is None:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")

@@ -17,7 +17,7 @@ from promptgraft.project.format_models import NO_KEY
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import Json, canonical_json
-from promptgraft.strict.kinds import snake_case
+from promptgraft.strict.members import snake_case
 from promptgraft.strict.nodes import Node, Source, read_source, read_text
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 

@@ -16,6 +16,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.project.format_models import NO_KEY, ModelConfig
 from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
@@ -24,7 +25,8 @@ from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
-from promptgraft.strict.kinds import known_members, record_of, snake_case
+from promptgraft.strict.kinds import record_of
+from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed
 
@@ -121,13 +123,13 @@ _MODEL = record_of(_Model, aliases={})
 _ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={})
 
 
-def import_optimizer(path: Path) -> Imported:
+def import_optimizer(path: str | Path) -> Imported:
     """Convert the configuration of another optimizer to parts of a project.
 
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(with_lines(path)).read()
+    return _Reader(with_lines(as_path(path))).read()
 
 
 class _Reader:

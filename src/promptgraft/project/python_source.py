@@ -18,8 +18,8 @@ import attrs
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.files import is_file
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.strict.checks import check
+from promptgraft.serde import did_you_mean
+from promptgraft.strict.checks import Reach, check
 from promptgraft.strict.kinds import without_name
 from promptgraft.strict.nodes import Node
 
@@ -32,7 +32,7 @@ REFERENCE = check(
     "`file.py:NAME` or `module:NAME`",
     lambda value: value if isinstance(value, str) and all(value.rpartition(":")[::2]) else None,
     {"type": "string", "minLength": 1, "pattern": ".:."},
-)
+).reaching(Reach.CODE)
 """Something in Python, as files name it."""
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -206,6 +206,17 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def class_shown(value: object) -> str:
+    """Describe an object of the user's code for a message, without its content."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, FunctionType | ModuleType):
+        return f"the {'module' if isinstance(value, ModuleType) else 'function'} {value.__name__}"
+    return f"an object of the class {type(value).__qualname__}"
+
+
 def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str) -> T:
     found: object = module
     for name in place.attribute.split("."):
@@ -222,6 +233,7 @@ def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str
         lacking = wanted.lacking(found)
         raise ConfigError(
             f"{what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
-            f"found {shown(found)}{lacking and f'; {lacking}'}"
+            # Only its class: the value may be a secret, as those of `os:environ` are.
+            f"found {class_shown(found)}{lacking and f'; {lacking}'}"
         )
     return read

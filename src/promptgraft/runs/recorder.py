@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,6 +15,7 @@ import attrs
 from promptgraft.adapters.base import opened
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
+from promptgraft.folders import ReplacedFolderError, folder_opened, remove_tree
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
@@ -60,6 +61,11 @@ from promptgraft.text import counted
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
+def _identity(folder: RunFolder) -> tuple[int, int]:
+    status = folder.path.stat()
+    return status.st_dev, status.st_ino
+
+
 class Recorder:
     """Writes the events of a run to its folder. Safe to share between threads.
 
@@ -76,6 +82,7 @@ class Recorder:
         for inside in (folder.candidates, folder.rejected, folder.questions):
             inside.mkdir(exist_ok=True)
         self._folder = folder
+        self._identity = _identity(folder)
         self._prompts = prompts
         self._endings = endings_of(folder)
         self._file = EventFile(folder.events)
@@ -115,6 +122,9 @@ class Recorder:
         )
 
     def _record(self, event: object) -> None:
+        # The names in the run directory must not lead elsewhere: an agent can reach it.
+        if _identity(self._folder) != self._identity:
+            raise ReplacedFolderError(self._folder.path)
         if isinstance(event, QuestionAsked):
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
@@ -196,8 +206,8 @@ class Recorder:
         if best and best != self._best:
             texts = self._history.candidates[best].texts
             write_texts(folder, texts, endings=self._endings)
-        elif not best and folder.is_dir():
-            shutil.rmtree(folder)
+        elif not best:
+            remove_tree(folder)
         self._best = best
 
     def _page_of(self, position: int) -> str:
@@ -262,10 +272,11 @@ class Recorder:
         """Remove pages that this run does not have, left by an earlier one with a larger budget."""
         folder = self._folder
         for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
-            for path in inside.iterdir() if inside.is_dir() else ():
-                # All pages of this run have been told by now, also those that were there already.
-                if path not in self._pages:
-                    path.unlink()
+            with contextlib.suppress(FileNotFoundError), folder_opened(inside) as descriptor:
+                for name in os.listdir(descriptor):  # noqa: PTH208 - of a descriptor
+                    # All pages of this run have been told by now, also those of earlier processes.
+                    if inside / name not in self._pages:
+                        os.unlink(name, dir_fd=descriptor)
 
 
 def write_missing(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:

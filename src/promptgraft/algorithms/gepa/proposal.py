@@ -301,7 +301,7 @@ class Proposal:
 
     def _question(self, draft: Draft, position: str) -> Question:
         descriptions = [description for _, description in draft.parts]
-        refused = NOT_REFUSED
+        refused, scorer = NOT_REFUSED, self.rules.kit.scorer
         if draft.refusals:
             error, text = draft.refusals[-1]
             refused = error.detail, text
@@ -312,6 +312,7 @@ class Proposal:
             draft.records,
             meta_prompts=self.rules.meta_prompts,
             earlier=self._earlier_answers(draft) if self.known.remembered else {},
+            objectives=scorer.told(draft.records) if scorer.is_weighted else {},
             refused=refused,
         )
 

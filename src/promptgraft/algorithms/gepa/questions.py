@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -37,6 +38,7 @@ NOT_REFUSED: Refusal = ("", "")
 """At the first attempt."""
 
 _NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
+_NO_OBJECTIVES: Mapping[str, str] = FrozenMap()
 
 
 def reflection_params(
@@ -44,6 +46,7 @@ def reflection_params(
     records: Sequence[RolloutRecord],
     *,
     earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
+    objectives: Mapping[str, str] = _NO_OBJECTIVES,
     problem: str = "",
     previous: str = "",
 ) -> ReflectionParams:
@@ -53,6 +56,7 @@ def reflection_params(
         description: the module.
         records: its rollouts.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
     """
@@ -69,7 +73,12 @@ def reflection_params(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
-            example_of(record, earlier.get(record.example_id, ()), {description.name: "this part"})
+            example_of(
+                record,
+                earlier.get(record.example_id, ()),
+                {description.name: "this part"},
+                objectives=objectives.get(record.example_id, ""),
+            )
             for record in records
         ),
         edits=HOW_TO_EDIT if is_long else "",
@@ -97,7 +106,11 @@ def limits_of(description: ModuleDescription) -> str:
 
 
 def example_of(
-    record: RolloutRecord, earlier: Sequence[RolloutRecord], parts: Mapping[str, str]
+    record: RolloutRecord,
+    earlier: Sequence[RolloutRecord],
+    parts: Mapping[str, str],
+    *,
+    objectives: str = "",
 ) -> str:
     """Return a rollout as a question shows it.
 
@@ -105,11 +118,13 @@ def example_of(
         record: the rollout.
         earlier: better answers to the same example.
         parts: how the question refers to its parts, by their names.
+        objectives: what a weighted score is made of; empty without weights.
     """
     score = "none" if record.score is None else f"{record.score:g}"
     said = [
         f"### Example {in_one_line(record.example_id)}",
         f"**Score:** {score}",
+        *([f"**Objectives:** {objectives}"] if objectives else ()),
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",
     ]
@@ -167,6 +182,7 @@ def question_on(
     *,
     meta_prompts: MetaPrompts,
     earlier: Mapping[str, Sequence[RolloutRecord]],
+    objectives: Mapping[str, str] = _NO_OBJECTIVES,
     refused: Refusal = NOT_REFUSED,
 ) -> Question:
     """Return the question that asks for a new text of a module.
@@ -177,18 +193,29 @@ def question_on(
         records: its rollouts; unscored ones are left out.
         meta_prompts: the meta-prompts by key.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
     """
     shown = [record for record in records if record.feedback is not None]
     problem, previous = refused
-    params = reflection_params(
-        description, shown, earlier=earlier, problem=problem, previous=previous
-    )
     key = description.meta_prompt
-    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay.
-    return Question(
-        position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])
+    plain = partial(
+        reflection_params, records=shown, earlier=earlier, problem=problem, previous=previous
     )
+    params = plain(description)
+    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
+    # also covers what answers and objectives follow from: journals that were written before they
+    # were shown stay valid.
+    known = digest([key, params])
+    if objectives or description.answers is not None:
+        params = plain(with_answers(description), objectives=objectives)
+    return Question(position=position, prompt=meta_prompts[key].bind(params), digest=known)
+
+
+def with_answers(description: ModuleDescription) -> ModuleDescription:
+    """Return a description with what the target knows of its answers as their expected form."""
+    answers = description.answers
+    return description if answers is None else attrs.evolve(description, output=answers)
 
 
 Part: TypeAlias = tuple[Module, ModuleDescription]
