@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,7 +17,7 @@ BREAK = Break(
     path="src/doubling.py",
     before="number * 2",
     after="number * 3",
-    tests=["test_code.py"],
+    tests=("test_code.py",),
 )
 
 
@@ -43,11 +44,11 @@ def test_each_break_is_found_in_the_code_with_its_tests() -> None:
         ({"before": "number * 4"}, "expected this once, found it 0 times: number * 4"),
         ({"before": "number"}, "found it 2 times"),
         ({"path": "src/gone.py"}, "there is no src/gone.py"),
-        ({"tests": ["test_gone.py"]}, "there is no test_gone.py"),
+        ({"tests": ("test_gone.py",)}, "there is no test_gone.py"),
     ],
 )
 def test_a_break_that_no_longer_fits_is_refused(
-    root: Path, changes: dict[str, object], said: str
+    root: Path, changes: dict[str, Any], said: str
 ) -> None:
     assert not BREAK.fault(root)
     assert said in attrs.evolve(BREAK, **changes).fault(root)

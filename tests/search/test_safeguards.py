@@ -213,7 +213,8 @@ def test_rollouts_in_flight_count_towards_the_budget(budget: int, allowed: bool)
 
 def test_calls_of_a_branch_that_is_given_up_are_not_made() -> None:
     later = Later()
-    world = World(executor=later)
+    # Whoever waits for calls that nobody makes is told so.
+    world = World(executor=later, deadline=Deadline.after(5))
 
     def search() -> Asking[int]:
         yield from Start(iter(rollouts("branch", 4)))
