@@ -190,9 +190,10 @@ def test_a_batch_that_is_refused_is_a_fault_of_each_of_its_calls(name: str) -> N
 def test_an_id_that_is_no_id_is_never_part_of_a_path(name: str, bad: str) -> None:
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
         server.names = lambda _: bad
-        [future], _ = asked(executor, adapter(server, attempts=1), "a")
-        with pytest.raises(TransientProviderError, match="has no usable `id`"):
+        [future], _ = asked(executor, adapter(server), "a")
+        with pytest.raises(RejectedRequestError, match="has no usable `id`"):
             future.result()
+        assert len(server.batches) == 1
 
 
 @BOTH
