@@ -18,6 +18,7 @@ from promptgraft.frozenmap import FrozenMap, isolated
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
@@ -336,6 +337,21 @@ class Candidate:
     def section_bodies(self) -> Mapping[SectionPath, str]:
         """The bodies that a candidate of one prompt replaces, by section path."""
         return FrozenMap((path, section.body) for path, section in self.override.sections.items())
+
+    @property
+    def section_overrides(self) -> Mapping[SectionPath, str]:
+        """The same as :attr:`section_bodies`, by the name of the specification."""
+        return self.section_bodies
+
+    @property
+    def parent_index(self) -> int | None:
+        """Position of the parent, of a merge that of the better one; None for the baseline."""
+        return self.parents[0] if self.parents else None
+
+    @property
+    def generated_examples(self) -> tuple[AddedTaskExample, ...]:
+        """The task examples that a candidate of one prompt adds."""
+        return tuple(self.override.added_task_examples.values())
 
 
 class MetaPrompt(StrEnum):
