@@ -26,6 +26,9 @@ from promptgraft.parts.examples import (
     typed_json,
 )
 from promptgraft.serde import HexDigest, digest, shown
+from promptgraft.text import clip
+
+_SHOWN_CHARS = 80
 
 SectionPath = tuple[str, ...]
 """Keys from the outermost section to the part itself; written `policies/refunds`."""
@@ -325,7 +328,7 @@ class PromptDescriptor:
             if kind is str and not outcome_json.lstrip().startswith(('"', "{", "[")):
                 raise DataFormatError(
                     f"{error}; a text is JSON only in quotation marks: write "
-                    f"{shown(one_line(outcome_json))}"
+                    f"{clip(one_line(outcome_json), _SHOWN_CHARS, around=' ')}"
                 ) from None
             raise
 

@@ -338,10 +338,7 @@ class Candidate:
         """The bodies that a candidate of one prompt replaces, by section path."""
         return FrozenMap((path, section.body) for path, section in self.override.sections.items())
 
-    @property
-    def section_overrides(self) -> Mapping[SectionPath, str]:
-        """The same as :attr:`section_bodies`, by the name of the specification."""
-        return self.section_bodies
+    section_overrides = section_bodies  # the name in the specification
 
     @property
     def parent_index(self) -> int | None:
@@ -379,9 +376,7 @@ class ModuleDescription:
         opaque: the meaning of markers that stand for more than a value.
         max_chars: maximum length of a new text.
         output: the expected form of the prompt's answers.
-        answers: what the target itself knows of its answers, such as the types that a function
-            declares, instead of ``output``; empty if it knows nothing, None to show ``output``.
-            It must follow from the target's identity and the candidate.
+        answers: what the target knows of its answers, if anything, instead of ``output``.
         neighbours: name and current text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.
