@@ -79,14 +79,26 @@ class BamlAgent:
         except AgentFaultError as error:
             yield f"{self.function.folder}: {error}"
             return
-        for test in self.tests.values():
-            yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
-            try:
-                compiled.type_builder(test.types)
-                arguments_of(self.function, test)
-            except ConfigError as error:
-                line = str(error)
-                yield line if line.startswith(test.origin) else f"{test.origin}: {line}"
+        found = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
+        yield from found or self._refused_tests()
+
+    def _faults_of(self, test: BamlTest, compiled: Compiled) -> Iterator[str]:
+        yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
+        try:
+            compiled.type_builder(test.types)
+            arguments_of(self.function, test)
+        except ConfigError as error:
+            line = str(error)
+            yield line if line.startswith(test.origin) else f"{test.origin}: {line}"
+
+    def _refused_tests(self) -> tuple[str, ...]:
+        """Return the faults that BAML finds in tests: a single ``@assert`` would judge nothing."""
+        sources = self.function.sources({}, tests=self.tests.values())
+        try:
+            Compiled.of(sources, folder=self.function.folder)
+        except DataFormatError as error:
+            return error.faults
+        return ()
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
         """Answer the test that belongs to the case of a call.

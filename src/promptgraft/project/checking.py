@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -11,6 +11,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.trial import Trial, tried_metrics
+from promptgraft.project.agents import TextsSource
 from promptgraft.project.project import Project, load_project
 from promptgraft.search import RunPlan
 from promptgraft.text import counted
@@ -24,6 +25,7 @@ class Checked:
         project: the project; None if it has faults.
         faults: one line each.
         warnings: one line each.
+        protected: what no search changes although it is in the files of texts, one line each.
         unchecked: what was not tried, and why; one line each.
         plans: the plan of a run of each prompt, by name.
     """
@@ -31,6 +33,7 @@ class Checked:
     project: Project | None = None
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
 
@@ -43,7 +46,7 @@ def try_metrics(project: Project) -> Trial:
     Raises:
         DataFormatError: a metric fails on both.
     """
-    cases = [case for part in project.splits.parts().values() for case in part]
+    cases = [case for part in project.parts.values() for case in part]
     trial, file = tried_metrics(project.metrics, cases), project.surroundings.file
     if trial.faults:
         raise DataFormatError.of([file.line(("metrics",), fault) for fault in trial.faults])
@@ -70,9 +73,7 @@ def check_project(path: str | Path) -> Checked:
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
-    if dropped := project.splits.dropped:
-        said = f"{counted(dropped, 'row')} left out, repeating another one"
-        warnings.append(around.file.line(("dataset", "duplicates"), said))
+    warnings.extend(_about_cases(project))
     try:
         trial = try_metrics(project)
         warnings.extend(trial.warnings)
@@ -81,7 +82,7 @@ def check_project(path: str | Path) -> Checked:
         faults.extend(error.faults)
     plans = {}
     # Without all models no job can be made.
-    for name in () if faults else project.names:
+    for name in () if faults or project.unsplit else project.names:
         if unserved := _unserved(project, name):
             faults.append(unserved)
             continue
@@ -93,7 +94,32 @@ def check_project(path: str | Path) -> Checked:
             warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
-    return Checked(project=project, warnings=tuple(warnings), unchecked=unchecked, plans=plans)
+    return Checked(
+        project=project,
+        warnings=tuple(warnings),
+        protected=tuple(_protected(project)),
+        unchecked=unchecked,
+        plans=plans,
+    )
+
+
+def _protected(project: Project) -> Iterator[str]:
+    """Yield a line, with its place, for each file whose front matter no search changes."""
+    for name in project.names:
+        source = project.prompt(name).source
+        for text, line in source.protected() if isinstance(source, TextsSource) else ():
+            yield project.surroundings.file.line(("prompts", name, "files", text), line)
+
+
+def _about_cases(project: Project) -> Iterator[str]:
+    """Yield a line for rows left out, for too few tests, and for each test that judges nothing."""
+    if project.unsplit:
+        yield f"{project.unsplit}; a run needs them, `check`, `eval` and `render` do not"
+    elif dropped := project.splits.dropped:
+        said = f"{counted(dropped, 'row')} left out, repeating another one"
+        yield project.surroundings.file.line(("dataset", "duplicates"), said)
+    if project.baml is not None:
+        yield from project.baml.warnings
 
 
 def _unserved(project: Project, name: str) -> str:

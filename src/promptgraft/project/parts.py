@@ -30,7 +30,7 @@ from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
-from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.serde import Json, did_you_mean, field_names, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, spelled
@@ -301,6 +301,33 @@ def _python_kind(source: PythonSource) -> MetricKind:
             return None
         return source.read(node, FUNCTION)
 
-    return MetricKind(
-        name="python", build=record_of(Python, special={"function": Kind(function)}).read
-    )
+    of_function = record_of(Python, special={"function": Kind(function)})
+
+    def build(node: Node) -> Metric | None:
+        named = node.members().get("class")
+        if named is None:
+            return of_function.read(node)
+        kind = source.read(named, _METRIC_CLASS)
+        if kind is None:
+            return None
+        options = {key: member.value for key, member in node.members().items() if key != "class"}
+        try:
+            return record_of(kind).read(Node(options, node.path, node.source))
+        except ConfigError as error:
+            named.fault(str(error))
+            return None
+
+    return MetricKind(name="python", build=build)
+
+
+def _as_metric_class(value: object) -> type[Metric] | None:
+    fields = field_names(value) if isinstance(value, type) else None
+    is_metric = {"name", "threshold"} <= {*(fields or ())} and hasattr(value, "judge")
+    return value if isinstance(value, type) and is_metric else None
+
+
+_METRIC_CLASS: ObjectKind[type[Metric]] = ObjectKind(
+    expected="an attrs class with `name`, `threshold` and `judge`",
+    plural="classes",
+    read=_as_metric_class,
+)

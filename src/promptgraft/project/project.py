@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.files import as_path
@@ -24,6 +25,7 @@ from promptgraft.project.cases import load_splits, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.format_search import tuned_settings
+from promptgraft.project.loading import faults_of
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -33,11 +35,10 @@ from promptgraft.project.parts import (
     load_project_metrics,
     load_teacher,
     read_by,
-    twin_faults,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import Judging, described, run_config, target_faults
+from promptgraft.project.settings import Judging, described, run_config
 from promptgraft.search.config import RunConfig
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
@@ -123,6 +124,24 @@ class Project:
             self.surroundings,
             parameters=() if self.config.params else read_by(self.prompt, self.config.prompts),
         )
+
+    @cached_property
+    def unsplit(self) -> str:
+        """Why the tests of a BAML function are too few for a search; empty if they are not."""
+        if self.baml is None:
+            return ""
+        try:
+            self.splits  # noqa: B018 - a property that raises
+        except DataFormatError as error:
+            return error.faults[0] if self.config.splits.field is None else ""
+        return ""
+
+    @cached_property
+    def parts(self) -> Mapping[str, Dataset]:
+        """The cases by set; all are for testing if they are too few for a search."""
+        if self.baml is not None and self.unsplit:
+            return {"test": self.baml.dataset}
+        return self.splits.parts()
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -317,31 +336,6 @@ class Project:
         """Return the settings as written, with defaults filled in and secrets as ``${NAME}``."""
         return described(self.surroundings.file.document.value)
 
-    def faults(self) -> Iterator[str]:
-        """Load everything but the models, and yield a line for each fault."""
-        parts: list[Callable[[], object]] = [
-            *(partial(self.prompt, name) for name in self.names),
-            lambda: self.splits,
-            lambda: self.metrics,
-            lambda: self.params,
-            lambda: self.config.teacher and load_teacher(self.config.teacher, self.surroundings),
-            lambda: self.asking,
-            self.store,
-        ]
-        found = [line for part in parts for line in _lines(part)]
-        yield from found
-        if found:
-            return
-        yield from _lines(lambda: self.aggregation)
-        yield from twin_faults(map(self.prompt, self.names), self.surroundings)
-        if (targets := self.config.optimizer.targets) is not None:
-            descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
-            if missing := target_faults(targets, descriptors, self.surroundings):
-                yield from missing
-                return
-        for name in self.names:
-            yield from _lines(partial(self.run_config, name))
-
     def _name(self, name: str | None) -> str:
         known = listed(self.names)
         if name is None and len(self.names) > 1:
@@ -381,15 +375,5 @@ def load_project(path: str | Path) -> Project:
         DataFormatError: the first 20 faults, one line each, and the number of the others.
     """
     project = open_project(path)
-    raise_lines(str(project.path), project.faults())
+    raise_lines(str(project.path), faults_of(project))
     return project
-
-
-def _lines(part: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        part()
-    except DataFormatError as error:
-        return error.faults
-    except CallerError as error:
-        return (str(error),)
-    return ()

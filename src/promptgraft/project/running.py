@@ -31,6 +31,7 @@ from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.plan import SeenAnswers
 from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
+from promptgraft.search.settings import Size
 from promptgraft.serde import Json
 from promptgraft.strict import structure
 
@@ -50,7 +51,7 @@ class Changes:
         tag: the tag that the search starts from and the winner is stored under.
         pick: weights of the objectives, which decide the winner.
         seed: seed of all random choices.
-        budget: total rollouts.
+        budget: total rollouts, or ``light``, ``medium`` or ``heavy``.
         max_cost: US dollars, as decimal text.
         max_tokens: total tokens, sent and received.
         timeout: seconds for the current process; not recorded.
@@ -59,7 +60,7 @@ class Changes:
     tag: str | None = None
     pick: str | None = None
     seed: int | None = None
-    budget: int | None = None
+    budget: int | Size | None = None
     max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
     timeout: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError, InvalidIdentifierError
@@ -36,6 +36,7 @@ def test_a_title_makes_a_key(title: str, key: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=80))
+@example("\u00af\u00aa")
 def test_what_a_title_makes_is_a_key_or_nothing(title: str) -> None:
     key = slug_of(title)
     assert key == "" or check_section_key(key) == key

@@ -199,7 +199,9 @@ def slug_of(title: str) -> str:
     # Composed again: lower case may decompose a letter.
     spaced = "".join(one if in_key(one) and one != "_" else " " for one in plain)
     key = "-".join(unicodedata.normalize("NFC", spaced).replace("-", " ").split())
-    return key[:64].rstrip("-")
+    # A mark belongs to the letter before it, and there may be none.
+    first = next((at for at, one in enumerate(key) if one.isalnum()), len(key))
+    return key[first : first + 64].rstrip("-")
 
 
 def ascii_slug(title: str) -> str:
