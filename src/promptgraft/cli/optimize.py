@@ -59,7 +59,11 @@ _OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
 """Our names of objectives that BAML's own optimizer names differently."""
 
 limit_options = options.together(
-    click.option("--budget", type=options.at_least(1), help="Total rollouts that the run may use."),
+    click.option(
+        "--budget",
+        type=options.at_least(1),
+        help="Test calls that the run may make: one case tried with one text each.",
+    ),
     click.option(
         "--max-cost",
         type=options.dollars,
@@ -80,7 +84,7 @@ limit_options = options.together(
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+    help="Make test calls on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
 )
 
 _baml_options = options.together(

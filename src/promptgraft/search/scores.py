@@ -7,12 +7,13 @@ import statistics
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import number
+from promptgraft.strict.checks import ROUNDING, number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
@@ -26,9 +27,6 @@ Row: TypeAlias = "array[float]"
 
 UNSCORED = -math.inf
 """Lower than every score."""
-
-ROUNDING = 1e-9
-"""By how much rounding may lift a weighted mean above the perfect score."""
 
 BELOW_SCORES = -sys.float_info.max
 """The best score of a cell without scores; above ``UNSCORED``, so that nothing leads there."""
@@ -185,9 +183,20 @@ def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]
 _microseconds = _of_task(lambda spent: spent.microseconds)
 
 
+def task_cost(record: RolloutRecord) -> Decimal | None:
+    """Return the US dollars of the task's calls of a rollout, exactly; None if one is unknown."""
+    total = Decimal(0)
+    for spent in record.spent:
+        if spent.role is Role.TASK:
+            if spent.cost is None:
+                return None
+            total += spent.cost
+    return total
+
+
 def _dollars(record: RolloutRecord) -> float | None:
-    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
-    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+    cost = task_cost(record)
+    return None if cost is None else float(cost)
 
 
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
