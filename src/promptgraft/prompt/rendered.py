@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import attrs
 
@@ -23,7 +23,8 @@ from promptgraft.prompt.schema import (
     schema_of,
 )
 from promptgraft.prompt.sections import Tool
-from promptgraft.serde import Json, did_you_mean, field_names, is_unicode, parse_json, shown
+from promptgraft.prompt.typed_text import bare_value, takes_bare_text
+from promptgraft.serde import Json, did_you_mean, is_unicode, parse_json, shown
 from promptgraft.strict import structure
 from promptgraft.text import counted
 
@@ -181,7 +182,8 @@ def show_type(output_type: Any) -> str:
         return "text"
     if options := options_of(output_type):
         return f"one of {', '.join(options)}"
-    return str(output_type.__name__)
+    is_class = isinstance(output_type, type) and not get_args(output_type)
+    return output_type.__name__ if is_class else str(output_type).replace("typing.", "")
 
 
 def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:
@@ -217,19 +219,20 @@ _WRAPPING = " \t\r\n`*\"'.“”‘’"
 _FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
 # Prose may hold other braces; a quote or the closing brace follows that of an object.
 _OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
+_LIST = re.compile(r"\[")
+_LISTS = (list, tuple, set, frozenset, Sequence)
 
 
 def check_output_type(output_type: Any, where: str) -> None:
-    """Refuse all types but None, ``str``, choices, and classes that JSON can represent."""
+    """Refuse a value that is no type, and types whose values JSON cannot represent."""
     if output_type is None or output_type is str or options_of(output_type):
         return
-    if isinstance(output_type, type) and field_names(output_type) is not None:
-        check_round_trip(output_type, f"{where}: output_type")
-        return
-    raise PromptDefinitionError(
-        f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "
-        f"dataclass, found {shown(output_type)}"
-    )
+    if not isinstance(output_type, type) and get_origin(output_type) is None:
+        raise PromptDefinitionError(
+            f"{where}: output_type: expected a type such as str, an Enum, a class or list[str], "
+            f"found {shown(output_type)}"
+        )
+    check_round_trip(output_type, f"{where}: output_type")
 
 
 def check_choice(said: Described, output_type: Any, where: str) -> None:
@@ -276,20 +279,35 @@ def parse_output(
             return structure(_parse_choice(options, text), output_type, where="answer")
         if output_type is str:
             return structure(text, output_type, where="answer")
-        data = own_names(_parse_json(text), output_type, described or {})
+        data = own_names(_value_in(output_type, text), output_type, described or {})
         return structure(data, output_type, where="answer")
     except DataFormatError as error:
         raise OutputError(str(error)) from None
 
 
-def _parse_json(text: str) -> Json:
+def _value_in(kind: Any, text: str) -> Json:
+    """Return the JSON value in an answer, or its bare text where the type takes one."""
+    is_list = get_origin(kind) in _LISTS or kind in _LISTS
+    try:
+        data = _parse_json(text, _LIST if is_list else _OBJECT)
+        if takes_bare_text(kind):
+            # Such as `42` where a text is expected.
+            structure(data, kind, where="answer")
+    except DataFormatError:
+        if takes_bare_text(kind):
+            return bare_value(kind, text)
+        raise
+    return data
+
+
+def _parse_json(text: str, opening: re.Pattern[str]) -> Json:
     stripped = text.strip()
     fenced = _FENCED_JSON.match(stripped)
     candidate = fenced[1] if fenced else stripped
     try:
         data = parse_json(candidate, where="answer")
     except DataFormatError:
-        inner = _first_object(candidate)
+        inner = _first_value(candidate, opening)
         if inner is None:
             raise
         data = parse_json(inner, where="answer")
@@ -299,9 +317,9 @@ def _parse_json(text: str) -> Json:
     return data
 
 
-def _first_object(text: str) -> str | None:
+def _first_value(text: str, opening: re.Pattern[str]) -> str | None:
     # Only the first: an object inside a truncated answer is not the answer.
-    begin = _OBJECT.search(text)
+    begin = opening.search(text)
     if begin is None:
         return None
     try:
