@@ -214,6 +214,7 @@ def test_as_json_it_is_one_document(
         "faults": ["empty.yaml: expected a project file, found an empty one"],
         "warnings": [],
         "unchecked": [],
+        "protected": [],
         "cases": {},
         "plans": {},
     }

@@ -15,11 +15,13 @@ import attrs
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
+    EmptyAnswerError,
     OutputError,
     PromptgraftError,
     TransientProviderError,
 )
 from promptgraft.folders import temporary_folder
+from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -67,12 +69,14 @@ class PromptResponse(Generic[OutputT_co]):
         output: the answer parsed into the prompt's output type; None when it has none.
         usage: tokens; all 0 if the provider does not count them.
         finish_reason: why the model stopped, in the provider's terms.
+        notes: how the answer was repaired before it fitted the output type, one line each.
     """
 
     text: str
     output: OutputT_co | None = attrs.field(default=None, hash=False)
     usage: Usage = NO_USAGE
     finish_reason: str = "stop"
+    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -364,15 +368,25 @@ def answered(
 ) -> PromptResponse[OutputT]:
     """Build the response for a text, for implementations of :class:`ProviderAdapter`.
 
-    ``PromptExecuted`` is dispatched even if parsing the text raises ``OutputError``, so that the
-    session also records answers that do not fit the output type.
+    Thoughts before the answer are left out. ``PromptExecuted`` is dispatched even if parsing the
+    text raises ``OutputError``, so that the session also records answers that do not fit the output
+    type.
     """
+    said = answer_text(text)
     try:
-        output = rendered.parse(text)
+        if text.strip() and not said.strip():
+            raise EmptyAnswerError(ONLY_THOUGHTS)
+        parsed = rendered.read(said)
     except OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))
         raise
-    response = PromptResponse(text=text, output=output, usage=usage, finish_reason=finish_reason)
+    response = PromptResponse(
+        text=said,
+        output=parsed.output,
+        usage=usage,
+        finish_reason=finish_reason,
+        notes=parsed.notes,
+    )
     session.dispatch(PromptExecuted(response=response))
     return response

@@ -154,7 +154,7 @@ def eval_command(
             quiet=quiet,
             folder=found.runs_folder,
         )
-    evaluated = _judged(report, given, baseline, subject.notes)
+    evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
     if as_json:
         print_json(evaluated.to_json())
     else:
@@ -265,6 +265,8 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     if found.comparison is not None:
         gain = found.comparison.gain
         rows.append(("baseline", f"{score(gain.mean_before)}  {gain.line()}"))
+    if report.repaired:
+        rows.append(("repaired", report.repaired.replace(" repaired:", ":", 1)))
     if report.stopped:
         rows.append(("stopped", report.stopped))
     return rows

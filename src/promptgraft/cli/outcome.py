@@ -30,7 +30,7 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.stopping import is_early
+from promptgraft.search.stopping import is_early, may_be_resumed
 from promptgraft.serde import Json
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
@@ -133,7 +133,7 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         complain(f"{error}{'' if isinstance(error, WinnerNotStoredError) else resume}")
         return exit_code_of(error)
     if early := early_stop(outcome.result):
-        complain(f"{early}{resume}")
+        complain(f"{early}{resume if may_be_resumed(outcome.result.stop_reason) else ''}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
@@ -309,7 +309,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         # An error stopped the run, so it has no winner yet, only a best candidate.
         best = runs.command("apply", folder, f"--candidate {result.best_index}")
         return f"{runs.command('resume', folder)}\n{best}"
-    if is_early(result.stop_reason):
+    if is_early(result.stop_reason) and may_be_resumed(result.stop_reason):
         return runs.command("resume", folder)
     is_kept = result.persisted and outcome.address is None
     return runs.command("apply" if result.improved and not is_kept else "show", folder)

@@ -161,6 +161,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
                 "faults": list(checked.faults),
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
+                "protected": list(checked.protected),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
             }
@@ -176,6 +177,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
+        for line in checked.protected:
+            screen.line(f"protected: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
         for line in checked.unchecked:

@@ -33,14 +33,18 @@ from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import call_fault
+from promptgraft.prompt.answers import answer_text
+from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, did_you_mean, shown, unstructure
+from promptgraft.serde import Json, canonical_json, did_you_mean, shown, unstructure
 from promptgraft.text import listed
 
+UNUSABLE = "the answer could not be used: "
+"""How the errors of answers begin that the candidate is to blame for."""
 _MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
@@ -258,7 +262,7 @@ def attempted(
         if isinstance(error, ProviderError):
             outcome = unscored(case.id, f"the model's provider failed: {error}")
         else:
-            outcome = crashed(case.id, f"the answer could not be used: {error}")
+            outcome = crashed(case.id, f"{UNUSABLE}{error}")
             executed = session.latest(PromptExecuted)
             answer = None if executed is None else answer_of(executed.response, session)
     calls = session.select_all(ModelCalled)
@@ -279,7 +283,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
     calls = session.select_all(ModelCalled)
     costs = [call.cost for call in calls if call.cost is not None]
     return Answer(
-        text=response.text,
+        text=_judged_text(response, session),
         output=plain_output(response.output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
         usage=sum((call.usage for call in calls), NO_USAGE) if calls else response.usage,
@@ -288,7 +292,24 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
         seconds=sum(call.seconds for call in calls) if calls else None,
         steps=session.select_all(Step),
         turns=session.select_all(TurnAnswered),
+        notes=response.notes,
     )
+
+
+def _judged_text(response: PromptResponse[object], session: SessionProtocol) -> str:
+    """Return the text that metrics judge.
+
+    Where the prompt has a type of single values, it is the value that the program gets: a choice
+    that is answered as ``**Travel**.`` is judged as `travel`. An object keeps the text in which it
+    was answered; an agent has no such type, so its own text counts.
+    """
+    rendered, output = session.latest(PromptRendered), response.output
+    if rendered is None or rendered.prompt.output_type is None or output is None:
+        return answer_text(response.text)
+    value = _plain(output)
+    if isinstance(value, (dict, list)):
+        return answer_text(response.text)
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def plain_output(output: object) -> Json:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.gate.report import Subject
 from promptgraft.evals.splits import NAMES
@@ -110,17 +111,23 @@ def subject_of(project: Project, choice: Choice) -> Subject:
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
+    cases = chosen_cases(project.parts, choice.split)
+    contradiction = contradictions(cases) if compares_expected(project.metrics) else ""
     try_metrics(project)
     return Subject(
         prompt=tried.prompt,
         tried=tried.name,
         split=choice.split,
-        cases=chosen_cases(project.parts, choice.split),
+        cases=cases,
         metrics=project.metrics,
         adapter=project.prompt(choice.prompt).answered_by(project.adapter("task")),
         aggregation=project.aggregation,
         params=project.params,
-        notes=(*tried.notes, *(project.baml.warnings if project.baml else ())),
+        notes=(
+            *tried.notes,
+            *filter(None, [contradiction]),
+            *(project.baml.warnings if project.baml else ()),
+        ),
     )
 
 

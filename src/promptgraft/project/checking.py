@@ -11,6 +11,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.trial import Trial, tried_metrics
+from promptgraft.project.agents import TextsSource
 from promptgraft.project.project import Project, load_project
 from promptgraft.search import RunPlan
 from promptgraft.text import counted
@@ -24,6 +25,7 @@ class Checked:
         project: the project; None if it has faults.
         faults: one line each.
         warnings: one line each.
+        protected: what no search changes although it is in the files of texts, one line each.
         unchecked: what was not tried, and why; one line each.
         plans: the plan of a run of each prompt, by name.
     """
@@ -31,6 +33,7 @@ class Checked:
     project: Project | None = None
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
 
@@ -91,7 +94,21 @@ def check_project(path: str | Path) -> Checked:
             warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
-    return Checked(project=project, warnings=tuple(warnings), unchecked=unchecked, plans=plans)
+    return Checked(
+        project=project,
+        warnings=tuple(warnings),
+        protected=tuple(_protected(project)),
+        unchecked=unchecked,
+        plans=plans,
+    )
+
+
+def _protected(project: Project) -> Iterator[str]:
+    """Yield a line, with its place, for each file whose front matter no search changes."""
+    for name in project.names:
+        source = project.prompt(name).source
+        for text, line in source.protected() if isinstance(source, TextsSource) else ():
+            yield project.surroundings.file.line(("prompts", name, "files", text), line)
 
 
 def _about_cases(project: Project) -> Iterator[str]:

@@ -32,11 +32,12 @@ class FileConfig:
 
     Attributes:
         path: The file.
-        frozen: `front_matter` keeps the lines between `---` at its beginning unchanged.
+        frozen: By default the lines between `---` at its beginning, which programs read, never
+            change if there are any. `front_matter` requires them; `none` lets them change.
     """
 
     path: str
-    frozen: Literal["front_matter"] | None = None
+    frozen: Literal["front_matter", "none"] | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import correlation, mean
 
 import attrs
@@ -14,6 +14,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
+from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
@@ -21,7 +22,7 @@ from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.contest import Sides, measure
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
-from promptgraft.search.fresh import HeldOut, PassingSides
+from promptgraft.search.fresh import Figures, HeldOut, PassingSides
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
 from promptgraft.search.result import RunResult
@@ -37,6 +38,7 @@ _FEWEST_OTHERS = 5
 _PROSE = 40
 _STRONG = 0.5
 _SHOWN_CHARS = 60
+_SCORE = "score"
 
 
 class Remarks:
@@ -60,6 +62,7 @@ class Remarks:
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
+        self._by_metric: dict[str, list[float]] = {}
         self._lengths: list[int] = []
         self._scores: list[float] = []
         self.taught: dict[str, str] = {}
@@ -79,6 +82,9 @@ class Remarks:
             self._are_alike = record.output_repr == self._answer
             self._count += 1
             self._examples.add(record.example_id)
+        scores = record.feedback.objectives or {_SCORE: record.feedback.score}
+        for metric, score in scores.items():
+            self._by_metric.setdefault(metric, []).append(score)
         # Only of the baseline: later candidates were chosen by the scores in question.
         if event.position.startswith(_BASELINE):
             self._lengths.append(len(record.output_repr))
@@ -99,6 +105,8 @@ class Remarks:
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+        elif not self._are_alike:
+            found += constant_metrics(self._by_metric)
         rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
         if rises is not None and rises >= _STRONG:
             longer = held_out.answer_length if held_out is not None else ""
@@ -131,6 +139,7 @@ _ENDS = set(StopReason) - {
     StopReason.PAUSED,
     StopReason.FAILED,
     StopReason.PROVIDER_FAILED,
+    StopReason.UNREADABLE,
     StopReason.DEADLINE,
     StopReason.CANCELLED,
     StopReason.STOP_FILE,
@@ -271,7 +280,10 @@ class Course:
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
             ),
-            remarks=self._remarks.texts(self.held_out),
+            remarks=(
+                *self._remarks.texts(self.held_out),
+                *_still_failing(ended[0], search.population.figures(best)),
+            ),
             taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),
             means=tuple(pool.estimate(position) for position in range(len(pool))),
@@ -292,6 +304,17 @@ class Course:
             sources=self._prompts,
         )
         return search.result(core)
+
+
+def _still_failing(reason: StopReason, figures: Figures) -> Iterator[str]:
+    """Yield a remark on metrics that fail although the score, which ends a run, is perfect."""
+    failing = [f"{name} ({mean:.3g})" for name, mean in figures.means.items() if mean < 1]
+    if reason is StopReason.PERFECT and failing:
+        yield (
+            f"the score is perfect, and yet {', '.join(failing)} of the best candidate still "
+            "fails on validation examples; to improve it too, give it a weight in "
+            "`objectives.weights`"
+        )
 
 
 _MERGE = "merge"

@@ -13,6 +13,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
@@ -334,6 +335,8 @@ def _warnings(config: RunConfig) -> Iterator[str]:
             "out more for smaller ones"
         )
     yield from config.warnings
+    if compares_expected(metrics_of(config.feedback_fn)):
+        yield from filter(None, [contradictions(cases_of(config))])
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (

@@ -12,7 +12,7 @@ from typing import TypeAlias, overload
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import number
+from promptgraft.strict.checks import ROUNDING, number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
@@ -26,9 +26,6 @@ Row: TypeAlias = "array[float]"
 
 UNSCORED = -math.inf
 """Lower than every score."""
-
-ROUNDING = 1e-9
-"""By how much rounding may lift a weighted mean above the perfect score."""
 
 BELOW_SCORES = -sys.float_info.max
 """The best score of a cell without scores; above ``UNSCORED``, so that nothing leads there."""

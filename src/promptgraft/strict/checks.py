@@ -302,3 +302,18 @@ def plain_number(value: object) -> Any:
         with contextlib.suppress(ValueError, OverflowError):  # too large, or a signalling NaN
             return float(value)
     return value
+
+
+ROUNDING = 1e-9
+"""By how much rounding may move a score away from 0 or 1."""
+
+
+def plain_score(value: object) -> Any:
+    """Convert a score as :func:`plain_number` does, and undo rounding errors beside 0 and 1.
+
+    Sums of shares such as ``0.1 + 0.2 + 0.7`` miss 1 by the last digit on either side.
+    """
+    number = plain_number(value)
+    if isinstance(number, float):
+        return next((edge for edge in (0.0, 1.0) if abs(number - edge) <= ROUNDING), number)
+    return number

@@ -14,6 +14,7 @@ from promptgraft.adapters.calling.turns import (
     Received,
     UnreadableTurnError,
     UselessReplyError,
+    sendable,
 )
 from promptgraft.errors import (
     DataFormatError,
@@ -42,6 +43,8 @@ class Fault:
         mend: what the user can do; empty if nothing.
         retried: whether the same request may succeed later.
         wait: minimum seconds before the next request, as the provider states; None if it does not.
+        shape: whether the answer has another shape than the API's; the same one twice in a row
+            will not change.
     """
 
     error: type[PromptgraftError]
@@ -50,6 +53,7 @@ class Fault:
     mend: str = ""
     retried: bool = False
     wait: float | None = None
+    shape: bool = False
 
     @property
     def limited(self) -> bool:
@@ -99,7 +103,7 @@ def _redirect(received: Received) -> Fault:
 
 def unreadable(error: UnreadableTurnError) -> Fault:
     """Return the fault of a body that is not an answer."""
-    return _transient("unreadable answer", str(error))
+    return attrs.evolve(_transient("unreadable answer", str(error)), shape=True)
 
 
 def _body(received: Received) -> JsonObject | Fault:
@@ -109,9 +113,8 @@ def _body(received: Received) -> JsonObject | Fault:
         problem = str(error)
     else:
         if isinstance(body, dict):
-            if is_unicode(body):
-                return body
-            return _transient("unreadable answer", "it holds half of a character (a surrogate)")
+            # Asked again, the model would write the same: halves of characters become U+FFFD.
+            return body if is_unicode(body) else sendable(body)
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
     return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")

@@ -80,7 +80,18 @@ class Turn:
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-"""A token count; a negative or absurd one makes the answer unreadable."""
+"""A token count; a negative or absurd one makes the price of the answer unknown."""
+
+
+def counted_in(kind: type[T], usage: object) -> T:
+    """Return the token counts of an answer; none if they are missing or cannot be read.
+
+    The answer is good whatever a server says of its tokens; it is kept, and its price is unknown.
+    """
+    try:
+        return msgspec.convert(usage, kind)
+    except msgspec.ValidationError:
+        return kind()
 
 
 def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:

@@ -28,6 +28,9 @@ T = TypeVar("T")
 Stop = RunStoppedError | BudgetExhaustedError
 """Why no further step begins; steps under way are still completed."""
 
+_SURELY_UNUSABLE = 20
+"""Answers of the baseline after which a run ends if none of them can be used."""
+
 _CONFLICT = "it conflicts with another change accepted in this step, or that has it already"
 
 
@@ -79,6 +82,9 @@ class GepaSearch(BaseSearch):
                     yield from self._under_way.fill_beside_race()
                 ended = yield from self._unless_stopped(self._race())
                 stop = stop or ended or (yield from self._reason_to_stop())
+
+    def evaluate_more_of_baseline(self) -> Asking[None]:
+        yield from self._by.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
 
     def finish(self) -> Asking[None]:
         """Run the finals, and shorten the best candidate."""

@@ -24,7 +24,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, STRING, TEXT, number
+from promptgraft.strict.checks import SHARE, STRING, TEXT, number, plain_score
 from promptgraft.text import clip, raised_at
 
 LONGEST_REASON = 1000
@@ -114,6 +114,7 @@ class BaseMetric(ABC):
 
     def verdict(self, score: float, why: str, amount: float | None = None) -> Verdict:
         """Return the verdict for a score; the reason becomes one paragraph of limited length."""
+        score = plain_score(score)
         passed = score >= self.threshold
         return Verdict(
             metric=self.name, score=score, passed=passed, reason=reason(why), amount=amount

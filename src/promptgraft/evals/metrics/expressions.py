@@ -30,7 +30,7 @@ from promptgraft.functions import call_fault
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, plain_number
+from promptgraft.strict.checks import SHARE, plain_score
 from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Check(_ExpressionMetric):
         value = self._value(self.expression, case, answer)
         if isinstance(value, Verdict):
             return value
-        if not isinstance(value, (bool, int, float)) or not 0 <= value <= 1:
+        if not isinstance(value, (bool, int, float)) or not 0 <= plain_score(value) <= 1:
             raise self.lacking(
                 case,
                 f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
@@ -274,7 +274,7 @@ class Python(BaseMetric):
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
         given = _given(outcome)
-        pair = (plain_number(given[0]), *given[1:]) if given else given
+        pair = (plain_score(given[0]), *given[1:]) if given else given
         if not _is_scored(pair):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "

@@ -286,8 +286,10 @@ def _exchange(query: str, answer: str) -> tuple[Message, Message]:
     return Message(Speaker.USER, query), Message(Speaker.ASSISTANT, answer)
 
 
-def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
+def feedback_text(case: Case, verdicts: Sequence[Verdict], *, notes: Iterable[str] = ()) -> str:
     """Return the verdicts with their reasons, the user's hints, and the origin of a taught answer.
+
+    ``notes`` say how the answer was repaired.
 
     Failed metrics come first, then unscored ones, then those that passed.
     """
@@ -297,6 +299,7 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
         parts.append(f"hint: {general}")
     if isinstance(case, TaughtCase):
         parts.append(case.remark)
+    parts += [f"the answer was repaired: {note}" for note in notes]
     return clip("\n".join(parts), LONGEST_FEEDBACK)
 
 

@@ -48,6 +48,7 @@ class FrontMatter:
         key: the key of the prompt; empty for the stem of the file's name.
         placeholders: strings that a plain text must keep.
         output: the type of answers, if it is written as an object.
+        repair: whether answers that are not strict JSON are repaired, with a note.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -58,6 +59,7 @@ class FrontMatter:
     syntax: str = BodySyntax.DOLLAR.value
     placeholders: tuple[str, ...] = ()
     output: Value | None = None
+    repair: bool = True
     tools: str = ""
     examples: str = ""
 
@@ -238,9 +240,8 @@ class _Loader:
         sections = (*self.sections_below((), outline.blocks), *self.implicit_sections(outline))
         self.check_placeholders(outline)
         files = (self.front, *(found.file for found in self.attached.values()))
-        raise_lines(
-            str(self.path), [*self.unread, *(line for file in files for line in file.faults)]
-        )
+        lines = (line for file in files for line in file.faults)
+        raise_lines(str(self.path), [*self.unread, *lines])
         template = self.template(answer or Answer(), sections)
         return Loaded(template, self.path, outline, self.front, self.attached)
 
@@ -330,8 +331,7 @@ class _Loader:
             where, _, text = str(error).partition(": ")
             line = where.rpartition(":")[2]
             within = int(line) - 1 if line.isdecimal() else 0
-            fault = f"section `{show_path(block.path)}`: {text}"
-            self.front.note(block.body_line + within, fault)
+            self.front.note(block.body_line + within, f"section `{show_path(block.path)}`: {text}")
             return MarkdownSection(key=block.path[-1], title=block.title, children=children)
 
     def implicit_sections(self, outline: Outline) -> Iterator[MarkdownSection]:
@@ -362,9 +362,8 @@ class _Loader:
 
     def check_placeholders(self, outline: Outline) -> None:
         """Note placeholders of a plain text that no section contains."""
-        names = frozenset(self.said.placeholders)
-        bodies = (block.body for block in outline.blocks)
-        held = {name for body in bodies for name in kept_names(body, BodySyntax.PLAIN, names)}
+        bodies = "\n".join(block.body for block in outline.blocks)
+        held = kept_names(bodies, BodySyntax.PLAIN, frozenset(self.said.placeholders))
         nodes = self.front.root.member("placeholders").items()
         for name, node in zip(self.said.placeholders, nodes, strict=False):
             if name not in held:
@@ -384,6 +383,7 @@ class _Loader:
                 sections=sections,
                 output_type=answer.type,
                 choice=answer.choice,
+                repair=self.said.repair,
             )
         except PromptDefinitionError as error:
             raise DataFormatError(f"{self.path}: {error}") from None
