@@ -7,6 +7,7 @@ import statistics
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
@@ -182,9 +183,20 @@ def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]
 _microseconds = _of_task(lambda spent: spent.microseconds)
 
 
+def task_cost(record: RolloutRecord) -> Decimal | None:
+    """Return the US dollars of the task's calls of a rollout, exactly; None if one is unknown."""
+    total = Decimal(0)
+    for spent in record.spent:
+        if spent.role is Role.TASK:
+            if spent.cost is None:
+                return None
+            total += spent.cost
+    return total
+
+
 def _dollars(record: RolloutRecord) -> float | None:
-    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
-    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+    cost = task_cost(record)
+    return None if cost is None else float(cost)
 
 
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
