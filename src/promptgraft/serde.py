@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
@@ -248,7 +249,7 @@ def _plain_object(value: object, path: str) -> Json:
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...] | None:
-    """Return the field names of an attrs class or dataclass; None for other types."""
+    """Return the field names of an attrs class, dataclass or pydantic model; None for others."""
     if kind not in _FIELD_NAMES:
         _FIELD_NAMES[kind] = _find_field_names(kind)
     return _FIELD_NAMES[kind]
@@ -263,4 +264,12 @@ def _find_field_names(kind: type[Any]) -> tuple[str, ...] | None:
         return tuple(attribute.name for attribute in attrs.fields(kind))
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
-    return None
+    return tuple(kind.model_fields) if is_pydantic(kind) else None
+
+
+def is_pydantic(kind: object) -> bool:
+    """Return whether a type is a model of pydantic, which is imported only by those who use it."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None or not isinstance(kind, type):
+        return False
+    return issubclass(kind, pydantic.BaseModel) and kind is not pydantic.BaseModel

@@ -275,3 +275,29 @@ def test_scores_outside_of_the_range_are_still_refused(
     Path("score.py").write_text(f"def m(case, answer):\n    return {score}\n")
     ended = console("eval", "--split", "all")
     assert said in ended.out + ended.err
+
+
+def test_a_single_answer_that_cannot_be_read_passes_no_gate(chat: Chat, console: Console) -> None:
+    write_project(chat, cases=2)
+    chat.answer = lambda _: {"content": "<think>travel"}
+    ended = console("eval", "--split", "validation")
+    assert ended.code == 1
+    assert "answers: 1 of 1 answers could not be used: " in ended.out
+    assert "the reply ends with its thoughts; no answer follows them" in ended.out
+
+
+def test_what_an_agent_hands_on_of_its_model_is_judged_without_thoughts(
+    chat: Chat, console: Console
+) -> None:
+    write_project(chat, metric="{name: exact}")
+    project = Path("promptgraft.yaml").read_text()
+    lines = [line for line in project.splitlines() if not line.startswith("  task:")]
+    text = "\n".join(lines).replace(
+        "prompts: {shelf: job.md}",
+        "prompts: {shelf: {files: {rules: rules.md}}}\nagent: {python: 'agent.py:call'}",
+    )
+    Path("promptgraft.yaml").write_text(text)
+    Path("rules.md").write_text("Name the shelf.")
+    Path("agent.py").write_text(f"def call(query, call):\n    return {THOUGHT!r} + 'travel'\n")
+    ended = console("eval", "--split", "all", "--fail-under", "1")
+    assert (ended.code, ended.err) == (0, ""), ended.out
