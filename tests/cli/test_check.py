@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import re
 import shutil
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
     assert [line.split(": ")[1:3] for line in warnings] == [
         ["everything.yaml:35", "models.task.headers.X-Gateway-Token"],
         ["everything.yaml:31", "models.task.api_key"],
-        ["everything.yaml:42", "models.reflection.api_key"],
+        ["everything.yaml:43", "models.reflection.api_key"],
         ["everything.yaml:4", "prompts.triage"],
         ["everything.yaml:4", "prompts.triage"],
         ["everything.yaml:5", "prompts.other"],
@@ -281,3 +282,22 @@ def test_hostile_settings_are_short_lines_and_wrong_use(
     lines = [*shown.out.splitlines(), *shown.err.splitlines()]
     assert len(lines) <= 22
     assert all(len(line) <= len("promptgraft: ") + 500 for line in lines)
+
+
+def test_models_that_end_are_told_once_with_their_lines(
+    console: Console, folder: Path
+) -> None:
+    text = (folder / "everything.yaml").read_text("utf-8")
+    text = text.replace("model: claude-sonnet-5-5", "model: claude-mythos-preview")
+    (folder / "everything.yaml").write_text(text, "utf-8")
+    shown = console("check", "--project", "everything.yaml").out
+    told = (
+        "everything.yaml:40: models.reflection: model `claude-mythos-preview` has ended on 30 June "
+        "2026; move to a current one such as `claude-opus-5-5` "
+        "(see https://docs.anthropic.com/en/docs/resources/model-deprecations)"
+    )
+    assert told in shown
+    assert shown.count("has ended on") == 1
+    planned = console("plan", "triage", "--project", "everything.yaml").out
+    assert "warning: model `claude-mythos-preview` has ended on 30 June 2026" in planned
+    assert re.search(r"thinking +about 500 tokens a call of task, assumed\n", planned)

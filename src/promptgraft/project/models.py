@@ -13,6 +13,7 @@ import attrs
 
 from promptgraft.adapters.base import (
     EVALUATE,
+    ForeseenAdapter,
     MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
@@ -24,6 +25,7 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
+from promptgraft.adapters.facts import ModelEnd
 from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.project.format_models import (
@@ -131,7 +133,7 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     missing = {
         name: path for path, secret in secrets.items() if secret for name in secret.missing()
     }
-    api = hosted(config.provider).api if config.provider in HOSTED else None
+    api = hosted(config.provider).service if config.provider in HOSTED else None
     usual = api.variables if api is not None and api.needs_key else ()
     signed = any(name.lower() == "authorization" for name in config.headers)
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
@@ -241,6 +243,16 @@ class LateAdapter:
     def thinking(self) -> int:
         made = self._make()
         return made.thinking if isinstance(made, ThinkingAdapter) else 0
+
+    @property
+    def end(self) -> ModelEnd | None:
+        made = self._make()
+        return made.end if isinstance(made, ForeseenAdapter) else None
+
+    @property
+    def is_thinking_assumed(self) -> bool:
+        made = self._make()
+        return made.is_thinking_assumed if isinstance(made, ForeseenAdapter) else False
 
     def price_of(self, usage: Usage) -> Decimal | None:
         made = self._make()
