@@ -114,7 +114,7 @@ def test_the_efforts_are_those_of_the_sdks() -> None:
 
 
 def test_an_effort_that_nobody_knows_is_refused() -> None:
-    message = r"OpenAIAdapter: effort: expected one of none, minimal, .*, found \"hgih\""
+    message = r"OpenAIAdapter: effort: expected one of none, minimal, .*, found 'hgih'"
     with pytest.raises(ConfigError, match=message):
         OpenAIAdapter("gpt-6-luna", api_key="none", effort="hgih")
     assert OpenAIAdapter("own-model", api_key="none", effort="hgih").effort == "hgih"

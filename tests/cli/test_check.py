@@ -288,16 +288,15 @@ def test_models_that_end_are_told_once_with_their_lines(
     console: Console, folder: Path
 ) -> None:
     text = (folder / "everything.yaml").read_text("utf-8")
-    text = text.replace("model: claude-sonnet-5-5", "model: claude-mythos-preview")
+    text = text.replace("model: claude-sonnet-5-5", "model: claude-sonnet-4-5")
     (folder / "everything.yaml").write_text(text, "utf-8")
     shown = console("check", "--project", "everything.yaml").out
-    told = (
-        "everything.yaml:40: models.reflection: model `claude-mythos-preview` has ended on 30 June "
-        "2026; move to a current one such as `claude-opus-5-5` "
-        "(see https://docs.anthropic.com/en/docs/resources/model-deprecations)"
+    end = (
+        r"model `claude-sonnet-4-5` (ends|has ended) on 30 November 2026; move to a current one such "
+        r"as `claude-sonnet-5-5` \(see https://docs.anthropic.com/en/docs/resources/model-deprecations\)"
     )
-    assert told in shown
-    assert shown.count("has ended on") == 1
+    assert re.search(rf"everything\.yaml:\d+: models\.reflection: {end}\n", shown)
+    assert shown.count("30 November 2026") == 1
     planned = console("plan", "triage", "--project", "everything.yaml").out
-    assert "warning: model `claude-mythos-preview` has ended on 30 June 2026" in planned
+    assert re.search(f"warning: {end}", planned.replace("\n", " "))
     assert re.search(r"thinking +about 500 tokens a call of task, assumed\n", planned)
