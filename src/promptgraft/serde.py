@@ -16,7 +16,7 @@ from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import DataFormatError, user_errors
 
 HexDigest = NewType("HexDigest", str)
 """64 lower-case hexadecimal digits: a SHA-256."""
@@ -155,6 +155,8 @@ def shown(value: object) -> str:
         text = without_keys(repr(value))
     except (ValueError, RecursionError) as error:  # a huge integer inside, or deeply nested data
         text = f"<{type(value).__name__}: {error}>"
+    except user_errors() as error:  # the class is the user's
+        text = f"<{type(value).__name__}: its `__repr__` raised {type(error).__name__}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
