@@ -82,7 +82,7 @@ WRONG = {
     f"show {NAME} --template prompts.py:TEMPLAT": "--template: `prompts.py` has no `TEMPLAT` (did "
     "you mean `TEMPLATE`?); templates in it: TEMPLATE",
     f"show {NAME} --template prompts.py:Prompt": "--template: expected `prompts.py:Prompt` to be a "
-    "PromptTemplate or a Prompt, found <class 'promptgraft.prompt.template.Prompt'>",
+    "PromptTemplate or a Prompt, found the class Prompt",
     f"show {NAME} --template other.py:OTHER": "--template: other.py:OTHER is prompt "
     f"`support/other`, not `{NAME}`; name the source of that prompt",
     f"diff {NAME} --template other.py:OTHER": f"the override is for prompt `{NAME}`, the source "
@@ -143,8 +143,8 @@ def test_nothing_to_roll_back_is_wrong_use(
     ended = console("rollback", NAME, "--tag", "canary")
 
     assert ended.err == (
-        f"promptgraft: tag `canary` of prompt `{NAME}` holds nothing that could be rolled back; "
-        "name one of its revisions\n"
+        f"promptgraft: tag `canary` of prompt `{NAME}` has nothing to roll back to; name a "
+        "revision\n"
     )
     assert ended.code == 2
     shown = console("show", NAME, "--tag", "canary")

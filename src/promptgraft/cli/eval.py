@@ -332,7 +332,7 @@ def _cropped(text: str, width: int) -> str:
 def _print_gate(screen: Screen, found: Evaluated) -> None:
     decision = found.decision
     if decision.passed:
-        asked = "" if found.asked else " (no score was required; see `--fail-under`)"
+        asked = "" if found.asked else " (no threshold set, see `--fail-under`)"
         screen.line(f"gate: passed{asked}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)

@@ -42,7 +42,11 @@ class _OptimizeOptions(Limits, BamlOptions):
 
 
 limit_options = options.together(
-    click.option("--budget", type=options.at_least(1), help="Total rollouts that the run may use."),
+    click.option(
+        "--budget",
+        type=options.at_least(1),
+        help="Test calls that the run may make: one case tried with one text each.",
+    ),
     click.option(
         "--max-cost",
         type=options.dollars,
@@ -63,7 +67,7 @@ limit_options = options.together(
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+    help="Make test calls on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
 )
 
 _baml_options = options.together(

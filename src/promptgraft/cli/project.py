@@ -197,7 +197,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
     """Show the expected and the maximum usage of a run.
 
-    Shows rollouts, reflections, tokens and money; no API key is needed. PROMPT is a name in
+    Shows test calls, rewrites, tokens and money; no API key is needed. PROMPT is a name in
     `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
     code is run, but no model is called.
@@ -218,14 +218,13 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     screen.line(f"{name}: usage of a run", bold=True)
     screen.fields(
         [
-            ("rollouts", f"{plan.rollouts:,}"),
-            ("proposals", f"{fewest:,} if all are accepted, {most:,} if none is"),
-            ("reflections", f"{plan.reflections:,}"),
+            ("test calls", f"{plan.rollouts:,}"),
+            ("rewrites", f"{fewest:,} if all are kept, {most:,} if none is"),
         ]
     )
     if plan.answer_tokens is not None:
         each = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
-        screen.fields([("answers", each)], width=11)
+        screen.fields([("answers", each)], width=len("test calls"))
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),

@@ -144,7 +144,7 @@ def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None
 
 def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     gains = "base", "best", "gain", "held out (95 %)"
-    head = ("state", *gains, "verdict", "rollouts", "dollars", "run")
+    head = ("state", *gains, "verdict", "test calls", "dollars", "run")
     table = [head, *(_row(one) for one in found)]
     # Without the column for held-out gains the table fits on a narrow terminal.
     if not any(one.held_out for one in found):

@@ -16,11 +16,11 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
-from promptgraft.files import as_path
+from promptgraft.project.foreign import Foreign
 from promptgraft.project.format_models import NO_KEY, ModelConfig
-from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
+from promptgraft.project.promptfoo_models import GENERATION
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 from promptgraft.serde import Json, did_you_mean, shown
@@ -129,7 +129,7 @@ def import_optimizer(path: str | Path) -> Imported:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(with_lines(as_path(path))).read()
+    return _Reader(Foreign.of(path).source).read()
 
 
 class _Reader:

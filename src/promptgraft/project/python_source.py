@@ -9,19 +9,21 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dis import get_instructions
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import CallerError, ConfigError
+from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.files import is_file
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import Reach, check
 from promptgraft.strict.kinds import without_name
 from promptgraft.strict.nodes import Node
+from promptgraft.text import raised
 
 T = TypeVar("T")
 
@@ -96,11 +98,17 @@ class PythonSource:
         """Return the object that ``module:NAME`` or ``file.py:NAME`` names.
 
         Raises:
-            ConfigError: it cannot be loaded, or is of another kind; the message begins with
-                ``what``, an option or a place in a file.
+            ConfigError: it cannot be loaded, is of another kind, or is a function that is not
+                written yet; the message begins with ``what``, an option or a place in a file.
         """
         place = place_of(spec, what, base=self.folder)
-        return _found_in(self._module_at(place, what), place, wanted, what)
+        found = _found_in(self._module_at(place, what), place, wanted, what)
+        if (line := _unwritten_at(found)) is not None:
+            raise ConfigError(
+                f"{what}: `{spec}` is not written yet: {place.where}:{line} only raises "
+                "NotImplementedError; write it there"
+            )
+        return found
 
     def read(self, node: Node, wanted: ObjectKind[T]) -> T | None:
         """Return the object that ``node`` names; None, with the fault noted, if there is none."""
@@ -191,8 +199,8 @@ def call_maker(make: FunctionType, spec: str) -> object:
         made: object = awaited(make())
     except CallerError as error:
         raise type(error)(f"{spec}: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+    except user_errors() as error:
+        raise ConfigError(f"{spec} raised {raised(error)}") from error
     return made
 
 
@@ -202,8 +210,20 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         with beside(folder):
             yield
     # A module that calls `sys.exit` must not decide the exit code of this command.
-    except (Exception, SystemExit) as error:
+    except user_errors() as error:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _unwritten_at(value: object) -> int | None:
+    """Return the line of a function that does nothing but raise ``NotImplementedError``."""
+    code = getattr(value, "__code__", None)
+    if code is None or code.co_names != ("NotImplementedError",):
+        return None
+    # One that may return is written, even if it refuses some of its arguments.
+    returns = any(
+        "RETURN" in step.opname or "YIELD" in step.opname for step in get_instructions(code)
+    )
+    return None if returns else int(code.co_firstlineno)
 
 
 def class_shown(value: object) -> str:

@@ -99,9 +99,7 @@ class Remarks:
                 f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
             )
         if held_out is not None and held_out.lost:
-            found.append(
-                f"the winner is worse on {listed(held_out.lost)}, which must not get worse"
-            )
+            found.append(f"critical cases got worse: {listed(held_out.lost)}")
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
