@@ -47,7 +47,9 @@ def anthropic_ends() -> dict[str, date]:
     for model, day in DEPRECATED_MODELS.items():
         found = _DAY.fullmatch(day)
         assert found is not None, day
-        ends[model] = datetime.strptime(" ".join(found.groups()), "%B %d %Y").replace(tzinfo=UTC).date()
+        ends[model] = (
+            datetime.strptime(" ".join(found.groups()), "%B %d %Y").replace(tzinfo=UTC).date()
+        )
     return ends
 
 
@@ -67,7 +69,7 @@ def test_the_tables_of_the_sdks_are_read() -> None:
 def test_every_end_that_an_sdk_announces_is_known(provider: str) -> None:
     for model in MODELS[provider]:
         end = end_of(provider, model)
-        assert (end and end.date) == ENDS[provider].get(model), model
+        assert (end and end.day) == ENDS[provider].get(model), model
 
 
 @pytest.mark.parametrize("provider", ENDS)
@@ -75,6 +77,7 @@ def test_a_model_that_ends_has_a_current_one_with_a_price(provider: str) -> None
     for model in ENDS[provider]:
         current = current_of(provider, model)
         if not model.startswith(("gpt-audio", "codex")):
+            assert current is not None
             assert current in MODELS[provider]
             assert current not in ENDS[provider]
             usage = genai_prices.Usage(input_tokens=1, output_tokens=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import re
 import shutil
 from pathlib import Path
 
@@ -284,16 +283,15 @@ def test_hostile_settings_are_short_lines_and_wrong_use(
     assert all(len(line) <= len("promptgraft: ") + 500 for line in lines)
 
 
-def test_models_that_end_are_told_once_with_their_lines(
-    console: Console, folder: Path
-) -> None:
+def test_models_that_end_are_told_once_with_their_lines(console: Console, folder: Path) -> None:
     text = (folder / "everything.yaml").read_text("utf-8")
     text = text.replace("model: claude-sonnet-5-5", "model: claude-sonnet-4-5")
     (folder / "everything.yaml").write_text(text, "utf-8")
     shown = console("check", "--project", "everything.yaml").out
     end = (
-        r"model `claude-sonnet-4-5` (ends|has ended) on 30 November 2026; move to a current one such "
-        r"as `claude-sonnet-5-5` \(see https://docs.anthropic.com/en/docs/resources/model-deprecations\)"
+        r"model `claude-sonnet-4-5` (ends|has ended) on 30 November 2026; move to a current one "
+        r"such as `claude-sonnet-5-5` "
+        r"\(see https://docs.anthropic.com/en/docs/resources/model-deprecations\)"
     )
     assert re.search(rf"everything\.yaml:\d+: models\.reflection: {end}\n", shown)
     assert shown.count("30 November 2026") == 1

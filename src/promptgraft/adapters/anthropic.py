@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -308,8 +307,8 @@ class AnthropicAdapter(ModelAdapter):
         super().__attrs_post_init__()
         for name in () if self._known.sampling else self._sampling:
             raise ConfigError(
-                f"{self.service.adapter}: {name}: `{self.model}` does not take it; leave it out, or "
-                "give profile=AnthropicProfile(sampling=True, ...)"
+                f"{self.service.adapter}: {name}: `{self.model}` does not take it; leave it out, "
+                "or give profile=AnthropicProfile(sampling=True, ...)"
             )
 
     @property

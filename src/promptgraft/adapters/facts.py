@@ -54,24 +54,24 @@ class ModelEnd:
 
     Attributes:
         model: the model that ends.
-        date: its last day.
+        day: its last day.
         current: a model of its line that does not end.
         page: the provider's page of deprecations.
     """
 
     model: str
-    date: date
+    day: date
     current: str
     page: str
 
     def is_near(self, today: date) -> bool:
         """Return whether the model has ended, or ends within :data:`NEAR` days."""
-        return (self.date - today).days <= NEAR
+        return (self.day - today).days <= NEAR
 
     def line(self, today: date) -> str:
         """Return a warning in one line."""
-        when = f"{self.date.day} {self.date:%B %Y}"
-        days = (self.date - today).days
+        when = f"{self.day.day} {self.day:%B %Y}"
+        days = (self.day - today).days
         ends = f"ends on {when}" if days >= 0 else f"has ended on {when}"
         return (
             f"model `{self.model}` {ends}; move to a current one such as `{self.current}` (see "
@@ -96,7 +96,7 @@ def end_of(provider: str, model: str) -> ModelEnd | None:
         if model in end["names"]:
             return ModelEnd(
                 model=model,
-                date=end["date"],
+                day=end["date"],
                 current=current_of(provider, model) or "",
                 page=table["deprecations"],
             )

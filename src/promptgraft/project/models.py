@@ -167,7 +167,7 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
     host = urlsplit(address.reveal() if isinstance(address, Secret) else str(address)).hostname
     if any(f".{host}".endswith(f".{domain}") for domain in own):
         return
-    for name in filter(os.environ.get, hosted(config.provider).api.variables):
+    for name in filter(os.environ.get, hosted(config.provider).service.variables):
         raise ConfigError(
             f"base_url: {name} is sent to {own[0]} only, unless the file names it; write "
             f"`api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"

@@ -46,7 +46,6 @@ CALL, RESULT = 100, 300
 """Assumed characters of a tool call, and of its result."""
 
 
-
 @attrs.frozen
 class Thoughts:
     """Expected tokens of thinking per call, and the basis of the estimate in words."""

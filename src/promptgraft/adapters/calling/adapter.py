@@ -185,12 +185,14 @@ class ModelAdapter(ABC):
     def __attrs_post_init__(self) -> None:
         if looks_like_a_key(self.model):
             raise ConfigError(
-                f"{self.service.adapter}: model: expected the name of a model, found what looks like "
-                "a key (not shown)"
+                f"{self.service.adapter}: model: expected the name of a model, found what looks "
+                "like a key (not shown)"
             )
         for field in self.extra_body:
             if setter := self.service.taken.get(field):
-                raise ConfigError(f"{self.service.adapter}: extra_body: `{field}` is set by {setter}")
+                raise ConfigError(
+                    f"{self.service.adapter}: extra_body: `{field}` is set by {setter}"
+                )
         efforts = self._known.efforts
         if self.effort is not None and efforts and self.effort not in efforts:
             raise ConfigError(
