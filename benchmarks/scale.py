@@ -20,7 +20,7 @@ from pathlib import Path
 import attrs
 
 from figures import Figure, shown, unit_seconds
-from promptgraft.algorithms.gepa.merging import triples
+from promptgraft.algorithms.gepa.merge import triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.search.frontier import drawn

@@ -28,7 +28,7 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
-from promptgraft.algorithms.gepa.questions import reflection_params
+from promptgraft.search.reflection import reflection_params
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.overrides import InMemoryPromptOverridesStore

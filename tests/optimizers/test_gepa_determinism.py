@@ -48,7 +48,7 @@ from promptgraft.algorithms.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.errors import JournalMismatchError
 from promptgraft.journal import FileJournal, MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore

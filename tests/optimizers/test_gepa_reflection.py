@@ -38,7 +38,7 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizer,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.errors import JournalMismatchError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore

@@ -22,7 +22,7 @@ from optimizers.worlds import (
     instruction,
     missing,
 )
-from promptgraft.algorithms.gepa.line_edits import LONG_CHARS, edited
+from promptgraft.targets.line_edits import LONG_CHARS, edited
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason

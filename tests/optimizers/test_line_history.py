@@ -31,7 +31,7 @@ from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
 from promptgraft.algorithms.gepa.attribution import AddedLine, Addressed
 from promptgraft.algorithms.gepa.carrying import KnownLines, LineHistory
-from promptgraft.algorithms.gepa.redundant import lines_of
+from promptgraft.algorithms.gepa.additions.lines.rules import lines_of
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import Session

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import Run, bound, config, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord, meta_prompt
-from promptgraft.algorithms.gepa.policies import Preset, Strategy
+from promptgraft.algorithms.gepa.plan import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
@@ -22,7 +22,7 @@ from promptgraft.algorithms.gepa.prompts import (
     WHOLE,
     ReflectionParams,
 )
-from promptgraft.algorithms.gepa.questions import reflection_params
+from promptgraft.search.reflection import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.targets.replies import (
     JSON_TAG,

@@ -9,8 +9,8 @@ import pytest
 
 from optimizers.worlds import grafted, refusal_of, target_of
 from plain_texts import QUERY, plain_texts
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
-from promptgraft.algorithms.gepa.questions import reflection_params
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.search.reflection import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
 from promptgraft.targets.part_kinds import SectionModule

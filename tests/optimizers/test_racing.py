@@ -45,7 +45,7 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import Strategy
+from promptgraft.algorithms.gepa.plan import Strategy
 from promptgraft.algorithms.gepa.sampling import Names, blamed, names_of
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.errors import ConfigError, TransientProviderError

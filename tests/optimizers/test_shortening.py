@@ -35,7 +35,7 @@ from optimizers.worlds import (
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Strategy
 from promptgraft.algorithms.gepa.line_trials import holding
-from promptgraft.algorithms.gepa.redundant import (
+from promptgraft.algorithms.gepa.additions.lines.rules import (
     lines_of,
     replaced,
     without,

@@ -19,9 +19,9 @@ from optimizers.worlds import answers, bound, hostile_text
 from promptgraft import OfflineAdapter
 from promptgraft.adapters.offline import nothing_learned
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
-from promptgraft.algorithms.gepa.policies import Strategy
+from promptgraft.algorithms.gepa.plan import Strategy
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, WHOLE
-from promptgraft.algorithms.gepa.whole import question_on_all
+from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Session

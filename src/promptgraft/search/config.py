@@ -165,6 +165,14 @@ class RunConfig(Settings, ABC):
         own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
         return {name: unstructure(getattr(self, name), path=name) for name in sorted(own)}
 
+    def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return a fingerprint of an earlier version as this version writes it.
+
+        Raises:
+            ConfigError: its run cannot be continued by this version.
+        """
+        return recorded
+
     def check(self) -> None:
         """Check that the algorithm's own settings fit each other.
 

@@ -73,7 +73,7 @@ class Population:
         records: Mapping[int, RolloutRecord],
         *,
         step: int,
-        crowned: bool = False,
+        becomes_best: bool = False,
     ) -> int:
         """Add a candidate with its rollouts on the validation set, and return its position.
 
@@ -81,7 +81,7 @@ class Population:
             candidate: the candidate.
             records: its rollouts by position of the example; may be empty.
             step: number of the step.
-            crowned: whether it becomes the incumbent, in a pool that does not rank.
+            becomes_best: whether it becomes the incumbent, in a pool that does not rank.
         """
         pool = self.pool
         scores, objectives = self._scored(records)
@@ -91,7 +91,7 @@ class Population:
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
-        if crowned:
+        if becomes_best:
             pool.best = position
         self._tallies.append(Tally(self.passing))
         self._emit(

@@ -2,35 +2,187 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 
-from promptgraft.algorithms.gepa.policies import (
-    ATTEMPTS,
-    COPIED_WORDS,
-    MOST_AT_ONCE,
-    MOST_FOR_LINES,
-    NEVER_FOR_LINES,
-    PRUNING,
-    SHORTENING,
-    VALIDATION,
-    Strategy,
-    parts_of,
-)
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.additions.registry import addition_named
+from promptgraft.algorithms.gepa.earlier import in_additions
+from promptgraft.algorithms.gepa.questions import ATTEMPTS
+from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.sample import MinibatchChoice
+from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
 from promptgraft.errors import ConfigError
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.config import RunConfig
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
-from promptgraft.search.settings import Affordable
-from promptgraft.search.validation import Full, Validation
-from promptgraft.serde import Json
-from promptgraft.strict.checks import COUNT, FLAG, SHARE, instance
+from promptgraft.search.settings import Affordable, Settings
+from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import (
+    COUNT,
+    FLAG,
+    SHARE,
+    check,
+    instance,
+    integer,
+    one_of,
+    path_of,
+)
 
 _QUESTIONS_EACH = 1.2
 """Expected questions per module of a proposal, with repairs and shared failures."""
+
+Preset = Literal["lean", "paper"]
+
+_PRESETS: Mapping[str, Mapping[str, object]] = {
+    "paper": {
+        "exploration": 1.0,
+        "minibatches": "epochs",
+        "reuse_rollouts": False,
+        "reflections_per_module": 1,
+        "published_question": True,
+    },
+    "lean": {
+        "exploration": 0.1,
+        "minibatches": "teaching",
+        "reuse_rollouts": True,
+        "reflections_per_module": 2,
+        "published_question": False,
+    },
+}
+ADDITIONS: Mapping[Preset, Sequence[str]] = {
+    "paper": (),
+    "lean": ("lines", "whole_prompt", "blame", "shorten"),
+}
+"""The additions of each preset, those first that take over a proposal before others."""
+COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
+"""Default of ``guards.max_copied_words``; 0 for no guard."""
+VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
+PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
+_MOST_AT_ONCE = 1_000
+"""Most proposals under way at a time; all of them begin before the first one ends."""
+
+_VALIDATION = check(
+    "Full() or Racing()", lambda value: value if isinstance(value, Full | Racing) else None
+)
+
+
+def _by_preset(name: str) -> Any:
+    """Return a default that depends on the field ``preset``."""
+
+    def found(strategy: Strategy) -> object:
+        # An unknown preset is refused by its validator, after this runs.
+        return _PRESETS.get(strategy.preset, _PRESETS["lean"])[name]
+
+    return attrs.Factory(found, takes_self=True)
+
+
+@attrs.frozen(kw_only=True)
+class Strategy(Settings):
+    """How a search spends its rollouts.
+
+    Attributes:
+        preset: what the settings below and ``additions`` are where they are not given. ``lean``
+            reached the highest scores with the fewest rollouts in ``benchmarks/search``; ``paper``
+            is the published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
+        validation: on how much of the validation set candidates are evaluated: ``Full()``, or
+            ``Racing()``, which drops those that do not keep up with the best one. Where it is not
+            given, it is ``Full()`` if ``objectives`` need the means of all candidates.
+        frontier_pruning: ``dominated``: a candidate that leads somewhere is no parent when
+            another one dominates it; or ``redundant``: when others lead wherever it does, those
+            with the lowest means first. ``dominated`` with ``Racing()``.
+        exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
+            others it is the best candidate.
+        explored: what the parent comes from in those steps: ``frontier``: a candidate the more
+            often, the more cells it leads in; ``leaders``: the same among the five members of the
+            frontier with the highest means; or ``pool``: every candidate equally often.
+        minibatches: ``random``; ``epochs``: all of the training set in random order, again and
+            again in another one, so that every example is chosen before any is chosen again; or
+            ``teaching``: seven of ten places go to examples on which the parent has failed
+            before, those first that were chosen least often for that, the others are epochs.
+        reuse_rollouts: a parent's rollouts on the training set are not made again, except for
+            one example of each minibatch.
+        module_choice: which modules a reflection is about: ``turns``: one after the other; ``all``:
+            every part in each step, of what is no single prompt up to four; or ``random``: any one
+            of them.
+        learn_from_perfect: reflect on minibatches too in which every answer is perfect; else such
+            a step changes nothing.
+        reflections_per_module: in every other proposal the failures of a minibatch are shared among
+            so many reflections on a module, each shown two or more, if its text is short; what
+            they change is put together line by line and evaluated as one.
+        published_question: a reflection on a section asks in the words of the paper, and shows the
+            section and the rollouts alone; else also the other parts and the expected answers.
+        proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
+            own; what is accepted of them is put together and evaluated as one. With more, an
+            executor's workers are busy and a run takes less time; but proposals of a step do not
+            know of each other.
+        steps_at_once: steps that are under way at the same time; the same trade. At most 1,000
+            proposals may be under way. The result depends on these two, and on neither time nor
+            workers.
+        max_merge_invocations: how often a merge may be attempted, with ``enable_merge``.
+        merge_overlap: on how many validation examples both parents of a merge have a score, at the
+            least.
+    """
+
+    settings_path: ClassVar[str] = "strategy."
+
+    preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
+    validation: Validation | None = attrs.field(default=None, validator=_VALIDATION.or_none)
+    frontier_pruning: FrontierPruning | None = attrs.field(
+        default=None, validator=one_of(*get_args(FrontierPruning)).or_none
+    )
+    exploration: float = attrs.field(default=_by_preset("exploration"), validator=SHARE)
+    explored: Explored = attrs.field(default="frontier", validator=one_of(*get_args(Explored)))
+    minibatches: MinibatchChoice = attrs.field(
+        default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
+    )
+    reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
+    module_choice: ModuleChoice = attrs.field(
+        default="turns", validator=one_of(*get_args(ModuleChoice))
+    )
+    learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
+    reflections_per_module: int = attrs.field(
+        default=_by_preset("reflections_per_module"), validator=COUNT
+    )
+    published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
+    proposals_per_step: int = attrs.field(default=1, validator=COUNT)
+    steps_at_once: int = attrs.field(default=1, validator=COUNT)
+    max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
+    merge_overlap: int = attrs.field(default=0, validator=integer(0))
+
+    def __attrs_post_init__(self) -> None:
+        at_once = self.proposals_per_step * self.steps_at_once
+        if at_once > _MOST_AT_ONCE:
+            raise ConfigError(
+                f"strategy.steps_at_once: {self.steps_at_once} steps of {self.proposals_per_step} "
+                f"proposals are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; "
+                "lower one of them"
+            )
+
+
+def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Check a sequence of additions; names must be known, and none may be there twice."""
+    path = path_of(owner, field)
+    if value is None:
+        return
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"{path}: expected a list of additions, found {shown(value)}")
+    names = []
+    for one in value:
+        if isinstance(one, type) or not isinstance(one, str | Addition):
+            raise ConfigError(
+                f"{path}: expected the name of an addition or an object of its class, "
+                f"found {shown(one)}"
+            )
+        names.append((addition_named(one) if isinstance(one, str) else one).name)
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{path}: `{name}` is named twice")
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +195,9 @@ class GepaSettings(RunConfig):
         example_mutation_rate: share of the steps that change an example rather than an
             instruction, 0 to 1, if there are both.
         strategy: how the search spends its rollouts.
+        additions: what the search does besides the published algorithm: names (``lines``,
+            ``whole_prompt``, ``blame``, ``history``, ``shorten``, or those that other packages
+            bring) or objects such as ``WholePrompt(share=0.5)``; by default those of the preset.
 
     Raises:
         ConfigError: naming the setting by its path, what was expected and what was found.
@@ -52,6 +207,7 @@ class GepaSettings(RunConfig):
     enable_merge: bool = attrs.field(default=False, validator=FLAG)
     example_mutation_rate: float = attrs.field(default=0.3, validator=SHARE)
     strategy: Strategy = attrs.field(factory=Strategy, validator=instance(Strategy))
+    additions: Sequence[str | Addition] | None = attrs.field(default=None, validator=_additions)
 
     @property
     def validation(self) -> Validation:
@@ -66,6 +222,12 @@ class GepaSettings(RunConfig):
         if self.strategy.frontier_pruning is not None:
             return self.strategy.frontier_pruning
         return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
+
+    @property
+    def used_additions(self) -> tuple[Addition, ...]:
+        """The additions of the search, each with its settings."""
+        given = ADDITIONS[self.strategy.preset] if self.additions is None else self.additions
+        return tuple(addition_named(one) if isinstance(one, str) else one for one in given)
 
     @property
     def copied_words(self) -> int:
@@ -118,6 +280,7 @@ class GepaSettings(RunConfig):
         """The settings that decide the path of a run, each by its path."""
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
+        additions: list[Json] = [[one.name, dict(one.settings)] for one in self.used_additions]
         return {
             "minibatch_size": self.minibatch_size,
             "enable_merge": self.enable_merge,
@@ -126,7 +289,11 @@ class GepaSettings(RunConfig):
             "strategy.validation": repr(self.validation),
             "strategy.frontier_pruning": self.frontier_pruning,
             "guards.max_copied_words": self.copied_words,
+            "additions": additions,
         }
+
+    def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+        return in_additions(recorded)
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks
@@ -150,9 +317,14 @@ class GepaSettings(RunConfig):
         entries = self.entry_size(steps, merges=self._merges(proposals))
         ends = self._finals + self.following_size
         needed = self.baseline_size + proposals * self.trial_size + entries + ends
-        # Solve for the budget: the reserve for shortening grows with it.
-        more = max(0, needed - self._all_for_search - 1) // (SHORTENING - 1)
-        return needed + min(more, self._most_for_shortening)
+        # Solve for the budget: what additions reserve grows with it.
+        most = needed
+        while most - self._reserve_at(most) < needed:
+            most += needed
+        budgets = range(needed, most + 1)
+        return needed + bisect_left(
+            budgets, needed, key=lambda budget: budget - self._reserve_at(budget)
+        )
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return what ``rollouts`` cover, by the rules of the loop.
@@ -163,7 +335,7 @@ class GepaSettings(RunConfig):
         not use the last of these; a reply without a usable text uses only the first.
         """
         each = self.strategy.proposals_per_step
-        ends = self._finals + self.following_size + self._shortening_at(rollouts)
+        ends = self._finals + self.following_size + self._reserve_at(rollouts)
         left = rollouts - self.baseline_size - ends
         if left < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
@@ -171,8 +343,8 @@ class GepaSettings(RunConfig):
             range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
         )
         for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
-        # If little is accepted, shortening needs little and returns the rest to the search.
-        most = left + self._shortening_at(rollouts) - self.step_size
+        # If little is accepted, additions need little and return the rest to the search.
+        most = left + self._reserve_at(rollouts) - self.step_size
         return Affordable(
             if_accepted=each * accepted,
             if_refused=each * (most // (each * (for_parent + self.batch_size)) + 1),
@@ -188,13 +360,10 @@ class GepaSettings(RunConfig):
         return shared + alone * self._reflections_if_not_shared
 
     def expected_questions(self, proposals: int, modules: int) -> int:
-        if self.strategy.module_choice == "all":
-            return round(proposals * _QUESTIONS_EACH * modules)
-        together = min(modules, MOST_AT_ONCE) if self.strategy.module_choice == "blamed" else 1
-        # Most steps ask one question about all parts. In half of the others the blamed parts, on
-        # average half of them, are changed together with a question each.
-        apart = 1 - self.strategy.whole_prompt if together > 1 else 1
-        return round(proposals * _QUESTIONS_EACH * (1 + apart * (together - 1) / 4))
+        each = float(modules if self.strategy.module_choice == "all" else 1)
+        for addition in reversed(self.used_additions):
+            each = addition.expected_questions(modules, each)
+        return round(proposals * _QUESTIONS_EACH * each)
 
     def _merges(self, proposals: int) -> int:
         most = self.strategy.max_merge_invocations if self.enable_merge else 0
@@ -211,17 +380,6 @@ class GepaSettings(RunConfig):
             return ()
         said = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
         return (f"minibatch_size: {said}, so every step takes all of them; lower it",)
-
-    @property
-    def whole_share(self) -> float:
-        """Share of the steps in which one question may be on all parts."""
-        return self.strategy.whole_prompt if self.strategy.module_choice == "blamed" else 0.0
-
-    @property
-    def relocates_lines(self) -> bool:
-        """Whether lines that do not help are tried in other parts."""
-        # Two answers or three decide on these, too few for a test that asks for more.
-        return self.whole_share > 0 and not self.acceptance.max_repeats
 
     @property
     def trial_size(self) -> int:
@@ -248,26 +406,15 @@ class GepaSettings(RunConfig):
 
     @property
     def finals_size(self) -> int:
-        """Rollouts that are kept for shortening, and for baseline and finalists."""
-        return self._finals + self.shortening_size
+        """Rollouts that are kept for additions, and for baseline and finalists."""
+        return self._finals + self._reserve_at(self.budget)
 
-    @property
-    def shortening_size(self) -> int:
-        """Rollouts that are kept for shortening the best candidate."""
-        return self._shortening_at(self.budget)
-
-    def _shortening_at(self, rollouts: int) -> int:
-        """Return what so many rollouts keep for shortening: a share, nothing if they are few."""
-        return min(max(0, rollouts - self._all_for_search) // SHORTENING, self._most_for_shortening)
-
-    @property
-    def _all_for_search(self) -> int:
-        return max(self.least_budget, NEVER_FOR_LINES)
-
-    @property
-    def _most_for_shortening(self) -> int:
-        never = self.strategy.shorten_margin == "off"
-        return 0 if never else MOST_FOR_LINES + self.pareto_set_size
+    def _reserve_at(self, rollouts: int) -> int:
+        """Return what so many rollouts keep for additions."""
+        least, validation = self.least_budget, self.pareto_set_size
+        return sum(
+            one.reserve(rollouts, least=least, validation=validation) for one in self.used_additions
+        )
 
     @property
     def least_budget(self) -> int:
@@ -299,7 +446,8 @@ class GepaSettings(RunConfig):
     @property
     def most_together(self) -> int:
         """Parts that a proposal changes at most."""
-        if self.strategy.module_choice in ("turns", "random"):
+        asks_several = any(addition.asks_several for addition in self.used_additions)
+        if self.strategy.module_choice != "all" and not asks_several:
             return 1
         # A target that is no prompt says itself what may change.
         if not self.names_targets:
