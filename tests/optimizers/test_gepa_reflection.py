@@ -38,13 +38,13 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizer,
     RolloutFeedback,
 )
-from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.errors import JournalMismatchError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")

@@ -18,12 +18,11 @@ from promptgraft.algorithms.gepa.plan import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
-    REFLECT_ON_SECTION,
     WHOLE,
-    ReflectionParams,
 )
-from promptgraft.search.reflection import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.replies import (
     JSON_TAG,
     parse_reply,

@@ -79,7 +79,7 @@ def test_added_words_are_neither_lost_nor_torn(
 
 @given(texts, texts)
 def test_a_side_that_changed_nothing_lets_the_other_have_its_way(base: str, side: str) -> None:
-    for weave in (woven, woven_in):
+    for weave in (merge3, merge3_onto):
         assert weave(base, base, side) == weave(base, side, base) == side
 
 

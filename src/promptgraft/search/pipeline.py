@@ -5,8 +5,7 @@ step has led to a result, or when that result has been validated. Its work waits
 certain to cover it. So the budget decides how many steps there are, never what they do, and a run
 with a larger budget continues a smaller one.
 
-An algorithm that runs in steps is a :class:`Stepping` search: ``begin``, ``commit`` and ``close`` are
-called in the order of the steps, ``work`` runs beside other work, and ``conclude`` validates the
+An algorithm in steps is a :class:`Stepping` search: ``begin``, ``commit`` and ``close`` are called in the order of the steps, ``work`` runs beside other work, and ``conclude`` validates the
 result of a complete step.
 """
 
@@ -280,11 +279,12 @@ class Pipeline(Generic[StepT, AttemptT]):
         """Return the stop for a next step that may need more than the budget has left."""
         _, entries = self._entries()
         needed = self._steps[0].largest + entries[0]
-        whole, kept = self.kit.budget.whole, self.kit.budget.kept
+        budget = self.kit.budget
+        whole, kept = budget.whole, budget.kept
         for_later = f"; {kept} were kept for what follows the search" if kept else ""
         return RunStoppedError(
             StopReason.BUDGET,
-            f"one more step may take {needed} rollouts, and {whole - self.kit.budget.used - kept} of "
+            f"one more step may take {needed} rollouts, and {whole - budget.used - kept} of "
             f"{whole} are left for steps{for_later}",
         )
 

@@ -158,7 +158,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         return self.by.merger.largest
 
     def gives_back(self) -> bool:
-        return any([addition.gives_back() for addition in self.by.additions])
+        return any(addition.gives_back() for addition in self.by.additions)
 
     def amended(self, attempt: Attempt, event: object) -> object:
         return attempt.named(event)

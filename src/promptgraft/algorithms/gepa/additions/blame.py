@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, TypeAlias
 
@@ -12,7 +12,7 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE
-from promptgraft.algorithms.gepa.select import Draws
+from promptgraft.algorithms.gepa.select import Draws, Turn
 from promptgraft.search.asks import Asking
 from promptgraft.targets.base import Target
 from promptgraft.targets.types import Module, RolloutRecord
@@ -63,27 +63,37 @@ class Blame(Addition):
         reflector, note = self.tools.reflector, attempt.notes[self.name]
         imperfect, perfect = reflector.parted(attempt)
         note.blame = blamed(self._names, imperfect, perfect)
-        modules = self._modules(attempt, note)
+        worth = partial(reflector.is_worth, attempt)
+        modules = blamed_modules(attempt.turn, worth, note.blame, draw=note.draw)
         failures = {
             name: tuple(one for one in imperfect if blamed({name: self._names[name]}, [one]))
             for name in note.blame
         }
         return (yield from reflector.reflect_on(attempt, modules, failures))
 
-    def _modules(self, attempt: Attempt, note: _Note) -> Sequence[Module]:
-        """Return the modules to change; empty if none is worth a mutation."""
-        worth, blame = partial(self.tools.reflector.is_worth, attempt), note.blame
-        at_fault = [one for one in attempt.turn.first if one.name in blame and worth(one)]
-        if note.draw < _TOGETHER_SHARE and any(not one.is_example for one in at_fault):
-            return sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_AT_ONCE]
-        most = max((blame[one.name] for one in at_fault), default=0)
-        heeds = note.draw < _BLAMED_SHARE
-        preferred = [one for one in at_fault if heeds and blame[one.name] == most]
-        return (*preferred, *attempt.turn.all(worth))[:1]
-
     def learn(self, attempt: Attempt) -> None:
         if attempt.notes[self.name].blame:
             self._draws.popleft()
+
+
+def blamed_modules(
+    turn: Turn, worth: Callable[[Module], bool], blame: Mapping[str, int], *, draw: float
+) -> tuple[Module, ...]:
+    """Return the modules to change; empty if none is worth a mutation.
+
+    Args:
+        turn: the modules in the order of their turns.
+        worth: returns whether a module is worth a mutation.
+        blame: how often modules are blamed, by name.
+        draw: a random number, 0 to 1, that decides whether blame counts.
+    """
+    at_fault = [module for module in turn.first if module.name in blame and worth(module)]
+    if draw < _TOGETHER_SHARE and any(not module.is_example for module in at_fault):
+        return tuple(sorted(at_fault, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
+    most = max((blame[module.name] for module in at_fault), default=0)
+    heeds = draw < _BLAMED_SHARE
+    preferred = [module for module in at_fault if heeds and blame[module.name] == most]
+    return (*preferred, *turn.all(worth))[:1]
 
 
 def names_of(target: Target) -> Names:
