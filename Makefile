@@ -10,7 +10,10 @@ EXTRAS ?=
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
-.PHONY: demo test extras soak check format docs bench bench-search bench-shapes bench-tasks clean
+# A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
+BREAK ?=
+
+.PHONY: demo test extras soak mutants check format docs bench bench-search bench-shapes bench-tasks clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
@@ -24,6 +27,9 @@ extras:
 soak: $(STAMP)
 	@cd tests && PYTHONPATH=.:resume $(abspath $(BIN))/python -m soak --minutes $(MINUTES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART)) $(if $(TRIAL),--trial $(TRIAL))
+
+mutants: $(STAMP)
+	@cd tests && PYTHONPATH=. $(abspath $(BIN))/python -m mutants --only "$(BREAK)"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import sys
+import tempfile
 import weakref
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -39,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # a worker of pytest-xdist: the process that started it has seen to it
     if _is_roomy(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    # The key that signs records is not to be the user's.
+    state = tempfile.mkdtemp(prefix="promptgraft-state-")
+    os.environ["XDG_STATE_HOME"] = state
+    config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     # Where PYTHONDONTWRITEBYTECODE is set, hundreds of children would compile it again.
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
 

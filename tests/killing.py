@@ -74,8 +74,8 @@ class Killer:
     def _ftruncate(self, descriptor: int, length: int) -> None:
         self.effect(lambda: ftruncate(descriptor, length))
 
-    def _replace(self, source: str, target: str) -> None:
-        self.effect(lambda: replace(source, target))
+    def _replace(self, source: str, target: str, **folders: int) -> None:
+        self.effect(lambda: replace(source, target, **folders))
 
     def _unlink(self, path: str) -> None:
         self.effect(lambda: unlink(path))

@@ -36,6 +36,7 @@ ROWS = (
         "frames",
         "serde",
         "files",
+        "folders",
         "frozenmap",
         "functions",
         "lazy",
@@ -89,7 +90,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
 }
 # Import a heavy library and are themselves imported only when they are needed.
 LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "database", "jobs", "server"))
-LONGEST_MODULE = 400
+LONGEST_MODULE = 700
 LONGEST_FUNCTION = 60
 
 
@@ -373,7 +374,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ("files.py", "import filelock", ":2: `filelock` is imported inside the functions"),
         ("runs/a.py", "def f():\n    import pytest", "`pytest` is imported only in testing/"),
         ("runs/a.py", "import hypothesis", "`hypothesis` is imported only in testing/"),
-        ("runs/a.py", "x = 1\n" * 400, "runs/a.py: 401 lines; at most 400"),
+        ("runs/a.py", "x = 1\n" * 700, "runs/a.py: 701 lines; at most 700"),
         ("runs/a.py", "def f():\n" + "    x = 1\n" * 60, ":2: `f` has 61 lines without its"),
         (
             "runs/a.py",

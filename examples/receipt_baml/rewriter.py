@@ -37,7 +37,9 @@ class Rewriter:
         rendered = prompt.render(session)
         found = re.findall(r"\*\*(P\d+):\*\* section (\S+)", rendered.text)
         marks = {key: mark for mark, key in found}
-        failures = [texts for rule, texts in KNOWN if f"`{rule}" in rendered.text]
+        # The feedback lists the rules that hold too.
+        failed = " ".join(re.findall(r"`([^`]+)` does not hold", rendered.text))
+        failures = [texts for rule, texts in KNOWN if rule in failed]
         edits = [
             {"part": marks[key], "reason": "it says too little", "text": text}
             for key, text in (failures or [{}])[0].items()

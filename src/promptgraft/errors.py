@@ -55,6 +55,7 @@ differently (``specs/errors.md``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Self
 
 from promptgraft.text import clip
@@ -78,6 +79,35 @@ def joined_faults(lines: Sequence[str], more: int = 0) -> str:
     return "; ".join(lines[:shown]) + (f"; and {more:,} more" if more else "")
 
 
+class Lasting(StrEnum):
+    """How long a fault lasts: one notion for providers, agents, batches and databases."""
+
+    TRANSIENT = "transient"
+    """It passes by itself: the same call may succeed later."""
+    PERMANENT = "permanent"
+    """It lasts until somebody removes its cause: asking again is in vain."""
+    UNKNOWN = "unknown"
+    """Either; callers ask again for a limited time."""
+
+
+_PERMANENT_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 410, 415, 426, 451})
+# 409 is a lock timeout to the SDKs of providers, which retry it too.
+_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
+
+
+def lasting_of_status(status: int) -> Lasting:
+    """Return how long the refusal lasts that an HTTP status stands for; 0 for no status.
+
+    A status of the single request, such as 400, is ``UNKNOWN``: other requests may succeed.
+    """
+    if status in _TRANSIENT_STATUSES or status >= 500:
+        return Lasting.TRANSIENT
+    # A redirect is not followed, so that keys do not reach another host.
+    if status in _PERMANENT_STATUSES or 100 <= status < 400:
+        return Lasting.PERMANENT
+    return Lasting.UNKNOWN
+
+
 def _blank(kind: type[PromptgraftError], *args: object) -> PromptgraftError:
     return kind.__new__(kind, *args)
 
@@ -89,9 +119,11 @@ class PromptgraftError(Exception):
 
     Attributes:
         result: the best so far of the run that the error ended; None outside of a search.
+        lasting: whether the same call may succeed later.
     """
 
     result: object = None
+    lasting: Lasting = Lasting.UNKNOWN
 
     def __str__(self) -> str:
         return _bounded(super().__str__())
@@ -108,6 +140,8 @@ class PromptgraftError(Exception):
 
 class CallerError(PromptgraftError):
     """The calling code or its data is wrong; no call was paid for."""
+
+    lasting = Lasting.PERMANENT
 
 
 class ConfigError(CallerError, ValueError):
@@ -243,6 +277,8 @@ class ProviderError(PromptEvaluationError):
 class TransientProviderError(ProviderError):
     """The provider failed in a way that may pass (rate limit, 5xx, network)."""
 
+    lasting = Lasting.TRANSIENT
+
 
 class RateLimitedError(TransientProviderError):
     """The provider accepts no more requests for now."""
@@ -251,9 +287,13 @@ class RateLimitedError(TransientProviderError):
 class RejectedRequestError(ProviderError):
     """The provider refuses this request and would refuse it again; others may work."""
 
+    lasting = Lasting.PERMANENT
+
 
 class PermanentProviderError(ProviderError):
     """The provider refuses until the cause (key, quota, model) is fixed."""
+
+    lasting = Lasting.PERMANENT
 
 
 class LimitReachedError(PromptgraftError):

@@ -7,13 +7,36 @@ Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsyn
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
-import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from promptgraft.errors import JournalLockedError
+from promptgraft.errors import ConfigError, JournalLockedError
+from promptgraft.serde import shown
+
+
+def as_path(value: object, name: str = "path") -> Path:
+    """Return an argument of a public function as a path.
+
+    Raises:
+        ConfigError: it is neither a text nor a path; the message begins with ``name``.
+    """
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise ConfigError(f"{name}: expected a path, found {shown(value)}")
+    if "\0" in os.fspath(value):
+        raise ConfigError(f"{name}: expected the name of a file, found {shown(str(value))}")
+    return Path(value)
+
+
+NEW_FILE = 0o666
+"""Permissions of a new file, of which the system takes away what the umask says."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FROM_SCRATCH = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_OWNER_ONLY = 0o600
 
 
 def is_file(path: Path) -> bool:
@@ -46,10 +69,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace ``path`` by ``data`` so that readers and crashes see the old or the new bytes.
 
     The parent folder must exist. An ``OSError`` names ``path``.
+
+    Args:
+        path: the file.
+        data: its new content.
+        mode: its permissions; by default what the umask leaves of ``NEW_FILE``.
     """
     with named_in_errors(path):
         _replace(path, data, mode)
@@ -65,14 +93,14 @@ def named_in_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    descriptor, temporary = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
-    )
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    temporary = f"{path.parent}/.{path.name}.{uuid.uuid4().hex[:8]}.tmp"
+    # Not with `tempfile`, whose files only the owner may read: the system knows the umask.
+    descriptor = os.open(temporary, _NEW, NEW_FILE if mode is None else _OWNER_ONLY)
     try:
         try:
-            # mkstemp lets only the owner read.
-            os.fchmod(descriptor, mode)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             write_all(descriptor, data)
             # Before the rename, or a power loss may leave the new name with an empty file.
             os.fsync(descriptor)
@@ -130,7 +158,29 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
         ) from None
     try:
         with contextlib.suppress(OSError):  # only for the message to a second process
-            path.write_text(f"{os.getpid()}\n", "ascii")
+            _note_process(path)
         yield
     finally:
         lock.release()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock file at ``path``, without holding it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two readers do not take each other for a running process.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _note_process(path: Path) -> None:
+    """Write the id of this process to a file, never through a link."""
+    with os.fdopen(os.open(path, _FROM_SCRATCH), "wb") as file:
+        file.write(f"{os.getpid()}\n".encode())

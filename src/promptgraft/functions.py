@@ -14,19 +14,21 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from importlib.util import resolve_name
 from pathlib import Path
 from types import FunctionType, MethodType, NoneType
+from typing import Any
 
 import attrs
 
 from promptgraft import python_code
+from promptgraft.errors import ConfigError
 from promptgraft.python_code import Import, Source
-from promptgraft.serde import digest
+from promptgraft.serde import digest, shown
 
 _DIGITS = 12
 _OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
@@ -49,6 +51,51 @@ def function_name(function: object) -> str:
     if not is_own(str(path)) or not path.is_file():
         return f"{named.__module__}.{name}"
     return f"{path.parent.name if path.stem == '__init__' else path.stem}.{name}"
+
+
+def call_fault(function: object, *given: str, named: Collection[str] = ()) -> str:
+    """Return why a function cannot be called with these arguments; empty if it can.
+
+    Args:
+        function: any callable; one whose signature cannot be read counts as callable.
+        given: names of the positional arguments, for the message.
+        named: names of the arguments that are given by name.
+    """
+    if not callable(function):
+        return ""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return ""
+    try:
+        signature.bind(*given, **dict.fromkeys(named))
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        wanted = ", ".join([*given, *(f"{one}=..." for one in named)])
+        # Without defaults and annotations, which may be long, or secret.
+        takes = ", ".join(_spelled(one) for one in signature.parameters.values())
+        return f"{name}() cannot be called with ({wanted}): its arguments are ({takes})"
+    return ""
+
+
+def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    """Return the validator of an optional function that is called with these arguments."""
+
+    def validate(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        if value is None:
+            return
+        if not callable(value):
+            raise ConfigError(f"{field.name}: expected a function, found {shown(value)}")
+        if fault := call_fault(value, *arguments):
+            raise ConfigError(f"{field.name}: {fault}")
+
+    return validate
+
+
+def _spelled(parameter: inspect.Parameter) -> str:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
+    return f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
 
 
 def function_identity(function: object) -> str:

@@ -51,8 +51,8 @@ def spelled(character: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return ``1 section`` or ``3 sections``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return ``1 section`` or ``1,200 sections``."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -3,10 +3,14 @@
 Values are built from parser events without recursion: a document cannot exhaust the stack, name a
 Python type, or multiply itself through aliases. The line of every value and key is kept, so that
 later checks can say where a fault is.
+
+Files of other tools may use all of YAML: :func:`read_foreign_yaml` also reads aliases and merge
+keys, bounded by a budget, and resolves scalars as the YAML readers of JavaScript do.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +18,9 @@ from typing import TypeAlias
 
 import attrs
 
+from promptgraft.errors import DataFormatError
 from promptgraft.serde import Json, MismatchError, shown
+from promptgraft.work import WorkBudget
 
 _DEEPEST = 100
 _TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
@@ -80,9 +86,22 @@ def read_yaml(text: str, note: Note) -> YamlDocument | None:
     different things to different parsers, tags, aliases, merge keys, a second document, and more
     than 100 levels.
     """
+    return _read(text, note, _Builder(note))
+
+
+def read_foreign_yaml(text: str, note: Note, budget: WorkBudget) -> YamlDocument | None:
+    """Parse a YAML text of another tool and note every fault; None if it cannot be parsed.
+
+    Unlike :func:`read_yaml` it reads aliases, merge keys and keys that are numbers, and resolves
+    scalars as JavaScript does. A value that aliases repeat has the line of the alias; the values
+    that aliases stand for are spent from the ``iterations`` of the budget.
+    """
+    return _read(text, note, _ForeignBuilder(note, budget))
+
+
+def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
     import yaml
 
-    builder = _Builder(note)
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             builder.take(event)
@@ -93,7 +112,7 @@ def read_yaml(text: str, note: Note) -> YamlDocument | None:
         note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
-    except MismatchError as error:
+    except (MismatchError, DataFormatError) as error:
         note(builder.line, str(error))
     else:
         return builder.document()
@@ -108,6 +127,8 @@ class _Open:
     line: int
     key: str | None = None
     key_line: int = 0
+    anchor: str | None = None
+    size: int = 1
     items: list[Json] = attrs.field(factory=list)
     members: dict[str, Json] | None = None
 
@@ -139,13 +160,14 @@ class _Builder:
         if isinstance(event, yaml.Event) and event.start_mark is not None:
             self.line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            raise MismatchError(f"expected data without aliases, found `*{event.anchor}`")
+            self._alias(str(event.anchor))
         if isinstance(event, yaml.ScalarEvent):
             plain = event.style is None or event.style == ""
             self._add(self._scalar(event.value, event.tag, plain=plain), self.line)
+            self._named(event.anchor, 1)
         elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             is_mapping = isinstance(event, yaml.MappingStartEvent)
-            self._start(event.tag, is_mapping=is_mapping)
+            self._start(event.tag, event.anchor, is_mapping=is_mapping)
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             self._end()
 
@@ -154,7 +176,13 @@ class _Builder:
         value = self._documents[0] if self._documents else None
         return YamlDocument(value, self._lines, self._key_lines)
 
-    def _start(self, tag: str | None, *, is_mapping: bool) -> None:
+    def _alias(self, anchor: str) -> None:
+        raise MismatchError(f"expected data without aliases, found `*{anchor}`")
+
+    def _named(self, anchor: str | None, size: int) -> None:
+        """Take note of the anchor and the size of the value that was added last."""
+
+    def _start(self, tag: str | None, anchor: str | None, *, is_mapping: bool) -> None:
         if tag is not None:
             raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
         if len(self._open) >= _DEEPEST:
@@ -163,11 +191,16 @@ class _Builder:
         if parent is not None and parent.members is not None and parent.key is None:
             raise MismatchError("expected a text as key, found a list or an object")
         path = () if parent is None else parent.next_path
-        self._open.append(_Open(path, self.line, members={} if is_mapping else None))
+        members: dict[str, Json] | None = {} if is_mapping else None
+        self._open.append(_Open(path, self.line, anchor=anchor, members=members))
 
     def _end(self) -> None:
         done = self._open.pop()
-        self._add(done.items if done.members is None else done.members, done.line)
+        self._add(done.items if done.members is None else self._whole(done.members), done.line)
+        self._named(done.anchor, done.size)
+
+    def _whole(self, members: dict[str, Json]) -> dict[str, Json]:
+        return members
 
     def _add(self, value: Json, line: int) -> None:
         if not self._open:
@@ -230,3 +263,73 @@ def plain_scalar(text: str) -> Json:
     if _AMBIGUOUS.fullmatch(text):
         raise MismatchError(f"{shown(text)} is ambiguous; quote it if it is a text")
     return text
+
+
+_MERGE = "<<"
+_RADIX = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+")
+
+
+class _ForeignBuilder(_Builder):
+    """Builds a document with aliases and merge keys."""
+
+    def __init__(self, note: Note, budget: WorkBudget) -> None:
+        super().__init__(note)
+        self._budget = budget
+        # Value and size by anchor; values are shared, because nobody changes them.
+        self._anchors: dict[str, tuple[Json, int]] = {}
+        self._last: Json = None
+
+    def _add(self, value: Json, line: int) -> None:
+        self._last = value
+        super()._add(value, line)
+
+    def _named(self, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = self._last, size
+        if self._open:
+            self._open[-1].size += size
+
+    def _alias(self, anchor: str) -> None:
+        if anchor not in self._anchors:
+            raise MismatchError(f"there is no anchor `&{anchor}` before `*{anchor}`")
+        value, size = self._anchors[anchor]
+        self._budget.spend("iterations", size, f"`*{anchor}`", "write fewer aliases")
+        self._add(value, self.line)
+        self._named(None, size)
+
+    def _whole(self, members: dict[str, Json]) -> dict[str, Json]:
+        if _MERGE not in members:
+            return members
+        merged = members[_MERGE]
+        whole: dict[str, Json] = {}
+        # Of several objects the first wins, and what the object itself says wins over all.
+        for source in reversed(merged if isinstance(merged, list) else [merged]):
+            if not isinstance(source, dict):
+                raise MismatchError(f"expected an object after `<<`, found {shown(source)}")
+            whole |= source
+        return whole | {key: value for key, value in members.items() if key != _MERGE}
+
+    def _key(self, value: Json, parent: _Open) -> str:
+        is_text = isinstance(value, str)
+        return super()._key(value if is_text else json.dumps(value), parent)
+
+    def _scalar(self, text: str, tag: str | None, *, plain: bool) -> Json:
+        if tag is not None and tag not in _TEXT_TAGS:
+            raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
+        return _loose_scalar(text) if plain and tag is None else text
+
+
+def _loose_scalar(text: str) -> Json:
+    """Return the value of an unquoted scalar as JavaScript reads it; texts where none fits."""
+    try:
+        return plain_scalar(text)
+    except MismatchError:
+        if _RADIX.fullmatch(text):
+            return int(text, 0)
+        try:
+            number = float(text.replace("_", ""))
+        except ValueError:
+            return text
+        if not math.isfinite(number):
+            return text
+        return int(number) if number.is_integer() and "." not in text else number

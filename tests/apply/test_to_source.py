@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from apply.world import NEW, OLD, World
+from black_box.records import leave_record
 from cli.console import Console, Ended, process
 from promptgraft.agents.writing import RECORD
 
@@ -134,10 +135,9 @@ def test_a_system_that_refuses_leaves_the_old_texts(
 def half_write(world: World, *more: Mapping[str, object]) -> Path:
     """Leave what a kill leaves between two files; return the record."""
     files = [{"name": n, "path": n, "old": OLD[n], "new": [NEW[n]]} for n in OLD]
-    record = world.folder / RECORD
-    record.parent.mkdir(exist_ok=True)
-    document = {"by": "the write", "goal": "new", "texts": [*files, *more], "version": 1}
-    record.write_text(json.dumps(document), "utf-8")
+    record = leave_record(
+        world.folder, {"by": "the write", "goal": "new", "texts": [*files, *more]}
+    )
     (world.folder / "prompts/triage.md").write_text(NEW["prompts/triage.md"], "utf-8")
     return record
 

@@ -168,7 +168,8 @@ def test_every_text_that_is_not_refused_is_sent_as_it_is(text: str) -> None:
     if parts["prompt"].fault(prompt):
         return
     sent = request(function, {"prompt": prompt})
-    assert sent.startswith(text + "\n")
+    # BAML itself leaves out blank lines at the beginning of a prompt.
+    assert sent.startswith(f"{text}\n" if text else parts["prompt"].text[:4])
     if text and not parts["about-order-state"].fault(text):
         said = request(function, {"about-order-state": text})
         assert all(line.strip() in said for line in text.split("\n"))

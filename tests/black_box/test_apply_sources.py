@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from black_box.app import CODE, NEW, OLD, SAID, SKILL, App, build, promptgraft, write
+from black_box.records import leave_record, seal_again
 from cli.console import Console
 from killing import folder_in_memory
-from promptgraft.agents.writing import RECORD
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +170,13 @@ def test_after_a_kill_the_next_command_puts_live_files_back_and_the_run_is_resum
     assert promptgraft(tmp_path, "optimize", "--quiet").returncode == -signal.SIGKILL
     assert app.sources != OLD
     listed = promptgraft(tmp_path, "runs")
-    assert listed.stderr == (
+    assert f"run {app.run.name} was interrupted, and teams.md, {SKILL}, " in listed.stderr
+    assert app.sources != OLD
+    resumed = promptgraft(tmp_path, "resume", "latest", "--quiet")
+    assert resumed.returncode == 1
+    assert resumed.stderr.startswith(
         f"promptgraft: run {app.run.name} was interrupted; put back now: teams.md, {SKILL}\n"
     )
-    assert promptgraft(tmp_path, "resume", "latest", "--quiet").returncode == 1
     assert app.sources == OLD
     assert (app.run / "originals" / "teams.md").read_bytes() == OLD["teams.md"]
 
@@ -188,6 +191,7 @@ def test_what_something_else_wrote_meanwhile_is_decided_by_hand(
     for option, verb, kept in (("--keep", "kept", b"Mine."), ("--overwrite", "put back", None)):
         shutil.copytree(tmp_path, killed, dirs_exist_ok=True)
         monkeypatch.chdir(killed)
+        seal_again(killed)
         Path("teams.md").write_text("Mine.")
         for arguments in (("restore",), ("check",)):
             ended = console(*arguments)
@@ -218,8 +222,6 @@ def test_without_a_project_the_files_of_the_folder_are_restored(
     assert console("restore").out == "there is nothing to restore\n"
     (tmp_path / "system.md").write_text("A candidate.")
     text = {"name": "system", "path": "system.md", "old": "Mine.", "new": ["A candidate."]}
-    record = {"version": 1, "by": "run 1", "goal": "old", "texts": [text]}
-    (tmp_path / RECORD).parent.mkdir()
-    (tmp_path / RECORD).write_text(json.dumps(record))
+    leave_record(tmp_path, {"by": "run 1", "goal": "old", "texts": [text]})
     assert console("restore").out == "put back  system.md\n"
     assert (tmp_path / "system.md").read_text() == "Mine."

@@ -137,6 +137,29 @@ def test_what_a_command_leaves_behind_is_killed_and_does_not_hold_up_the_answer(
     assert gone(pids)
 
 
+@pytest.mark.parametrize(
+    ("left", "answer"),
+    [
+        ("sleep 600", "roads"),
+        ("sleep 600", "x" * 300_000),  # more than a pipe holds
+        ("yes", "roads"),
+    ],
+)
+def test_a_process_that_leaves_the_group_with_the_output_open_is_not_waited_for(
+    left: str, answer: str, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    (tmp_path / "answer").write_text(answer)
+    script = f"""cat answer; setsid sh -c 'echo $$ > "$1"; exec {left}' sh "$1" & \
+        until [ -s "$1" ]; do :; done"""
+    command = ("sh", "-c", script, "agent", str(pids), "{query}", "{texts.system}")
+    try:
+        text = asked(CommandAgent(command=command, cwd=tmp_path, timeout=60)).text
+    finally:
+        os.kill(int(pids.read_text()), signal.SIGKILL)
+    assert text == answer or (left == "yes" and text.startswith(answer))
+
+
 def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     for limit in (1.5, 6.0, 24.0, 96.0):  # a busy machine may need long to start a process

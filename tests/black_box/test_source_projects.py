@@ -10,6 +10,7 @@ import pytest
 
 from promptgraft.agents.delivery import FolderCopy, InCall
 from promptgraft.agents.live import LiveFiles
+from promptgraft.cli.main import run
 from promptgraft.errors import DataFormatError
 from promptgraft.project import load_project
 from promptgraft.project.checking import check_project
@@ -189,3 +190,67 @@ def test_a_project_outside_reads_its_texts_from_its_own_folder(
         "project/promptgraft.yaml:4: prompts.desk.files.system: project/prompts/none.md: cannot be "
         "read: No such file or directory"
     )
+
+
+SUBAGENT = "---\nname: clerk\ndescription: Triggers on: shelf, note\ntools: Read, Grep\n---\n\n"
+SHELVES = """\
+version: 1
+prompts: {clerk: {files: {clerk: CLERK}}}
+agent: {python: agent.py:answer}
+dataset: {path: cases.jsonl}
+metrics: [{name: exact}]
+models: {reflection: {provider: offline}}
+optimizer: {rollout_budget: 120, seed: 1}
+"""
+# Answers rightly once the text names the desk of the query, whatever else is in it.
+CLERK = """
+def answer(query, call):
+    if "tools:" in call.texts["clerk"]:
+        return "front matter"
+    lines = [line[2:].split(": ") for line in call.texts["clerk"].splitlines() if ": " in line]
+    return next((name for name, words in lines if query.split()[-1] in words), "none")
+"""
+
+
+@pytest.mark.parametrize(
+    ("clerk", "is_protected"),
+    [
+        ("agents/clerk.md", True),
+        ("{path: agents/clerk.md, frozen: front_matter}", True),
+        ("{path: agents/clerk.md, frozen: none}", False),
+    ],
+)
+def test_front_matter_is_no_part_of_a_text_unless_the_project_says_so(
+    tmp_path: Path,
+    clerk: str,
+    is_protected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "clerk.md").write_text(f"{SUBAGENT}You name desks.\n")
+    (tmp_path / "agent.py").write_text(CLERK)
+    (tmp_path / "promptgraft.yaml").write_text(SHELVES.replace("CLERK", clerk))
+    words = ["lamp", "bulb", "post", "bin", "sofa", "fridge"]
+    cases = [
+        {"input": f"case {n} {words[n % 6]}", "expected": "light" if n % 6 < 3 else "waste"}
+        for n in range(30)
+    ]
+    (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
+
+    project = load_project(tmp_path / "promptgraft.yaml")
+    [section] = project.prompt().prompt.render().sections
+    assert ("tools: Read" in section.text) != is_protected
+    assert run(["check", "--json"]) == 0
+    protected = json.loads(capsys.readouterr().out)["protected"]
+    assert len(protected) == is_protected
+    for line in protected:
+        assert line.startswith("promptgraft.yaml:2: prompts.clerk.files.clerk: the front matter")
+        assert line.endswith("agents/clerk.md, never changes; `frozen: none` opens it")
+    if is_protected:
+        run(["optimize", "-q"])
+        assert run(["apply", "--candidate", "1", "--keep-anyway", "--to-source"]) == 0
+        written = (tmp_path / "agents" / "clerk.md").read_text()
+        assert written.startswith(SUBAGENT)
+        assert written != f"{SUBAGENT}You name desks.\n"

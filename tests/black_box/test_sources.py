@@ -75,6 +75,31 @@ def test_a_file_keeps_its_mark_its_front_matter_its_line_breaks_and_its_end(tmp_
     assert file.holding("Act.\nAsk later.") == expected
 
 
+FRONT = "---\nname: clerk\ndescription: Triggers on: shelf\ntools: Read, Grep\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "frozen", "text", "lines", "written"),
+    [
+        (f"{FRONT}\nName it.\n", "", "Name it.", 5, f"{FRONT}\nNew.\n"),
+        (f"{FRONT}Name it.", "front_matter", "Name it.", 5, f"{FRONT}New."),
+        (f"{FRONT}Name it.\n", "none", f"{FRONT}Name it.", 0, "New.\n"),
+        ("---\nname: s\n---", "", "", 3, "---\nname: s\n---\nNew."),
+        ("---\nnever closed\nName it.\n", "", "---\nnever closed\nName it.", 0, "New.\n"),
+        ("Name it.\n\n---\nMore.\n---\n", "", "Name it.\n\n---\nMore.\n---", 0, "New.\n"),
+    ],
+)
+def test_front_matter_is_text_only_where_that_is_said(
+    tmp_path: Path, content: str, frozen: Frozen, text: str, lines: int, written: str
+) -> None:
+    path = tmp_path / "SKILL.md"
+    path.write_text(content)
+    file = read_file(path, frozen, name="SKILL.md")
+    assert (file.text, file.protected_lines) == (text, lines)
+    assert file.holding(text).decode() == content
+    assert file.holding("New.").decode() == written
+
+
 def test_sources_are_read_by_name_files_first(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("A file.\n")
 
@@ -168,7 +193,7 @@ hard: TMP/project/hard.md is the file of text `a` too, there TMP/project/a.md; n
     [
         (
             lambda: FileSource(Path("a.md"), "title"),  # type: ignore[arg-type]
-            "frozen: expected `front_matter`, found 'title'",
+            "frozen: expected `front_matter` or `none`, found 'title'",
         ),
         (
             lambda: CallbackSource("read", print),  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from black_box.records import leave_record, seal_again
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import error_text, folder_in_memory
 from promptgraft.agents.sources import CallbackSource, FileSource, Sources, read_sources
@@ -186,9 +187,7 @@ def left_over(folder: Path, goal: str, now: Callable[[Path], object]) -> None:
         {"name": "system", "path": "system.md", "old": "Old.", "new": ["New."]},
         {"name": "stored", "path": "", "old": "Old store.", "new": ["New store."]},
     ]
-    record = {"version": 1, "by": "run 1", "goal": goal, "texts": texts}
-    (folder / RECORD).parent.mkdir()
-    (folder / RECORD).write_text(json.dumps(record))
+    leave_record(folder, {"by": "run 1", "goal": goal, "texts": texts})
     now(folder / "system.md")
 
 
@@ -243,6 +242,9 @@ def test_a_record_that_was_edited_changes_no_code(folder: Path) -> None:
     left_over(folder, "old", lambda path: path.write_text("New."))
     record = folder / RECORD
     record.write_text(record.read_text().replace("system.md", "agent.py"))
+    with pytest.raises(ConfigError, match="did not make here"):
+        opened(folder)
+    seal_again(folder)
     (folder / "agent.py").write_text("New.")
     with pytest.raises(ConfigError, match=r"agent\.py: may be run, and is never written"):
         opened(folder)

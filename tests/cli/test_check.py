@@ -60,8 +60,8 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
         ["everything.yaml:5", "prompts.other"],
         ["everything.yaml:5", "prompts.other"],
     ]
-    assert ": there are only 5 validation examples" in warnings[3]
-    assert ": 5 held-out examples can show no gain: it takes 6 at least" in warnings[4]
+    assert ": there are only 5 validation cases" in warnings[3]
+    assert ": 5 test cases cannot prove a gain; use 6 or more" in warnings[4]
     assert warnings[1].endswith(
         ": the environment variable PROJECT_TEST_KEY is not set; a run needs it"
     )
@@ -151,7 +151,7 @@ def test_a_model_in_python_that_is_none_is_a_fault(
 def test_a_project_without_a_test_set_is_warned_of(console: Console, folder: Path) -> None:
     shown = console("check", "--project", "files_of_their_own.yaml")
     assert shown.code == ExitCode.OK
-    assert "prompts.triage: no example is held out: the run cannot show " in shown.out
+    assert "prompts.triage: there are no test cases: the run cannot prove " in shown.out
 
 
 def test_each_fault_is_a_line_and_the_exit_code_is_that_of_wrong_use(
@@ -213,6 +213,8 @@ def test_as_json_it_is_one_document(
         "ok": False,
         "faults": ["empty.yaml: expected a project file, found an empty one"],
         "warnings": [],
+        "unchecked": [],
+        "protected": [],
         "cases": {},
         "plans": {},
     }

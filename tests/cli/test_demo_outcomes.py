@@ -82,13 +82,13 @@ def test_an_improved_prompt_is_reported_and_kept(
         "toy/words: improved",
         "GEPA on the embedded offline model, seed 3",
     ]
-    assert len(lines) <= 24
+    assert len(lines) <= 30
     for name, best, what in (
-        ("held out", scores["held_out_best"], "24 tickets, never seen"),
+        ("test", scores["held_out_best"], "24 tickets, never seen before"),
         ("validation", scores["best"], "6 tickets"),
     ):
-        assert f"{name:10}     0.000  {best:.3f}  +{best:.3f}  {what}" in lines
-    assert any(line.startswith("changed     section ") for line in lines)
+        assert f"{name:10}   0.000  {best:.3f}  +{best:.3f}  {what}" in lines
+    assert any(line.startswith("changed: section ") for line in lines)
     assert f"stored      tag `triage-demo`, revision 1 ({revision.id[:12]})" in lines
     assert "file        .promptgraft/overrides/toy/words/triage-demo.json" in lines
     assert lines[-2:] == ["Next:", "  promptgraft diff toy/words --tag triage-demo"]
@@ -179,8 +179,8 @@ def test_nothing_better_is_1_and_leaves_the_tag_alone(
     assert ended.code == 1
     assert ended.out.startswith("toy/words: not improved\n")
     assert ended.out.endswith("not stored under tag `triage-demo`: nothing beat the baseline\n")
-    assert "stopped     no progress: " in ended.out
-    assert "rejected   " in ended.out
+    assert " steps in a row tried nothing: " in ended.out
+    assert "rewrites    0 kept, " in ended.out
     assert not (project / ".promptgraft").exists()
     document = json.loads(console("demo", "--json", "--quiet").out)
     assert document["winner"] == document["parts"] == document["use"] == []

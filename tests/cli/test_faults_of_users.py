@@ -169,7 +169,7 @@ def test_what_was_found_before_the_error_is_shown_with_what_to_do_next(
 
     lines = ended.out.splitlines()
     assert lines[0] == "toy/words: better on validation, not checked, stopped early"
-    assert any(line.startswith("validation     0.000  ") for line in lines)
+    assert any(line.startswith("validation   0.000  ") for line in lines)
     assert any(line.startswith("stopped     failed: adapter `task` on example ") for line in lines)
     assert f"kept in     runs/{run.name}" in lines
     assert lines[-2] == f"  promptgraft resume {run.name}"

@@ -18,9 +18,10 @@ from cli.console import Console
 from promptgraft.evals.metrics import judge_case
 from promptgraft.evals.types import Answer, Case
 from promptgraft.project import Project, load_project
-from promptgraft.project.imported import Notes, read_provider
+from promptgraft.project.foreign import Foreign, Notes
 from promptgraft.project.inspect_data import import_inspect
 from promptgraft.project.promptfoo import import_promptfoo
+from promptgraft.project.promptfoo_models import read_provider
 from promptgraft.strict.nodes import Source
 
 NOTES = Path(__file__).with_name("import_notes.txt")
@@ -138,7 +139,7 @@ UNMAPPED = """
 answer-relevance bleu classifier contains-html contains-sql contains-xml context-faithfulness
 context-recall context-relevance conversation-relevance finish-reason gleu guardrails human is-html
 is-refusal is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call
-is-xml javascript levenshtein max-score meteor moderation perplexity perplexity-score pi python ruby
+is-xml levenshtein max-score meteor moderation perplexity perplexity-score pi
 search-rubric select-best similar similar:cosine similar:dot similar:euclidean skill-used
 tool-call-f1 trace-error-spans trace-span-count trace-span-duration trajectory:goal-success
 trajectory:step-count trajectory:tool-args-match trajectory:tool-sequence trajectory:tool-used
@@ -162,7 +163,8 @@ def test_every_kind_of_assertion_is_a_metric_or_has_a_line(console: Console) -> 
         }
         for kind in (*MAPPED.split(), *UNMAPPED.split())
     ]
-    write({"p.json": json.dumps({"prompts": ["{{q}}"], "tests": tests})})
+    document = {"prompts": ["{{q}}"], "providers": ["openai:gpt-5-mini"], "tests": tests}
+    write({"p.json": json.dumps(document)})
     notes = json.loads(console("import", "p.json", "--json").out)["notes"]
     left_out = [note for kind in UNMAPPED.split() for note in notes if f"`{kind}` is left" in note]
     assert notes == left_out
@@ -210,11 +212,12 @@ def test_a_test_passes_here_where_it_passes_in_promptfoo(
     folder = tmp_path_factory.mktemp("promptfoo")
     document = {
         "prompts": ["Say {{q}}"],
+        "providers": ["openai:gpt-5-mini"],
         "defaultTest": {"assert": default},
         "tests": [{"vars": {"q": f"q{n}"}, "assert": one} for n, one in enumerate(tests)],
     }
     (folder / "p.yaml").write_text(yaml.safe_dump(document))
-    imported = import_promptfoo(folder / "p.yaml")
+    imported = import_promptfoo(Foreign.of(folder / "p.yaml"))
     assert imported.notes == ()
     for name, text in imported.files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -233,9 +236,6 @@ def test_a_test_passes_here_where_it_passes_in_promptfoo(
         assert all(verdict.passed for verdict in verdicts) == all(held)
 
 
-ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, value: b}]}\n"
-
-
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -245,23 +245,20 @@ ONE = "prompts: ['{{q}}']\ntests:\n- {vars: {q: a}, assert: [{type: equals, valu
             "expected a file, found none at 'no.txt'",
         ),
         ({"c.yaml": "prompts: ['{{ q']\ntests: []\n"}, "templates here are those of Jinja"),
-        ({"c.yaml": "prompts: [hello]\ntests: []\n"}, "expected a prompt with a placeholder"),
         ({"c.yaml": "prompts: ['{{q}}']\ntests: [3]\n"}, "tests[0]: expected a test, or a file"),
         (
             {"c.yaml": "prompts: ['{{q}}']\ntests: t.csv\n"},
             "expected a file, found none at 't.csv'",
         ),
         (
-            {"c.yaml": ONE},
-            "expected at least two cases with different inputs, found 1",
-        ),
-        (
             {"c.yaml": "prompts: p.txt\n", "p.txt": b"\xff"},
             "c.yaml:1: prompts: p.txt: expected UTF-8",
         ),
-        ({"c.yaml": "prompts: &a ['{{q}}']\ntests: *a\n"}, "expected data without aliases"),
-        ({"c.csv": "q,target\na,b\n"}, "c.csv:2: [0]: expected an `input`, found none"),
-        ({"c.json": '[{"input": "a", "target": "b"}]'}, "expected at least two cases"),
+        ({"c.yaml": "prompts: *a\ntests: []\n"}, "c.yaml:1: there is no anchor `&a` before `*a`"),
+        (
+            {"c.csv": "q,target\na,b\nc,d\n"},
+            "c.csv:1: no sample has the column `input`; the columns are `q`, `target`: name the",
+        ),
         ({"c.jsonl": "{\n"}, "c.jsonl:1: not JSON"),
     ],
 )
@@ -343,7 +340,9 @@ def test_samples_are_those_that_inspect_ai_reads(
     path.write_text(written(numbered, ending), "utf-8")
     data = importlib.import_module("inspect_ai.dataset")
     theirs = (data.csv_dataset if ending == "csv" else data.json_dataset)(str(path))
-    ours = list(map(json.loads, import_inspect(path, {}).files["cases.jsonl"].splitlines()))
+    ours = list(
+        map(json.loads, import_inspect(Foreign.of(path), {}).files["cases.jsonl"].splitlines())
+    )
     assert len(ours) == len(theirs)
     for case, sample in zip(ours, theirs, strict=True):
         assert case["id"] == str(sample.id)
@@ -368,7 +367,7 @@ def written(samples: list[dict[str, Any]], ending: str) -> str:
     return "\n".join(rows)
 
 
-PROVIDERS: Mapping[str, dict[str, Any]] = {
+PROVIDERS: Mapping[str, dict[str, Any] | None] = {
     "openai:gpt-5-mini": {"provider": "openai", "model": "gpt-5-mini"},
     "openai:chat:ft:gpt-4o:me": {"provider": "openai", "model": "ft:gpt-4o:me"},
     "azure:chat:mine": {"provider": "azure", "model": "mine"},
@@ -382,18 +381,71 @@ PROVIDERS: Mapping[str, dict[str, Any]] = {
         "base_url": "http://localhost:11434/v1",
         "api_key": "none",
     },
-    "vertex:gemini-2.5-pro": {"provider": "offline"},
-    "exec:python mine.py": {"provider": "offline"},
-    "echo": {"provider": "offline"},
+    "groq:llama-3.1-8b-instant": {
+        "provider": "openai",
+        "model": "llama-3.1-8b-instant",
+        "base_url": "https://api.groq.com/openai/v1",
+        "api_key": "${GROQ_API_KEY}",
+    },
+    "bedrock:converse:us.anthropic.claude-sonnet-4-6": {
+        "provider": "bedrock",
+        "model": "us.anthropic.claude-sonnet-4-6",
+    },
+    "openai:chat:{{env.MODEL}}": {"provider": "openai", "model": "${MODEL}"},
+    "vertex:gemini-2.5-pro": None,
+    "bedrock:us.meta.llama4-scout-17b-instruct-v1:0": None,
+    "openai:embedding:text-embedding-3-small": None,
+    "exec:python mine.py": None,
+    "https://example.org/chat": None,
+    "echo": None,
 }
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_provider_is_a_model_or_has_a_line(provider: str) -> None:
+def test_a_provider_is_a_model_or_none(provider: str) -> None:
     notes = Notes()
-    expected = PROVIDERS[provider]
-    assert read_provider(Source.of(provider, "c.yaml").root, notes) == expected
-    assert len(notes.lines) == (expected["provider"] == "offline")
+    assert read_provider(Source.of(provider, "c.yaml").root, notes) == PROVIDERS[provider]
+    assert notes.lines == ()
+
+
+@pytest.mark.parametrize(
+    ("provider", "config", "options", "left_out"),
+    [
+        ("openai:gpt-4o", {"temperature": 0.5}, {"temperature": 0.5}, []),
+        ("openai:gpt-5-mini", {"temperature": 0.5}, {}, ["temperature"]),
+        ("anthropic:messages:claude-haiku-4-5", {"temperature": 0}, {"temperature": 0}, []),
+        ("anthropic:messages:claude-opus-4-8", {"temperature": 0}, {}, ["temperature"]),
+        ("anthropic:messages:claude-haiku-4-5", {"temperature": 2}, {}, ["temperature"]),
+        ("anthropic:messages:claude-haiku-4-5", {"seed": 3}, {}, ["seed"]),
+        (
+            "bedrock:eu.anthropic.claude-sonnet-4-6",
+            {"temperature": 1, "max_tokens": 9, "region": "eu-west-1"},
+            {"temperature": 1, "max_output_tokens": 9, "region": "eu-west-1"},
+            [],
+        ),
+        ("vertex:claude-sonnet-4-5", {"top_p": 0.2, "maxTokens": 5}, {"top_p": 0.2}, []),
+        (
+            "openai:gpt-4o",
+            {"max_tokens": "many", "stop": ["END"]},
+            {"stop": ["END"]},
+            ["max_tokens"],
+        ),
+        ("openai:gpt-4o", {"apiKey": "{{env.MINE}}"}, {"api_key": "${MINE}"}, []),
+        ("openai:gpt-4o", {"apiBaseUrl": "{{env.URL}}"}, {"base_url": "${URL}"}, []),
+    ],
+)
+def test_options_that_a_model_does_not_take_are_left_out(
+    provider: str, config: dict[str, Any], options: dict[str, Any], left_out: list[str]
+) -> None:
+    notes = Notes()
+    root = Source.of({"id": provider, "config": config}, "c.yaml").root
+    found = read_provider(root, notes)
+    assert found is not None
+    assert {name: found[name] for name in options} == options
+    assert not {*left_out} & found.keys()
+    assert [f"`{name}: " in note for name, note in zip(left_out, notes.lines, strict=True)] == [
+        True for _ in left_out
+    ]
 
 
 def test_a_cell_of_a_table_that_is_no_number_is_said_by_check(console: Console) -> None:

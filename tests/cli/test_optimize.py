@@ -51,13 +51,13 @@ def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: 
     [folder] = (project / "runs").iterdir()
     assert told[2] == f"run {folder.name} is kept in runs/{folder.name}"
     assert told[3].startswith("plan: about ")
-    assert told[4].startswith("warning: there are only 6 training, 6 validation examples")
-    assert told[5].startswith("baseline 0.000 on the validation set, 6 of 108 rollouts")
+    assert told[4].startswith("warning: there are only 6 training, 6 validation cases")
+    assert told[5].startswith("your prompt: 0 of the 6 cases right")
     revision = stored(project)
     assert revision is not None
     best = revision.provenance.scores["best"]
     lines = ended.out.splitlines()
-    assert len(lines) <= 24
+    assert len(lines) <= 30
     assert lines[0] == "toy/words: improved"
     assert re.search(rf"(?m)^validation +0\.000 +{best:.3f} +\+{best:.3f}  6 examples$", ended.out)
     assert f"tag `toy`, revision 1 ({revision.id[:12]})" in ended.out

@@ -21,8 +21,8 @@ def jobs(project: Path) -> Path:
 
 WARNINGS = [
     (
-        "there are only 6 training, 6 validation examples; with fewer than 10 in a set a gain may "
-        "be luck"
+        "there are only 6 training, 6 validation cases; use 10 or more in each set, better 50, to "
+        "tell a gain from luck"
     ),
 ]
 
@@ -33,21 +33,20 @@ def test_a_plan_is_a_small_table(console: Console, project: Path) -> None:
     assert ended.code == 0
     assert ended.err == "a job may print\n"
     lines = ended.out.splitlines()
-    assert lines[:6] == [
+    assert lines[:5] == [
         "toy/words: usage of a run",
-        "rollouts     108",
-        "proposals    4 if all are accepted, 8 if none is",
-        "reflections  30",
-        "answers      about 1 token each, as long as what is expected",
+        "test calls  108",
+        "rewrites    4 if all are kept, 8 if none is",
+        "answers     about 1 token each, as long as what is expected",
         "",
     ]
-    for title, questions, rows in (("expected", "6", lines[6:10]), ("at most", "30", lines[11:15])):
+    for title, questions, rows in (("expected", "6", lines[5:9]), ("at most", "30", lines[10:14])):
         assert " ".join(rows[0].split()) == f"{title} calls in out tokens dollars model"
         task, reflection, total = (line.split() for line in rows[1:])
         assert (task[0], task[1], task[-2:]) == ("task", "108", ["0.00", "task"])
         assert (reflection[0], reflection[1], reflection[-1]) == ("reflection", questions, "writer")
         assert total[0] == "total"
-    assert lines[15:] == ["", f"warning: {WARNINGS[0]}"]
+    assert lines[14:] == ["", f"warning: {WARNINGS[0]}"]
     assert list(project.glob(".promptgraft/**/*.json")) == []
 
 
@@ -113,7 +112,10 @@ def test_a_job_is_an_object_or_a_function_in_a_file_or_a_module(
             "toy_jobs.py:needing",
             "JOB: expected `toy_jobs.py:needing` to be an OptimizationJob, or a function without ",
         ),
-        ("toy_jobs.py:odd", "toy_jobs.py:odd: expected an OptimizationJob, it returned 'no job'"),
+        (
+            "toy_jobs.py:odd",
+            "toy_jobs.py:odd: expected an OptimizationJob, it returned an object of the class str",
+        ),
         ("toy_jobs.py:raising", "toy_jobs.py:raising raised KeyError: 'token'"),
         ("toy_jobs.py:wrong", "toy_jobs.py:wrong: rollout_budget: expected at least 66 "),
     ],

@@ -291,7 +291,7 @@ def test_a_run_that_begins_again_counts_from_the_start() -> None:
 def test_a_baseline_without_scores_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
     tell(PlainProgress(TITLE), [*begun(), candidate(0, None, best=0)])
 
-    assert "baseline none on the validation set, 4 of 1000 rollouts" in capsys.readouterr().err
+    assert "your prompt: score none, $0.25" in capsys.readouterr().err
 
 
 def test_the_time_left_is_taken_from_the_pace_of_new_answers() -> None:
@@ -341,19 +341,19 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
 
     captured = capsys.readouterr()
     assert captured.out == ""
-    used = "of 1000 rollouts, $0.25"
     ended = (
-        "ended: improved, 0.500 -> 0.625 (+0.125) on the validation set, "
-        "0.250 -> 0.750 (+0.500) on held-out examples (95 % interval -0.963 to +0.988), "
-        "990 rollouts; "
-        "stopped by budget: 10 of 1000 rollouts are left"
+        "improved: 0.250 -> 0.750 (+0.500) on 1 test case (95 % interval -0.963 to +0.988), "
+        "990 test calls; stopped: budget used up"
     )
     assert captured.err.splitlines() == [
         TITLE,
         *PLAN_LINES,
-        f"baseline 0.500 on the validation set, 4 {used}",
-        f"step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 {used}",
-        "steps 4 to 5: 1 accepted, 2 rejected, none better",
+        "your prompt: score 0.500, $0.25",
+        (
+            "step 3: new text for section rules: 0.50 -> 1.00 on its cases, 0.625 in validation, "
+            "best so far, $0.25"
+        ),
+        "steps 4 to 5: 1 new text, none beats the best; 2 rewrites dropped",
         ended,
     ]
 
@@ -370,7 +370,7 @@ RACE: list[Event] = [
 ]
 
 
-def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
+def test_means_of_a_few_examples_say_of_how_many(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole = CandidateScored(
@@ -383,15 +383,14 @@ def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
     tell(PlainProgress(TITLE), [*RACE, whole, accepted(step=4), merged, ended])
 
     told = capsys.readouterr().err.splitlines()[3:]
-    used = "4 of 1000 rollouts, $0.25"
+    gained = "0.50 -> 1.00 on its cases"
+    lead = "best so far by this estimate, $0.25"
     assert told[:-1] == [
-        f"baseline ~0.500 on 2 (the validation set has 5 examples), {used}",
-        "~ is estimated, from some of the examples",
-        f"step 3: accepted section rules with 1 of 1, best 1 of 1 (baseline ~0.500 on 2), {used}",
-        f"step 4: accepted section rules with 0.600, best 0.600 (baseline ~0.500 on 2), {used}",
-        f"step 5: merged 0 and 1 with ~0.500 on 2, best 0.600 (baseline ~0.500 on 2), {used}",
+        "your prompt: score 0.500 on the first 2 cases, $0.25",
+        f"step 3: new text for section rules: {gained}, 1 of 1 in validation, {lead}",
+        f"step 4: new text for section rules: {gained}, 0.600 in validation, {lead}",
+        "step 5: texts 0 and 1 combined: 0.500 on 2 cases in validation, $0.25",
     ]
-    assert " ~0.500 -> 0.625 on the validation set, 0.250 -> 0.750 (+0.500) on " in told[-1]
 
 
 def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -401,12 +400,14 @@ def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixtu
         raced(1, [1.0, 1.0, 1.0, 1.0, *[None] * 56], 1.0, best=1),
         accepted(),
     ]
-    used = "4 of 1000 rollouts, $0.25"
     tell(PlainProgress(TITLE), lines)
 
     assert capsys.readouterr().err.splitlines()[3:] == [
-        f"baseline 3 of 4 (the validation set has 60 examples), {used}",
-        f"step 3: accepted section rules with 4 of 4, best 4 of 4 (baseline 3 of 4), {used}",
+        "your prompt: 3 of the first 4 cases right, $0.25",
+        (
+            "step 3: new text for section rules: 0.50 -> 1.00 on its cases, 4 of 4 in validation, "
+            "best so far by this estimate, $0.25"
+        ),
     ]
 
 
@@ -428,10 +429,9 @@ def test_steps_without_a_better_candidate_are_one_line(
     ]
     tell(PlainProgress(TITLE), [*RACE, *ties, *later])
 
-    used = "300 of 1000 rollouts, $0.50"
-    assert capsys.readouterr().err.splitlines()[6:] == [
-        "steps 4 to 30: 26 accepted, 1 rejected, none better",
-        f"step 31: best 1 of 1 (baseline ~0.500 on 2), {used}",
+    assert capsys.readouterr().err.splitlines()[5:] == [
+        "steps 4 to 30: 26 new texts, none beats the best; 1 rewrite dropped",
+        "step 31: best so far 1 of 1, 300 of 1,000 test calls, $0.50",
     ]
 
 
@@ -443,9 +443,9 @@ def test_the_panel_says_on_how_many_examples_and_draws_the_curve() -> None:
             progress.on_line(one)
     text = "\n".join(drawn.frames[-1])
 
-    assert "~0.500 on 2 -> 0.800  ▁█▅" in text
-    assert "the baseline has ~0.500 on 2" in text
-    assert "step 3: accepted 1 of 1, best so far" in text
+    assert "0.500 on 2 cases -> 0.800  ▁█▅" in text
+    assert "your prompt: score 0.500 on the first 2 cases" in text
+    assert "step 3: 1 of 1 in validation, best so far by this estimate" in text
 
 
 def test_the_panel_shows_calls_in_flight_and_what_is_spent_of_what_is_expected() -> None:
@@ -507,10 +507,10 @@ def test_lines_every_few_hundred_rollouts_or_after_a_minute(
 
     lines = capsys.readouterr().err.splitlines()[5:]
     assert lines == [
-        "step 4: rejected section \\x1b[31mrules: not better",
-        "step 262: best 0.625 (+0.125), 262 of 1000 rollouts, $0.50",
-        "step 512: best 0.625 (+0.125), 512 of 1000 rollouts, $0.50",
-        *["step 700: best 0.625 (+0.125), 600 of 1000 rollouts, $0.50"] * 2,
+        "step 4: new text for section \\x1b[31mrules dropped: not better",
+        "step 262: best so far 0.625 (+0.125), 262 of 1,000 test calls, $0.50",
+        "step 512: best so far 0.625 (+0.125), 512 of 1,000 test calls, $0.50",
+        *["step 700: best so far 0.625 (+0.125), 600 of 1,000 test calls, $0.50"] * 2,
     ]
 
 
@@ -575,10 +575,10 @@ def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -
     assert "0.500 -> 0.625 (+0.125)" in text
     assert "20/1,000" in text
     assert "$0.50, 24k tokens" in text
-    assert "1 accepted, 1 rejected" in text
+    assert "1 kept, 1 dropped" in text
     assert "calls       waiting 21 s for m-1: rate [bold]limited" in text
-    assert "step 3: accepted 0.625, best so far" in text
-    assert "step 4: rejected, not better: section" in text
+    assert "step 3: 0.625 in validation, best so far" in text
+    assert "step 4: dropped, not better: section" in text
     assert ("─" in text) is (encoding == "utf-8")
 
 

@@ -408,7 +408,7 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     gain = "{gain:+.3f} ({low:+.2f} to {high:+.2f})".format(**in_result)
     assert gain in console("runs").out
     assert re.search(rf"(?m)^held out, gain .*{re.escape(gain)}", ended.out)
-    cases = "{won} won, {lost} lost, {tied} tied".format(**in_result)
+    cases = "{won} better, {lost} worse, {tied} the same".format(**in_result)
     assert re.search(rf"(?m)^held out, cases .*{cases}", ended.out)
     between = document["between"]
     assert between["gain"] == pytest.approx(other["held_out"]["best"] - one["held_out"]["best"])
@@ -437,8 +437,8 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     assert ended.err == ""
     lines = ended.out.splitlines()
     assert lines[0] == f"run {folder.id}"
-    assert f"; at most {BUDGET} rollouts" in lines[1]
-    assert any(line.startswith("baseline 0.") for line in lines)
+    assert f"plan: about {BUDGET} test calls" in lines[1]
+    assert any(line.startswith("your prompt: ") for line in lines)
     assert re.search(rf"promptgraft (apply|show) {folder.id}$", lines[-1])
     assert ended.code == (0 if json.loads(folder.result.read_text())["improved"] else 1)
 
@@ -474,7 +474,7 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
 
     marked, means = "~ is estimated, from some of the examples\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
     told = console("watch").out
-    assert re.search(r"(?m)^baseline \d of 4 \(the validation set has \d+ examples\), ", told)
+    assert re.search(r"(?m)^your prompt: \d of the first 4 cases right", told)
     assert re.search(rf"{folder.id} was interrupted: {means}\(~", told)
     assert re.search(rf"validation +{means}\(~", console("show", "latest").out)
     assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)

@@ -102,7 +102,7 @@ def test_the_panel_stands_on_a_terminal_of_60_columns_and_goes(script: Path, tmu
     assert "│ validation  0.500 -> 0.750 (+0.250) " in shown[3]
     assert "│ used        $0.50 (max $2.00), 7 tokens " in shown[5]
     assert "│ calls       waiting for m’s: rate limited " in shown[8]
-    assert "step 1: accepted 0.750, best so far, sect" in "\n".join(shown)
+    assert "step 1: 0.750 in validation, best so far" in "\n".join(shown)
 
     tmux("wait-for", "-S", "go")
     tmux("wait-for", "gone")
@@ -145,8 +145,11 @@ def test_a_dumb_terminal_gets_lines(script: Path) -> None:
         "promptgraft optimize triage",
         "plan: at most 100 rollouts",
         "warning: a small budget",
-        "baseline 0.500 on the validation set, 10 of 100 rollouts",
-        "step 1: accepted section р… with 0.750, best 0.750 (+0.250), 10 of 100 rollouts",
+        "your prompt: score 0.500",
+        (
+            "step 1: new text for section р…: 0.00 -> 1.00 on its cases, 0.750 in validation, "
+            "best so far"
+        ),
         "waiting for m’s: rate limited",
         "drawn",
     ]

@@ -70,7 +70,7 @@ def test_a_template_has_the_texts_in_force_and_the_placeholders(
     assert (in_force.code, in_force.err) == (0, "")
     assert "- sales: buy, order\n" in in_force.out
     assert in_force.out.endswith("## Message\n\n$body\n")
-    assert "It costs $$5." in source.out  # as the source spells it
+    assert "It costs $5." in source.out
     assert "order" not in source.out
 
 

@@ -143,8 +143,8 @@ def test_nothing_to_roll_back_is_wrong_use(
     ended = console("rollback", NAME, "--tag", "canary")
 
     assert ended.err == (
-        f"promptgraft: tag `canary` of prompt `{NAME}` holds nothing that could be rolled back; "
-        "name one of its revisions\n"
+        f"promptgraft: tag `canary` of prompt `{NAME}` has nothing to roll back to; name a "
+        "revision\n"
     )
     assert ended.code == 2
     shown = console("show", NAME, "--tag", "canary")

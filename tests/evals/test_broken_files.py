@@ -49,9 +49,11 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 
 def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
-    path.write_text(f"id,input\n1,{'x' * 140_000}\n", "utf-8")
+    path.write_text(f"id,input\n1,{'x' * 16_777_217}\n", "utf-8")
     (fault,) = faults_of(path)
-    assert fault == f"{path}:2: a cell is longer than 131,072 characters; use JSONL for such texts"
+    assert (
+        fault == f"{path}:2: a cell is longer than 16,777,216 characters; use JSONL for such texts"
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def case(given: Json, **changes: Any) -> Case:
             "f.jsonl:3: case `x`: metric `exact` needs `expected`",
         ),
         ("$a", case("t", turns=(Turn(user="t"),)), "needs `params`"),
-        ("$a", case("t", context=(Message(Speaker.USER, "u"),)), "needs `params`"),
+        ("$a $b", case("t", context=(Message(Speaker.USER, "u"),)), "or `params` that say where"),
     ],
 )
 def test_cases_that_do_not_fit_are_named_before_the_first_call(

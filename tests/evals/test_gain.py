@@ -35,7 +35,7 @@ def test_a_clear_gain_is_an_improvement_and_fits_on_one_line() -> None:
     assert 0 < found.low < 12 / 86 < found.high < 0.3
     assert found.line() == (
         f"gain +0.140 (95 % interval {found.low:+.3f} to {found.high:+.3f}) "
-        "on 86 cases, 17 won, 5 lost, 64 tied"
+        "on 86 cases, 17 better, 5 worse, 64 the same"
     )
 
 
@@ -45,7 +45,7 @@ def test_a_gain_that_may_be_chance_is_no_improvement() -> None:
     assert found.mean_gain > 0
     assert found.verdict is Outcome.NOT_SHOWN
 
-    assert found.meaning == "it may be luck: the interval includes 0"
+    assert found.meaning == "not significant at 95 %"
 
 
 def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
@@ -57,7 +57,7 @@ def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
     assert forth.low is not None
     assert forth.high is not None
     assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-6)
-    assert back.meaning == "more than luck: the whole interval is below 0"
+    assert back.meaning == "significantly worse at 95 %"
     assert back.mean_gain == -(forth.mean_gain or 0)
 
 
@@ -65,10 +65,12 @@ def test_a_handful_of_cases_improves_nothing_however_well_it_went() -> None:
     found = gain(*sides(5, 0, 0))
     assert found.verdict is Outcome.NOT_SHOWN
     assert found.line() == (
-        "gain +1.000 (95 % interval -0.044 to +1.000) on 5 cases, 5 won, 0 lost, 0 tied"
+        "gain +1.000 (95 % interval -0.044 to +1.000) on 5 cases, 5 better, 0 worse, 0 the same"
     )
-    assert found.meaning == ("5 cases are too few to tell: even 5 of 5 won may be luck")
-    assert gain(*sides(1, 0, 0)).meaning.startswith("1 case is too few to tell: ")
+    assert found.meaning == (
+        "not significant: 5 cases cannot prove a gain, use 6 or more, better 50"
+    )
+    assert gain(*sides(1, 0, 0)).meaning.startswith("not significant: 1 case cannot prove")
     assert gain(*sides(5, 0, 0), level=0.9).verdict is Outcome.IMPROVED
 
 
@@ -90,7 +92,7 @@ def test_unscored_cases_are_named_and_in_no_mean() -> None:
 
     assert found.unscored == ("b", "c", "d", "e")
     assert (found.mean_before, found.mean_after) == (0.0, 1.0)
-    assert found.line().endswith("on 1 case, 1 won, 0 lost, 0 tied; 4 unscored")
+    assert found.line().endswith("on 1 case, 1 better, 0 worse, 0 the same; 4 unscored")
 
 
 @pytest.mark.parametrize("scores", [{}, {"a": (None,)}])

@@ -50,7 +50,8 @@ def test_two_texts_are_improved_resumed_and_used_by_another_process(
     assert winner(stopped) == winner(whole)
     [page] = (EXAMPLE / "README.md").read_text("utf-8").split("```text\n")[1:]
     assert page.split("```")[0] in said
-    assert "section router, section writer" in said
+    assert "changed: section router\n" in said
+    assert "changed: section writer\n" in said
 
     use = (
         "import asyncio, desk, promptgraft as pg\n"

@@ -329,7 +329,7 @@ def test_a_limit_of_money_needs_the_prices_of_all_nodes() -> None:
             return None
 
     nodes = [attrs.evolve(one, adapter=Metered()) for one in GRAPH.nodes]
-    with pytest.raises(ConfigError, match=r"limits\.max_cost: the price of `dear` is not known"):
+    with pytest.raises(ConfigError, match=r"limits\.max_cost: no price is known for `dear`"):
         GepaOptimizer(context(), settings(limits=Limits(max_cost=1))).optimize(
             attrs.evolve(GRAPH, nodes=nodes)
         )

@@ -65,18 +65,19 @@ def test_a_process_killed_at_any_call_leaves_the_old_bytes_or_the_new_ones(tmp_p
         assert all(found.startswith(".") and found.endswith(".tmp") for found in left)
 
 
-def test_a_file_is_created_and_replaced_readable_for_all_and_writable_for_the_owner(
-    tmp_path: Path,
+@pytest.mark.parametrize(("mask", "expected"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_a_file_has_the_permissions_that_the_umask_leaves(
+    mask: int, expected: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.json"
-    before = os.umask(0o077)
+    before = os.umask(mask)
     try:
-        write_atomically(path, b"one")
-        assert (path.read_bytes(), permissions(path)) == (b"one", 0o644)
-
-        path.chmod(0o600)
-        write_atomically(path, b"")
-        assert (path.read_bytes(), permissions(path)) == (b"", 0o644)
+        for data in (b"one", b""):
+            write_atomically(path, data)
+            assert (path.read_bytes(), permissions(path)) == (data, expected)
+        for mode in (0o600, 0o755):
+            write_atomically(path, b"two", mode=mode)
+            assert permissions(path) == mode
     finally:
         os.umask(before)
     assert names(tmp_path) == ["state.json"]
@@ -114,7 +115,7 @@ def test_a_refused_call_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(os, name, refusing(getattr(os, name), 1, error))
 
     with pytest.raises(type(error)) as caught:
-        write_atomically(path, NEW)
+        write_atomically(path, NEW, mode=0o644)
     assert path.read_bytes() == OLD
     assert names(tmp_path) == ["state.json"]
     if isinstance(caught.value, OSError):

@@ -10,7 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from promptgraft.serde import Json
-from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml, spelled
+from promptgraft.work import WorkBudget
+from promptgraft.yaml_text import (
+    YamlDocument,
+    YamlPath,
+    read_foreign_yaml,
+    read_yaml,
+    spelled,
+)
 
 TEXT = """\
 # a comment
@@ -182,3 +189,55 @@ def test_the_line_of_a_value_is_the_line_in_which_it_is_written(
     write(value, (), "", "")
     document = read("\n".join(lines))
     assert {path: document.line_of(path) for path in written} == written
+
+
+def foreign(text: str, budget: WorkBudget | None = None) -> tuple[Json, list[str]]:
+    noted: list[str] = []
+    document = read_foreign_yaml(
+        text, lambda line, fault: noted.append(f"{line}: {fault}"), budget or WorkBudget()
+    )
+    return None if document is None else document.value, noted
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &x [1, {b: no}]\nc: *x\n", {"a": [1, {"b": "no"}], "c": [1, {"b": "no"}]}),
+        ("a: &x text\n*x : 1\n", {"a": "text", "text": 1}),
+        ("b: &b {k: 1, l: 2}\nd: {<<: *b, l: 3}\n", {"b": {"k": 1, "l": 2}, "d": {"k": 1, "l": 3}}),
+        (
+            "b: &b {k: 1}\nd:\n  <<: [*b, {k: 9, m: 2}]\n",
+            {"b": {"k": 1}, "d": {"k": 1, "m": 2}},
+        ),
+        ("a: 1e3\nb: 0x1F\nc: 007\n", {"a": 1000, "b": 31, "c": 7}),
+        ("a: 2024-01-01\nb: 1_000\nc: .inf\n", {"a": "2024-01-01", "b": 1000, "c": ".inf"}),
+        ("1: a\ntrue: b\n", {"1": "a", "true": "b"}),
+        ("a: '007'\nb: \"1e3\"\n", {"a": "007", "b": "1e3"}),
+    ],
+)
+def test_yaml_of_others_has_aliases_merges_and_loose_scalars(text: str, value: Json) -> None:
+    assert foreign(text) == (value, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("a: *x\n", "1: there is no anchor `&x` before `*x`"),
+        ("a: &x [*x]\n", "1: there is no anchor `&x` before `*x`"),
+        ("a: {<<: 3}\n", "1: expected an object after `<<`, found 3"),
+        ("a: 1\na: 2\n", "2: the key 'a' occurs twice in one object"),
+        ("a: !!python/object:os.system {}\n", "1: expected plain data, found the tag"),
+    ],
+)
+def test_faults_in_yaml_of_others_have_their_line(text: str, fault: str) -> None:
+    _, noted = foreign(text)
+    assert [line[: len(fault)] for line in noted] == [fault]
+
+
+def test_values_behind_aliases_are_counted_before_they_are_used() -> None:
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30)]
+    budget = WorkBudget(iterations=10_000)
+    _, noted = foreign("a0: &a0 [x, x]\n" + "".join(levels), budget)
+    assert len(noted) == 1
+    assert "expected at most 10,000 iterations in all, found" in noted[0]
+    assert budget.spent("iterations") <= 10_000

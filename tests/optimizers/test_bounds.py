@@ -101,7 +101,7 @@ def test_a_target_of_ones_own_is_bounded_as_well() -> None:
                 output_repr=LONG,
                 tool_trace_repr=LONG,
                 feedback=RolloutFeedback(score=0.0, feedback=LONG, eval_trace=LONG),
-                fault=LONG,
+                fault=LONG if example.id != "e0" else "",
             )
 
     journal, writer = MemoryJournal(), ScriptedAdapter(lambda _: instruction("better"))

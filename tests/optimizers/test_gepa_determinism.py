@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import threading
 from collections.abc import Callable
@@ -242,7 +243,7 @@ def test_processes_do_not_change_the_outcome() -> None:
 
 def test_an_error_in_another_process_keeps_its_name_and_its_message() -> None:
     context = OptimizationContext(PlainAdapter(), reflection_adapter=ScriptedAdapter(propose))
-    wrong = settings(example_formatter=repr)
+    wrong = settings(example_formatter=operator.sub)
     with (
         process_pool(2) as executor,
         pytest.raises(Exception, match="_formatter on example `e0` raised TypeError") as caught,

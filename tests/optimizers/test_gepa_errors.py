@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import attrs
@@ -25,6 +26,7 @@ from optimizers.worlds import (
     judge,
     numbered,
     optimize,
+    propose,
     records,
     section,
     with_output,
@@ -308,6 +310,38 @@ def test_faults_that_stopped_a_run_are_asked_for_again() -> None:
     second = Run(journal=journal)
     assert without_ledger(second.start()) == without_ledger(optimize())
     assert [asked(r) for r in second.task.requests[:3]] == ["w0", "w1", "w2"]
+
+
+@pytest.mark.parametrize("preset", ["lean", "paper"])
+@pytest.mark.parametrize("dead_from", [0, 1, 3, 4, 7, 15, 28, 41])
+@pytest.mark.parametrize("workers", [0, 4])
+def test_a_run_whose_provider_died_ends_like_a_healthy_one_when_it_is_back(
+    preset: str, dead_from: int, workers: int
+) -> None:
+    """Nothing is taken for unscored that no answer came after."""
+    calls = 0
+
+    def dying(rendered: Rendered) -> str:
+        nonlocal calls
+        calls += 1
+        if calls > dead_from:
+            raise OVERLOADED
+        return answer(rendered)
+
+    def reflect(rendered: Rendered) -> str:
+        if calls > dead_from:
+            raise OVERLOADED
+        return propose(rendered)
+
+    journal, settings = MemoryJournal(), config(preset=preset, rollout_budget=90)
+    first = Run(settings, task=dying, reflection=reflect, journal=journal)
+    assert first.start().stop_reason is StopReason.PROVIDER_FAILED
+    assert [record.key for record in journal.records() if record.kind == "fault"] == []
+    with ThreadPoolExecutor(workers) if workers else nullcontext() as executor:
+        second = Run(settings, journal=journal, executor=executor)
+        assert without_ledger(second.start()) == without_ledger(optimize(settings))
+    # What is paid for is not paid for again.
+    assert second.task.calls == optimize(settings).total_rollouts - dead_from
 
 
 def test_faults_of_a_run_that_went_on_are_answers() -> None:

@@ -16,6 +16,7 @@ from promptgraft import (
     OptimizationJob,
     ScriptedAdapter,
 )
+from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import ConfigError
 
 
@@ -42,7 +43,10 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
         PROMPT, surroundings(), config(max_cost=1, max_tokens=10, max_reflections=7, seed=3)
     )
     dry = job.dry()
-    assert {role.model for role in dry.plan().roles} == {"offline/3"}
+    asked = (dry.context.adapter, dry.context.reflection_adapter)
+    assert [adapter_identity(adapter) for adapter in asked if adapter] == ["offline/3"] * 2
+    with pytest.raises(ConfigError, match="does not serve"):  # a free text, which it cannot write
+        dry.plan()
     assert dry.context.journal is None
     assert (dry.context.overrides_store, dry.context.overrides_tag) == (
         job.context.overrides_store,

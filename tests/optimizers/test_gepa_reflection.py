@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -176,7 +177,11 @@ def test_the_reflector_is_told_what_answers_must_look_like() -> None:
         (Literal["ok", "no"], "One of: ok, no"),
         (Verdict, "A JSON object of type Verdict, with this schema: {"),
     ):
-        run = Run(prompt=with_output(kind), task=lambda _: "no", reflection=[""] * 99)
+        run = Run(
+            prompt=with_output(kind),
+            task=lambda _: 'no, {"known": false}',
+            reflection=[""] * 99,
+        )
         run.start()
         shown = bound(run.reflection.requests[0], "output")
         assert unfenced(shown).startswith(told)
@@ -196,9 +201,11 @@ def test_the_reflector_never_sees_examples_that_candidates_are_compared_on() -> 
 
 
 def test_an_answer_that_does_not_fit_is_shown_with_the_reason() -> None:
+    numbers = itertools.count()
     run = Run(
         prompt=with_output(Literal["ok", "no"]),
-        task=lambda _: "Perhaps, who knows?",
+        # A run in which no answer fits ends before its first question.
+        task=lambda _: "Perhaps, who knows?" if next(numbers) else "no",
         reflection=[""] * 99,
     )
     result = run.start()

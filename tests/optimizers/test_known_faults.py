@@ -140,9 +140,10 @@ class Verdict:
 
 
 def test_failed_rollouts_are_not_empty_to_the_reflector() -> None:
+    good = iter(['{"known": true}'])  # without one, the run ends after the baseline
     run = Run(
         prompt=with_output(Verdict),
-        task=lambda rendered: f"no JSON about {asked(rendered)}",
+        task=lambda rendered: next(good, f"no JSON about {asked(rendered)}"),
         reflection=[""] * 99,
     )
     run.start()

@@ -204,6 +204,29 @@ def test_fewer_tokens_and_less_money_count_against_the_baseline() -> None:
     assert result.baseline_pareto_mean == pytest.approx((own + 0.5 + 2 * 0.5) / 4)
 
 
+def test_the_reflector_is_shown_what_a_weighted_score_is_made_of() -> None:
+    weighted = config(
+        weights={"known": 3, "tokens": 1}, target_section_paths=(RULES,), feedback_fn=two_sided
+    )
+    run = Run(weighted, task=wordy)
+    run.start()
+    shown = re.findall(r"\*\*Objectives:\*\* (.*)", run.reflection.requests[0].text)
+    assert shown
+    line = re.compile(
+        r"known (\S+) \(weight 3\), tokens (\S+) for (\d+) \(weight 1\); weighted mean (\S+)"
+    )
+    for told in shown:
+        found = line.fullmatch(told)
+        assert found is not None, told
+        known, relative, _, mean = map(float, found.groups())
+        assert mean == pytest.approx((3 * known + relative) / 4, abs=1e-3)
+    # The feedback's own score stands beside it.
+    assert "**Score:** 0.5\n\n**Objectives:**" in run.reflection.requests[0].text
+    plain = Run(config(target_section_paths=(RULES,), feedback_fn=two_sided), task=wordy)
+    plain.start()
+    assert not any("Objectives" in question.text for question in plain.reflection.requests)
+
+
 def test_an_objective_of_unknown_price_is_the_callers_fault() -> None:
     context = OptimizationContext(PaidAdapter(cost=None), reflection_adapter=Run().reflection)
     with pytest.raises(FeedbackError, match="the cost of example `e0` is not known"):

@@ -36,8 +36,8 @@ class StoreKiller(Killer):
 class IntentKiller(StoreKiller):
     """Kills as soon as the intent of a write of several tags has its name."""
 
-    def _replace(self, source: str, target: str) -> None:
-        super()._replace(source, target)
+    def _replace(self, source: str, target: str, **folders: int) -> None:
+        super()._replace(source, target, **folders)
         if os.path.basename(target) == ".intent.json":  # noqa: PTH119
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -67,7 +67,6 @@ def test_the_document_of_a_tag_stands_under_namespace_key_and_tag(
     store.set_section_override(PROMPT, tag="v1.2", path=TONE, body="x")
 
     assert (tmp_path / FOLDER / "v1.2.json").is_file()
-    assert (tmp_path / FOLDER / "v1.2.json").stat().st_mode & 0o777 == 0o644
     assert store.root_path == tmp_path.resolve()
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from promptgraft.cli.main import run
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.types import Answer, Case
 from promptgraft.project import load_project
+from promptgraft.project.python_source import FUNCTION, PythonSource
 
 METRIC = """metrics:
   - {{name: {name}, kind: python, function: "{function}", threshold: 0.5}}
@@ -69,7 +70,7 @@ def test_projects_with_files_of_one_name_do_not_share_their_functions(
     ("function", "said"),
     [
         ("scoring.py:shirt", "has no `shirt` (did you mean `short`?)"),
-        ("scoring.py:NUMBER", "to be a function, found 5"),
+        ("scoring.py:NUMBER", "to be a function, found an object of the class int"),
         ("scoring.py", "expected `module:ATTRIBUTE` or `file.py:ATTRIBUTE`, found 'scoring.py'"),
         ("nowhere.py:f", "expected a Python file"),
     ],
@@ -85,3 +86,21 @@ def test_what_is_no_function_is_a_fault_with_its_line(
     line = 1 + project.read_text("utf-8").splitlines().index("metrics:") + 1
     assert fault.startswith(f"{project}:{line}: metrics[0].function: ")
     assert said in fault
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("{'KEY': 'hunter2'}", "an object of the class dict"),
+        ("'hunter2'", "an object of the class str"),
+        ("type('Hunter', (), {})", "the class Hunter"),
+        ("None", "None"),
+    ],
+)
+def test_a_message_about_a_named_object_never_shows_its_value(
+    tmp_path: Path, value: str, shown: str
+) -> None:
+    (tmp_path / "own.py").write_text(f"THING = {value}\n")
+    with pytest.raises(ConfigError) as refused:
+        PythonSource(tmp_path).load("own.py:THING", FUNCTION, "metric")
+    assert str(refused.value) == f"metric: expected `own.py:THING` to be a function, found {shown}"

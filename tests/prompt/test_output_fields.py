@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
-from promptgraft.prompt.rendered import parse_output
+from promptgraft.prompt.answers import read_output
 from promptgraft.prompt.schema import own_names, schema_of, shown_names
 from promptgraft.serde import Json, unstructure
 
@@ -83,6 +83,10 @@ def prompt_for(output_type: Any) -> Prompt[Any]:
 
 
 # What the schema says
+
+
+def parsed(kind: Any, text: str) -> Any:
+    return read_output(kind, text).output
 
 
 def test_the_schema_of_an_answer_says_what_people_say_of_its_fields() -> None:
@@ -211,12 +215,12 @@ def test_an_answer_whose_fields_cannot_be_told_apart_is_refused(
     "name", ["level", "severity", "Level", "SEVERITY", "se_ver-i ty", "LE VEL", "Severity "]
 )
 def test_a_field_is_found_by_name_or_alias_in_any_spelling(name: str) -> None:
-    assert parse_output(Report, json.dumps({name: "low"})) == Report(Level.LOW)
+    assert parsed(Report, json.dumps({name: "low"})) == Report(Level.LOW)
 
 
 @pytest.mark.parametrize("option", ["very-high", "VERY-HIGH", "Very high", "very_high", "veryhigh"])
 def test_an_option_is_found_in_any_spelling(option: str) -> None:
-    read = parse_output(Report, json.dumps({"level": option, "pair": [option, {"who": "Ada"}]}))
+    read = parsed(Report, json.dumps({"level": option, "pair": [option, {"who": "Ada"}]}))
 
     assert read == Report(Level.VERY_HIGH, pair=(Level.VERY_HIGH, ADA))
 
@@ -236,7 +240,7 @@ def test_an_option_is_found_in_any_spelling(option: str) -> None:
     ],
 )
 def test_names_are_found_at_every_depth(given: dict[str, Json], expected: dict[str, Any]) -> None:
-    read = parse_output(Report, json.dumps({"level": "low", **given}))
+    read = parsed(Report, json.dumps({"level": "low", **given}))
 
     assert read == Report(Level.LOW, **expected)
 
@@ -244,16 +248,16 @@ def test_names_are_found_at_every_depth(given: dict[str, Json], expected: dict[s
 def test_a_class_that_holds_itself_is_read_at_every_depth() -> None:
     text = '{"Number": 1, "below": [{"value": 2, "Below": [{"number": 3}]}]}'
 
-    assert parse_output(Tree, text) == Tree(1, (Tree(2, (Tree(3),)),))
+    assert parsed(Tree, text) == Tree(1, (Tree(2, (Tree(3),)),))
 
 
 def test_names_that_are_spelled_alike_are_told_apart_by_their_spelling() -> None:
-    assert parse_output(Ids, '{"user_id": "a", "userid": "b"}') == Ids("a", "b")
-    assert parse_output(Ids, '{"userid": "b", "user_id": "a"}') == Ids("a", "b")
+    assert parsed(Ids, '{"user_id": "a", "userid": "b"}') == Ids("a", "b")
+    assert parsed(Ids, '{"userid": "b", "user_id": "a"}') == Ids("a", "b")
 
 
 def test_of_two_names_of_one_field_the_first_one_counts() -> None:
-    read = parse_output(Report, '{"severity": "low", "level": "very-high"}')
+    read = parsed(Report, '{"severity": "low", "level": "very-high"}')
 
     assert read == Report(Level.LOW)
 
@@ -261,7 +265,7 @@ def test_of_two_names_of_one_field_the_first_one_counts() -> None:
 def test_keys_that_no_field_has_are_passed_over_at_every_depth() -> None:
     text = '{"thoughts": [1], "level": "low", "owner": {"who": "Ada", "age": 36}, "": {}}'
 
-    assert parse_output(Report, text) == Report(Level.LOW, owner=ADA)
+    assert parsed(Report, text) == Report(Level.LOW, owner=ADA)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +292,7 @@ def test_keys_that_no_field_has_are_passed_over_at_every_depth() -> None:
     ],
 )
 def test_an_object_is_found_in_fences_and_prose(text: str) -> None:
-    assert parse_output(Report, text) == Report(Level.LOW, "`x` {y}")
+    assert parsed(Report, text) == Report(Level.LOW, "`x` {y}")
 
 
 @pytest.mark.parametrize(
@@ -320,7 +324,7 @@ def test_an_object_is_found_in_fences_and_prose(text: str) -> None:
 )
 def test_an_answer_that_does_not_fit_is_refused_with_the_place(text: str, said: str) -> None:
     with pytest.raises(OutputError) as caught:
-        parse_output(Report, text)
+        parsed(Report, text)
 
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -328,7 +332,7 @@ def test_an_answer_that_does_not_fit_is_refused_with_the_place(text: str, said: 
 
 def test_every_fault_of_an_answer_is_named() -> None:
     with pytest.raises(OutputError) as caught:
-        parse_output(Report, '{"note": 5, "owner": {"who": 6}}')
+        parsed(Report, '{"note": 5, "owner": {"who": 6}}')
 
     assert str(caught.value) == (
         "answer: required key missing @ $.level; "
@@ -343,11 +347,11 @@ def test_every_fault_of_an_answer_is_named() -> None:
 )
 def test_what_is_left_of_an_answer_that_was_cut_off_is_not_taken_for_one(text: str) -> None:
     with pytest.raises(OutputError):
-        parse_output(Optionals, text)
+        parsed(Optionals, text)
 
 
 def test_an_empty_object_in_prose_is_an_answer_of_defaults() -> None:
-    assert parse_output(Optionals, "Nothing to say: {}") == Optionals()
+    assert parsed(Optionals, "Nothing to say: {}") == Optionals()
 
 
 # Any class, any instance, any spelling
@@ -474,7 +478,7 @@ def test_any_instance_is_read_back_whatever_a_model_makes_of_its_names(
 ) -> None:
     kind, value, shown, text = drawn
 
-    assert parse_output(kind, text) == value
+    assert parsed(kind, text) == value
     schema = schema_of(kind)
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(shown)

@@ -62,7 +62,9 @@ def test_empty_lines_around_a_body_are_the_sections_own_but_not_of_the_whole_tex
     assert rendered(section("a", "\n\n  x\n\n"), section("b", "\n")) == "## A\n\n  x\n\n## B"
 
 
-@pytest.mark.parametrize("key", ["", "A", "a b", "a/b", "-a", "_a", "é", "a" * 65, "a\n", "a.b", 5])
+@pytest.mark.parametrize(
+    "key", ["", "A", "a b", "a/b", "-a", "_a", "É", "e\u0301", "a" * 65, "a\n", "a.b", 5]
+)
 def test_a_key_that_is_no_identifier_is_refused(key: Any) -> None:
     with pytest.raises(InvalidIdentifierError, match=r"^section key: expected 1 to 64 lower-case"):
         MarkdownSection(title="T", key=key)

@@ -104,7 +104,7 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     assert set(leaders[-1]["leads_on"]) <= set(result.pareto_ids)
     summary = folder.summary.read_text("utf-8")
     assert summary.startswith("# toy/words: better on validation only\n")
-    assert "; 3 cases are too few to tell: even 3 of 3 won may be luck.\n" in summary
+    assert "; not significant: 3 cases cannot prove a gain, use 6 or more, better 50.\n" in summary
 
 
 def test_a_page_of_a_candidate_says_what_it_says_changes_and_scores(whole: RunFolder) -> None:

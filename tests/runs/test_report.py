@@ -104,16 +104,16 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
-    assert "More than luck: the whole interval is above 0." in told
-    assert "7 won, 0 lost, 0 tied; 1 unscored." in told
+    assert "Significant at 95 %." in told
+    assert "7 better, 0 worse, 0 the same; 1 unscored." in told
     assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
 
 
 @pytest.mark.parametrize(
     ("scores", "sentence"),
     [
-        ((0.0,) * 7 + (None,), "the whole interval is below 0."),
-        ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "It may be luck: the interval includes 0."),
+        ((0.0,) * 7 + (None,), "Significantly worse at 95 %."),
+        ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "Not significant at 95 %."),
     ],
 )
 def test_the_side_of_zero_on_which_the_interval_lies_is_said(
@@ -226,7 +226,7 @@ def test_too_few_cases_to_tell_are_said_to_be_too_few() -> None:
     few = HeldOut(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1))
     told = section(render(small_run(held_out=few)), "held-out")
     assert "Gain +0.500 95 % interval -0.776 to +0.987" in told
-    assert "2 cases are too few to tell: even 2 of 2 won may be luck." in told
+    assert "Not significant: 2 cases cannot prove a gain" in told
     page = Page(render(small_run(held_out=few, verdict=RunVerdict.NOT_SHOWN)))
     assert "better on validation only" in " ".join(page.texts)
 

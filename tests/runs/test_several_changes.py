@@ -57,7 +57,7 @@ def test_a_candidate_is_kept_with_all_that_was_changed(folder: RunFolder) -> Non
     ]
     assert line.module == one.module
     told = sentence(line, record)
-    assert told.startswith(f"step {one.step}: accepted {one.module} with ")
+    assert told.startswith(f"step {one.step}: new text for {one.module}: ")
     assert one.module in (folder.path / "report.html").read_text("utf-8")
 
 
@@ -74,7 +74,7 @@ def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder:
         assert f"changed together with {others}\n" in page
     told = [sentence(one, RunHistory()) for one in read_run(folder).rejections if one.step == step]
     assert told[:2] == ["", ""]
-    assert told[2].startswith(f"step {step}: rejected {modules[2]}: not better; ")
+    assert told[2].startswith(f"step {step}: new text for {modules[2]} dropped: not better; ")
     assert told[2].endswith(f"changed together with {modules[0]}, {modules[1]}")
 
 

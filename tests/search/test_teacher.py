@@ -133,7 +133,7 @@ def test_a_plan_has_what_the_teacher_is_asked() -> None:
     assert row.expected.cost is not None
     assert row.expected.tokens is not None
     assert row.expected.cost == Decimal("0.01") * row.expected.tokens
-    with pytest.raises(ConfigError, match=r"limits.max_cost: the price of `loud` is not known"):
+    with pytest.raises(ConfigError, match=r"limits.max_cost: no price is known for `loud`"):
         planned(Priced(None), limits=Limits(max_cost=Decimal(5)))
 
 

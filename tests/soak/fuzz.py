@@ -29,7 +29,7 @@ from promptgraft.evals.dataset import Dataset, cases_digest
 from promptgraft.evals.metrics import check_cases, judge_case, load_metrics
 from promptgraft.evals.types import Answer, Case
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.prompt.rendered import parse_output
+from promptgraft.prompt.answers import read_output
 from promptgraft.serde import parse_json
 from soak.hostile import damaged, dumped, mutated, text, value
 
@@ -183,7 +183,7 @@ def answers(chance: random.Random, folder: Path) -> None:
     if chance.random() < 0.8:
         data = mutated({"label": "a", "score": 1, "inner": {"names": ["a"], "count": 2}}, chance)
         said = chance.choice(("", "Here:\n", "```json\n")) + dumped(data, chance)
-        parse_output(Output, said if chance.random() < 0.8 else text(chance))
+        read_output(Output, said if chance.random() < 0.8 else text(chance))
         return
     share = chance.random()
     bad = functools.partial(text, chance)

@@ -9,7 +9,7 @@ import pytest
 from soak.trials import PARTS, carry_out, close
 
 SEED = 1
-TRIALS = {"projects": 6, "kills": 2, "journals": 10, "stores": 15, "providers": 25}
+TRIALS = {"projects": 6, "kills": 2, "journals": 10, "stores": 15, "providers": 25, "grid": 3}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from killing import folder_in_memory
 from promptgraft.errors import PromptgraftError
-from soak import damage, fuzz, providers
+from soak import cells, damage, fuzz, providers
 
 TESTS = Path(__file__).parents[1]
 MOST_MEMORY = 4 << 30
@@ -26,6 +26,7 @@ PARTS: Mapping[str, Trial] = {
     "stores": damage.stores,
     "kills": damage.kills,
     "providers": providers.providers,
+    "grid": cells.grid,
 }
 """What is tried, by name."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from black_box.records import leave_record
 from cli.console import Console, Ended
 from process_pools import process_pool
 from promptgraft import (
@@ -25,7 +26,6 @@ from promptgraft import (
     ScriptedAdapter,
     Session,
 )
-from promptgraft.agents.writing import RECORD
 from promptgraft.algorithms.gepa import GepaMutationRejected, GepaRolloutCompleted
 from promptgraft.errors import ConfigError, JournalMismatchError, PromptgraftError
 from promptgraft.overrides import SectionOverride
@@ -342,8 +342,7 @@ def test_a_half_written_winner_of_several_prompts_is_completed(
     call(*APPLY, "--to-source")
     written = texts_in(in_files)
     files = [{"name": n, "path": n, "old": TEXTS[n], "new": [written[n]]} for n in TEXTS]
-    document = {"by": "the write", "goal": "new", "texts": files, "version": 1}
-    (in_files / RECORD).write_text(json.dumps(document))
+    leave_record(in_files, {"by": "the write", "goal": "new", "texts": files})
     (in_files / "writer.md").write_text(TEXTS["writer.md"], "utf-8")
     assert "was interrupted; written now: " in call(*APPLY).err
     assert texts_in(in_files) == written

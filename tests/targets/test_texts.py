@@ -547,3 +547,10 @@ def test_texts_need_something_that_proposes_new_ones() -> None:
     alone = OptimizationContext(texts_of().adapter)
     with pytest.raises(ConfigError, match=r"^function .* found the prompt `promptgraft/gepa/refl"):
         GepaOptimizer(alone, config(training_examples=examples())).optimize(texts_of().prompt)
+
+
+def test_a_reflector_is_told_nothing_of_answers_that_nothing_is_known_of() -> None:
+    reflector = ScriptedAdapter(propose)
+    optimized(texts_of(), reflection_adapter=reflector)
+    assert reflector.requests
+    assert not any("Expected answers" in question.text for question in reflector.requests)

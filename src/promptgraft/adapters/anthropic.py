@@ -26,6 +26,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
     content_of,
+    counted_in,
     extended,
     read_as,
     sendable,
@@ -182,7 +183,7 @@ class AnthropicWire:
             if block.type == "tool_use"
         )
         finish = _FINISHES.get(answer.stop_reason, Finish.DONE)
-        usage = answer.usage or _Tokens()
+        usage = counted_in(_Tokens, answer.usage)
         read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
         return Turn(
             text="".join(block.text or "" for block in blocks if block.type == "text"),
@@ -219,7 +220,7 @@ class _Answer(msgspec.Struct, frozen=True):
     model: str
     content: list[dict[str, Any]]
     stop_reason: str | None = None
-    usage: _Tokens | None = None
+    usage: Any = None
 
 
 class _Block(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager
@@ -16,10 +15,13 @@ import attrs
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
+    EmptyAnswerError,
     OutputError,
     PromptgraftError,
     TransientProviderError,
 )
+from promptgraft.folders import temporary_folder
+from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -67,12 +69,14 @@ class PromptResponse(Generic[OutputT_co]):
         output: the answer parsed into the prompt's output type; None when it has none.
         usage: tokens; all 0 if the provider does not count them.
         finish_reason: why the model stopped, in the provider's terms.
+        notes: how the answer was repaired before it fitted the output type, one line each.
     """
 
     text: str
     output: OutputT_co | None = attrs.field(default=None, hash=False)
     usage: Usage = NO_USAGE
     finish_reason: str = "stop"
+    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -195,6 +199,21 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
+@runtime_checkable
+class ChoosyAdapter(Protocol):
+    """An adapter that can tell before a call whether it answers a prompt."""
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter cannot answer a prompt."""
+        ...
+
+
+def check_serves(adapter: object, rendered: RenderedPrompt[object]) -> None:
+    """Raise a ``ConfigError`` if an adapter says that it cannot answer a prompt."""
+    if isinstance(adapter, ChoosyAdapter):
+        adapter.check_prompt(rendered)
+
+
 GIVE_PRICES = (
     "give the model its `prices: {input: …, output: …}` in the project file, or the adapter "
     "`prices=` in Python, in US dollars for a million tokens; or leave max_cost out"
@@ -230,8 +249,7 @@ def opened(adapter: object, folder: Path | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if isinstance(adapter, OpenedAdapter):
             if folder is None:
-                made = held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-"))
-                folder = Path(made)
+                folder = held.enter_context(temporary_folder())
             held.enter_context(adapter.opened(folder))
         yield
 
@@ -350,15 +368,25 @@ def answered(
 ) -> PromptResponse[OutputT]:
     """Build the response for a text, for implementations of :class:`ProviderAdapter`.
 
-    ``PromptExecuted`` is dispatched even if parsing the text raises ``OutputError``, so that the
-    session also records answers that do not fit the output type.
+    Thoughts before the answer are left out. ``PromptExecuted`` is dispatched even if parsing the
+    text raises ``OutputError``, so that the session also records answers that do not fit the output
+    type.
     """
+    said = answer_text(text)
     try:
-        output = rendered.parse(text)
+        if text.strip() and not said.strip():
+            raise EmptyAnswerError(ONLY_THOUGHTS)
+        parsed = rendered.read(said)
     except OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))
         raise
-    response = PromptResponse(text=text, output=output, usage=usage, finish_reason=finish_reason)
+    response = PromptResponse(
+        text=said,
+        output=parsed.output,
+        usage=usage,
+        finish_reason=finish_reason,
+        notes=parsed.notes,
+    )
     session.dispatch(PromptExecuted(response=response))
     return response

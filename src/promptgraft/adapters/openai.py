@@ -25,6 +25,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
     content_of,
+    counted_in,
     extended,
     read_as,
     sendable,
@@ -125,6 +126,7 @@ def profile_of(model: str) -> OpenAIProfile:
     )
 
 
+_TEXT_PARTS = {"text", "output_text"}
 _FINISHES = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
 
 
@@ -169,12 +171,12 @@ class OpenAIWire:
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
-        usage = answer.usage or _Tokens()
+        usage = counted_in(_Tokens, answer.usage)
         details = usage.prompt_tokens_details or _Details()
         return Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
-            text=message.content or message.refusal or "",
+            text=_text(message.content) or message.refusal or "",
             requests=requests,
             finish=Finish.REFUSED if message.refusal else finish,
             finish_reason="refusal" if message.refusal else reason,
@@ -188,7 +190,7 @@ class OpenAIWire:
             model=answer.model or self.model,
             message={
                 "role": "assistant",
-                "content": message.content,
+                "content": _text(message.content),
                 "tool_calls": [*(message.tool_calls or ())],
             },
         )
@@ -207,8 +209,15 @@ class _ToolCall(msgspec.Struct, frozen=True):
     function: _Function
 
 
+class _Part(msgspec.Struct, frozen=True):
+    """A part of an answer; those of other types, such as thoughts, have no text of the answer."""
+
+    type: str = "text"
+    text: str | None = None
+
+
 class _Message(msgspec.Struct, frozen=True):
-    content: str | None = None
+    content: str | list[str | _Part] | None = None
     refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
@@ -232,7 +241,19 @@ class _Tokens(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     choices: list[_Choice]
     model: str | None = None
-    usage: _Tokens | None = None
+    usage: Any = None
+
+
+def _text(content: str | list[str | _Part] | None) -> str | None:
+    """Return the text of an answer, which some servers send in parts."""
+    if not isinstance(content, list):
+        return content
+    said = (part if isinstance(part, str) else _text_of(part) for part in content)
+    return "".join(said) or None
+
+
+def _text_of(part: _Part) -> str:
+    return part.text or "" if part.type in _TEXT_PARTS else ""
 
 
 def _tool(tool: RenderedTool) -> JsonObject:

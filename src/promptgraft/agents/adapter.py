@@ -36,6 +36,7 @@ from promptgraft.errors import (
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.evals.types import Answer, Case, TurnAnswered
+from promptgraft.prompt.answers import answer_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
@@ -208,6 +209,8 @@ class _Playing:
             answer = self.adapter.agent.ask(query, call)
         except AgentFaultError as error:
             raise self._refused(error, call) from error
+        # Agents may hand on the text of their model as it is.
+        answer = attrs.evolve(answer, text=answer_text(answer.text))
         # Its adapters have charged the session already; charging again would double the cost.
         if answer.counted:
             return answer

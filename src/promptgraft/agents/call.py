@@ -15,10 +15,12 @@ from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import (
     AgentFaultError,
     ConfigError,
+    Lasting,
     PermanentProviderError,
     PromptEvaluationError,
     RateLimitedError,
     TransientProviderError,
+    lasting_of_status,
 )
 from promptgraft.evals.types import Message, ToolUse
 from promptgraft.frozenmap import FrozenMap
@@ -199,9 +201,7 @@ class Delivery(Protocol):
 LONGEST_SHOWN = 400
 """Characters of an agent's error message that the reflector is shown."""
 
-_BAD, _LATE, _TOO_MANY, _SERVER_FAILED = 400, 408, 429, 500
-# The address or the account is wrong, whatever the query.
-_FOR_GOOD = frozenset({401, 402, 403, 404, 405, 407, 410, 415})
+_BAD, _TOO_MANY = 400, 429
 # Base classes that HTTP libraries and SDKs use for connection errors and timeouts; none of them
 # derives from ConnectionError or TimeoutError.
 _PASSING = frozenset(
@@ -219,7 +219,7 @@ def fault_of(error: BaseException, name: str) -> PromptEvaluationError:
     status = status_of(error)
     if status == _TOO_MANY:
         return RateLimitedError(f"agent `{name}` raised {said}")
-    if status >= _SERVER_FAILED or _may_pass(error):
+    if lasting_of_status(status) is Lasting.TRANSIENT or _may_pass(error):
         return TransientProviderError(f"agent `{name}` raised {said}")
     # The reflector reads this message; names of modules and cases would mean nothing to it.
     return AgentFaultError(f"the agent raised {said}", place=place_of(error))
@@ -236,14 +236,15 @@ def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
     what = f"status {status}{f': {said}' if said else ''}"
     if status == _TOO_MANY:
         return RateLimitedError(f"agent `{name}` answered with {what}")
-    if status >= _SERVER_FAILED or status == _LATE:
+    lasting = lasting_of_status(status)
+    if lasting is Lasting.TRANSIENT:
         return TransientProviderError(f"agent `{name}` answered with {what}")
     if status < _BAD:
         return PermanentProviderError(
             f"agent `{name}` answered with the redirect {status}, which is not followed; "
             "give the address that it leads to"
         )
-    if status in _FOR_GOOD:
+    if lasting is Lasting.PERMANENT:
         return PermanentProviderError(f"agent `{name}` refuses with {what}")
     return AgentFaultError(f"the agent answered with {what}")
 

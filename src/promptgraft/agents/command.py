@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import selectors
 import shutil
 import signal
 import subprocess
+import termios
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
@@ -30,6 +33,7 @@ LONGEST_OUTPUT = 10_000_000
 # Bytes of standard error; the end says why a command failed.
 _KEPT_OF_ERRORS = 4_000
 _SHORT_PAUSE = 0.001  # seconds
+_PART = 1 << 16
 _LOOK_EVERY = 0.2  # seconds; pipes inherited by children may stay open after the command ended
 # A killed process cannot clean up its commands. So each command has a guard in its process group,
 # not a child of it, whose standard input closes when this process dies; it then kills the group.
@@ -56,8 +60,9 @@ class CommandAgent(Templated):
     In arguments and variables, ``{query}``, ``{folder}``, ``{texts.NAME}``, ``{session_id}``,
     ``{turn}``, ``{history}``, ``{context}``, ``{state}`` and ``{example}`` are replaced by
     their values, each as one text, and ``${NAME}`` by an environment variable. A nonzero exit code
-    is the agent's fault. When the time limit passes, the run ends or this process dies, the command
-    is killed together with its process group.
+    is the agent's fault. The answer is complete when the command ends, whatever it leaves behind.
+    Then, and when the time limit passes, the run ends or this process dies, its process group is
+    killed.
 
     Attributes:
         command: the program and its arguments.
@@ -213,21 +218,21 @@ class _Running:
             for pipe, kept in ((process.stdout, found.output), (process.stderr, found.errors)):
                 assert pipe is not None  # noqa: S101 - see _run
                 waiting.register(pipe, selectors.EVENT_READ, kept)
-            while waiting.get_map() or not self._has_ended():
+            while not self._has_ended():
                 # A command that has closed its output is usually about to end.
                 seconds = _LOOK_EVERY if waiting.get_map() else _SHORT_PAUSE
-                for key, _ in waiting.select(min(ends.remaining, ends.look_every, seconds)):
-                    data = os.read(key.fd, 65_536)
-                    key.data.extend(data)
-                    if not data:
-                        waiting.unregister(key.fileobj)
+                _read_ready(waiting, min(ends.remaining, ends.look_every, seconds))
                 del found.errors[:-_KEPT_OF_ERRORS]
                 found.is_too_long = len(found.output) > LONGEST_OUTPUT
                 found.is_late = ends.expired
                 if found.is_late or found.is_too_long:
                     return found
-                if self._has_ended():
-                    self.kill()  # children that it left behind
+            self.kill()  # children that it left behind
+            # What the command wrote is in the pipes by now. They may stay open for ever: a child
+            # that has left the group is not killed, and may even go on to write.
+            for key in waiting.get_map().values():
+                _read_rest(key)
+            found.is_too_long = len(found.output) > LONGEST_OUTPUT
         found.code = self.end()
         return found
 
@@ -236,3 +241,23 @@ class _Running:
         # Reaping would free the id, and a later kill could hit an unrelated group.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, options) is not None
+
+
+def _read_ready(waiting: selectors.BaseSelector, seconds: float) -> None:
+    """Read what the pipes hold, after waiting for it at most so long."""
+    for key, _ in waiting.select(seconds):
+        data = os.read(key.fd, _PART)
+        key.data.extend(data)
+        if not data:
+            waiting.unregister(key.fileobj)
+
+
+def _read_rest(pipe: selectors.SelectorKey) -> None:
+    """Read what a pipe holds now, without waiting for its end."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe.fd, termios.FIONREAD, count)
+    left = count[0]
+    while left > 0:
+        data = os.read(pipe.fd, min(left, _PART))
+        pipe.data.extend(data)
+        left -= len(data)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import filecmp
-import itertools
 import os
 import shutil
-import stat
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import attrs
 
+from promptgraft.agents.copies import Copies, Tree
 from promptgraft.agents.sources import Sources
 from promptgraft.errors import ConfigError
+from promptgraft.folders import OwnFolder, remove_tree, temporary_folder
 from promptgraft.runtime.deadline import Deadline
 
-_SETTLED_NS = 100_000_000  # two changes within one tick of the clock may leave one status behind
+_DEEPEST = 200  # folders within each other; nobody means to copy more
 # History is large, and the stores of the project must not be written by an agent.
 _NOT_COPIED = {".git", ".promptgraft"}
 
@@ -111,7 +110,7 @@ class FolderCopy:
                     f"folder: expected the file of text `{name}` in {folder} and in no folder that "
                     f"is left out, found {file.name}; name a folder that holds all files"
                 )
-        self._copies: _Copies | None = None
+        self._copies: Copies | None = None
         self._scope = RunScope()
 
     def opened(self, folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -142,14 +141,13 @@ class FolderCopy:
         with contextlib.ExitStack() as opened:
             copies = self._copies
             if copies is None:
-                folder = opened.enter_context(tempfile.TemporaryDirectory())
-                copies = opened.enter_context(self._copies_in(Path(folder)))
+                folder = opened.enter_context(temporary_folder())
+                copies = opened.enter_context(self._copies_in(folder))
             with self._explained():
-                copy = copies.take()
-                self._fill(copy.path, texts)
+                copy = copies.take(partial(self._fill, texts))
             began = time.time_ns()
             try:
-                yield copy.path
+                yield copy.folder.path
             except BaseException:
                 # An agent that failed or ran out of time may still write to it.
                 copies.drop(copy)
@@ -157,26 +155,24 @@ class FolderCopy:
             copies.give_back(copy, used_at=began)
 
     @contextlib.contextmanager
-    def _copies_in(self, folder: Path) -> Iterator[_Copies]:
+    def _copies_in(self, folder: Path) -> Iterator[Copies]:
         kept = folder.resolve() / "copies"
         self._left_out.add(str(kept))
-        shutil.rmtree(kept, ignore_errors=True)
-        copies = _Copies(kept)
+        with self._explained():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            remove_tree(kept)  # of a killed run
+            copies = Copies(OwnFolder.create(kept))
         try:
             with self._explained():
-                self._make_pattern(copies.pattern)
-                # Make one copy now, so that a folder that cannot be copied fails before a rollout.
-                copies.give_back(copies.take(), used_at=time.time_ns())
+                copies.begin(self._make_pattern)
             yield copies
         finally:
-            shutil.rmtree(kept, ignore_errors=True)
+            copies.close()
 
-    def _fill(self, copy: Path, texts: Mapping[str, str]) -> None:
+    def _fill(self, texts: Mapping[str, str], copy: Tree) -> None:
         for name, file in self._sources.files.items():
-            target = copy / file.path.relative_to(self._folder)
-            # Not written atomically: a copy that a kill leaves behind is never used again.
-            target.write_bytes(file.holding(texts[name]))
-            target.chmod(file.mode)
+            path = file.path.relative_to(self._folder).as_posix()
+            copy.write(path, file.holding(texts[name]), file.mode)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -191,18 +187,23 @@ class FolderCopy:
         """Copy everything except the files that candidates change."""
         changing = {str(file.path) for file in self._sources.files.values()}
         base = len(str(self._folder))
-        pattern.mkdir(parents=True)
         for entry in self._entries(str(self._folder)):
             target = f"{pattern}{entry.path[base:]}"
             if entry.is_dir(follow_symlinks=False):
                 Path(target).mkdir()
+                shutil.copymode(entry.path, target)
             elif (inner := self._inner(entry)) is not None:
                 Path(target).symlink_to(inner)
             elif entry.path not in changing:
                 shutil.copy2(entry.path, target)
 
-    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+    def _entries(self, folder: str, depth: int = 1) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder that are copied, parents first."""
+        if depth > _DEEPEST:
+            raise ConfigError(
+                f"folder: expected at most {_DEEPEST} folders within each other, found more in "
+                f"{self._folder}; name another folder"
+            )
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:
@@ -218,7 +219,7 @@ class FolderCopy:
                     )
             yield entry
             if entry.is_dir(follow_symlinks=False):
-                yield from self._entries(entry.path)
+                yield from self._entries(entry.path, depth + 1)
 
     def _inner(self, entry: os.DirEntry[str]) -> str | None:
         """Return the relative target of a link that stays within the folder; None otherwise."""
@@ -228,92 +229,3 @@ class FolderCopy:
         if not real.is_relative_to(self._folder):
             return None
         return os.path.relpath(real, Path(entry.path).parent)
-
-
-class _Copies:
-    """The copies of one run: the pattern that they are made from, and the spare ones."""
-
-    def __init__(self, folder: Path) -> None:
-        self.pattern = folder / "pattern"
-        self._folder = folder
-        self._numbers = itertools.count(1)
-        self._spare: list[_Copy] = []
-
-    def take(self) -> _Copy:
-        """Return a copy for exclusive use."""
-        with contextlib.suppress(IndexError):
-            return self._spare.pop()
-        return _Copy.of(self.pattern, self._new_path())
-
-    def give_back(self, copy: _Copy, *, used_at: int) -> None:
-        """Restore a copy and keep it for another rollout."""
-        try:
-            mended = copy.mended(self.pattern, used_at=used_at)
-            spare = attrs.evolve(mended, path=copy.path.rename(self._new_path()))
-        # An agent may have taken away the rights to restore it; a new copy is made instead.
-        except OSError:
-            self.drop(copy)
-        else:
-            self._spare.append(spare)
-
-    def _new_path(self) -> Path:
-        # Never reuse a path: processes left behind by an agent must not find their copy again.
-        return self._folder / str(next(self._numbers))
-
-    def drop(self, copy: _Copy) -> None:
-        """Remove a copy."""
-        shutil.rmtree(copy.path, ignore_errors=True)
-
-
-@attrs.frozen
-class _Copy:
-    """A copy of the pattern, with the status of every entry by path."""
-
-    path: Path
-    made: Mapping[str, tuple[int, ...]]
-
-    @classmethod
-    def of(cls, pattern: Path, path: Path) -> _Copy:
-        # From the pattern and not from the folder, which may change during the run.
-        shutil.copytree(pattern, path, symlinks=True)
-        base = len(str(path))
-        return cls(path, {one[base:]: _status(one) for one in _walked(path)})
-
-    def mended(self, pattern: Path, *, used_at: int) -> _Copy:
-        """Return the copy restored: new entries removed, changed or removed ones replaced."""
-        base = len(str(self.path))
-        kept: dict[str, tuple[int, ...]] = {}
-        for path in _walked(self.path):
-            name, now = path[base:], _status(path)
-            # The change time cannot be set by a program, unlike the modification time.
-            is_settled = used_at - now[-1] > _SETTLED_NS or not stat.S_ISREG(now[1])
-            if self.made.get(name) == now and (
-                is_settled or filecmp.cmp(path, f"{pattern}{name}", shallow=False)
-            ):
-                kept[name] = now
-            elif stat.S_ISDIR(now[1]):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)  # noqa: PTH108
-        for name in sorted(self.made.keys() - kept.keys()):  # folders before what is in them
-            source, target = f"{pattern}{name}", f"{self.path}{name}"
-            if stat.S_ISDIR(self.made[name][1]):
-                Path(target).mkdir()
-                shutil.copymode(source, target)
-            else:
-                shutil.copy2(source, target, follow_symlinks=False)
-            kept[name] = _status(target)
-        return attrs.evolve(self, made=kept)
-
-
-def _walked(folder: Path) -> Iterator[str]:
-    """Yield the paths of all entries of a folder; those removed meanwhile are skipped."""
-    for parent, folders, files in os.walk(folder):
-        yield from (f"{parent}/{name}" for name in (*folders, *files))
-
-
-def _status(path: str) -> tuple[int, ...]:
-    found = os.lstat(path)
-    if stat.S_ISDIR(found.st_mode):
-        return (found.st_ino, found.st_mode, 0)  # its times change with its content
-    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

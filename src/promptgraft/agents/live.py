@@ -15,6 +15,7 @@ from promptgraft.agents.sources import Sources
 from promptgraft.agents.writing import LEFT, Record, difference, why_not
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.files import make_folder, write_atomically
+from promptgraft.folders import remove_tree
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
 
 _Key = tuple[str, ...]
@@ -76,6 +77,7 @@ class LiveFiles:
             # Before anything is recorded: an edit since the sources were read must not be reverted.
             self._writer.check_unchanged(self._held.values())
             originals = folder / "originals"
+            remove_tree(originals)  # an agent of an earlier process may have left a link there
             make_folder(originals, under=folder)
             for name, text in self._held.items():
                 path = originals / f"{name}{Path(text.path).suffix}"

@@ -23,8 +23,8 @@ from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
 
-Frozen = Literal["", "front_matter"]
-"""The part of a file that is not text: none, or the lines between ``---`` at its start."""
+Frozen = Literal["", "front_matter", "none"]
+"""The part of a file that is not text: front matter if there is any, front matter, or nothing."""
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?---[ \t]*(?:\r?\n|\Z)")
 
@@ -35,7 +35,8 @@ class FileSource:
 
     Attributes:
         path: the file, in UTF-8; relative to the folder of its sources.
-        frozen: ``front_matter`` to keep the lines between ``---`` at its start unchanged.
+        frozen: by default the lines between ``---`` at its start, which programs read, are no part
+            of the text if there are any. ``front_matter`` requires them; ``none`` makes them text.
 
     Raises:
         ConfigError: ``frozen`` has another value.
@@ -45,8 +46,10 @@ class FileSource:
     frozen: Frozen = ""
 
     def __attrs_post_init__(self) -> None:
-        if self.frozen not in ("", "front_matter"):
-            raise ConfigError(f"frozen: expected `front_matter`, found {shown(self.frozen)}")
+        if self.frozen not in ("", "front_matter", "none"):
+            raise ConfigError(
+                f"frozen: expected `front_matter` or `none`, found {shown(self.frozen)}"
+            )
 
 
 @attrs.frozen
@@ -114,6 +117,8 @@ class TextFile:
         before: everything before the text.
         after: the line breaks after the text.
         line_break: line break of the file: CRLF or LF.
+        protected_lines: the number of lines of its front matter; 0 if it has none, or if that is
+            text.
     """
 
     path: Path
@@ -124,6 +129,7 @@ class TextFile:
     before: str
     after: str
     line_break: str
+    protected_lines: int = 0
 
     def holding(self, text: str) -> bytes:
         """Return the content of the file with another text; with its own text, the bytes read."""
@@ -159,25 +165,28 @@ def read_file(path: Path, frozen: Frozen, *, name: str) -> TextFile:
     if is_crlf:
         whole = whole.replace("\r\n", "\n")
     start = len(whole) - len(whole.removeprefix("\ufeff"))
-    if frozen:
-        front = _FRONT_MATTER.match(whole)
-        if front is None:
-            raise DataFormatError(
-                f"{name}:1: expected front matter between two lines `---`, found none; add it, or "
-                "leave `frozen` out"
-            )
+    front = None if frozen == "none" else _FRONT_MATTER.match(whole)
+    if front is not None:
         start = front.end()
+    elif frozen == "front_matter":
+        raise DataFormatError(
+            f"{name}:1: expected front matter between two lines `---`, found none; add it, or "
+            "leave `frozen` out"
+        )
     text = whole[start:].strip("\r\n")
     start = whole.index(text, start)
+    # A text must not be joined to a last line `---` that has no line break.
+    joint = "\n" if front is not None and not whole[:start].endswith(("\r", "\n")) else ""
     return TextFile(
         path=real,
         name=name,
         mode=mode,
         raw=raw,
         text=text,
-        before=whole[:start],
+        before=whole[:start] + joint,
         after=whole[start + len(text) :],
         line_break="\r\n" if is_crlf else "\n",
+        protected_lines=0 if front is None else front[0].rstrip().count("\n") + 1,
     )
 
 

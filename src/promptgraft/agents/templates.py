@@ -14,8 +14,8 @@ from promptgraft.adapters.calling.access import blanked
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall
 from promptgraft.environment import Secret
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
+from promptgraft.evals.case_kinds import TOOL_USES
 from promptgraft.evals.metrics.reading import parse_path, places
-from promptgraft.evals.plain import TOOL_USES
 from promptgraft.evals.types import ToolUse
 from promptgraft.serde import (
     Json,

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from promptgraft.agents.seals import is_sealed, seal_of
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.files import held_lock, make_folder, sweep, sync_folder, write_atomically
-from promptgraft.serde import parse_json, shown, unstructure
+from promptgraft.files import held_lock, is_held, make_folder, sweep, sync_folder, write_atomically
+from promptgraft.serde import Json, parse_json, shown, unstructure
 from promptgraft.strict import structure
 
 if TYPE_CHECKING:
@@ -75,12 +76,37 @@ class Record:
         by: description of the writer.
         goal: whether every text is to hold its old or its new content in the end.
         texts: the texts, in the order in which they are written.
+        seal: shows that the record was made here, by this user.
     """
 
     by: str
     goal: Literal["old", "new"]
     texts: tuple[WrittenText, ...]
     version: Literal[1] = 1
+    seal: str = ""
+
+    def sealed(self, folder: Path) -> Record:
+        """Return the record with its seal for ``folder``."""
+        return attrs.evolve(self, seal=seal_of(folder, self._signed()))
+
+    def check_seal(self, folder: Path) -> None:
+        """Refuse a record that was not made here, by this user.
+
+        Raises:
+            ConfigError: it may have come with the folder.
+        """
+        if not is_sealed(folder, self._signed(), self.seal):
+            raise ConfigError(
+                f"{folder / RECORD}: expected the record of a write of yours in this folder, found "
+                "one that you did not make here; it may have come with the repository, and is not "
+                "carried out; compare the texts with version control, then `promptgraft restore "
+                "--keep` removes it"
+            )
+
+    def _signed(self) -> dict[str, Json]:
+        plain = unstructure(attrs.evolve(self, seal=""))
+        assert isinstance(plain, dict)  # noqa: S101 - a class becomes an object
+        return plain
 
 
 class SourceWriter:
@@ -95,6 +121,7 @@ class SourceWriter:
         self._folder = folder
         self._stored = stored
         self._record = folder / RECORD
+        self._identity = self._found()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -140,7 +167,7 @@ class SourceWriter:
             return
         path = self._path(text)
         # A new file takes the place of the old one, so that its permissions must be carried over.
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         write_atomically(path, value.encode(), mode=mode)
 
     def _callback(self, text: WrittenText) -> CallbackSource:
@@ -149,8 +176,20 @@ class SourceWriter:
             raise ConfigError("the project no longer names functions for it; restore them")
         return found
 
+    def _found(self) -> tuple[int, int]:
+        status = self._folder.stat()
+        return status.st_dev, status.st_ino
+
+    def _check_folder(self) -> None:
+        # An agent may have put a link to another folder in its place, which has such files too.
+        if self._found() != self._identity:
+            raise ConfigError(
+                f"{self._folder} is another folder than at the start; put the project back there"
+            )
+
     def _path(self, text: WrittenText) -> Path:
         # Checked again at each write: a record on disk, or a link, may have changed since.
+        self._check_folder()
         path = (self._folder / text.path).resolve()
         if not path.is_relative_to(self._folder):
             raise ConfigError(f"leads out of {self._folder}; put the file back there")
@@ -160,11 +199,14 @@ class SourceWriter:
 
     def begin(self, record: Record) -> None:
         """Write a record durably."""
-        document = json.dumps(unstructure(record), indent=1, ensure_ascii=False)
+        self._check_folder()
+        sealed = record.sealed(self._folder)
+        document = json.dumps(unstructure(sealed), indent=1, ensure_ascii=False)
         write_atomically(self._record, f"{document}\n".encode())
 
     def end(self) -> None:
         """Remove the record: every text holds its target."""
+        self._check_folder()
         self._record.unlink(missing_ok=True)
         sync_folder(self._record.parent)
 
@@ -191,9 +233,12 @@ class SourceWriter:
         A text that something else has written since is left alone, unless ``overwrite``.
 
         Raises:
-            ConfigError: some texts cannot be written or were left alone; the others are settled.
+            ConfigError: the record was not made here, by this user, and nothing is written; or some
+                texts cannot be written or were left alone, and the others are settled.
         """
         record = self.recorded()
+        if record is not None:
+            record.check_seal(self._folder)
         faults = [] if record is None else self._settled(record, overwrite=overwrite)
         if record is not None and faults:
             raise ConfigError(f"{record.by} was interrupted: {'; '.join(faults)}")
@@ -290,6 +335,8 @@ class SourceWriter:
 def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) -> str:
     """Complete an interrupted write in a folder, and describe it; empty if there was none.
 
+    Only the record of a write that was made in this folder, by this user, is carried out.
+
     Raises:
         ConfigError, DataFormatError, JournalLockedError, OSError: as :meth:`SourceWriter.held`.
     """
@@ -309,6 +356,25 @@ def settle_left_over(folder: Path, stored: Mapping[str, CallbackSource] | None) 
         return ""
     did = "put back" if record.goal == "old" else "written"
     return f"{record.by} was interrupted; {did} now: {', '.join(settled)}"
+
+
+def left_over(folder: Path) -> str:
+    """Return a line about an interrupted write in a folder, without writing; empty without one.
+
+    Raises:
+        ConfigError: the record was not made here, by this user.
+        DataFormatError: the record is invalid.
+    """
+    writer = SourceWriter(folder, None)
+    record = writer.recorded()
+    if record is None or is_held(folder / _LOCK):
+        return ""
+    record.check_seal(folder)
+    names = ", ".join(text.where for text in record.texts)
+    return (
+        f"{record.by} was interrupted, and {names} may be half written; `promptgraft restore`, or "
+        "the next command that needs them, completes it"
+    )
 
 
 def why_not(text: WrittenText, error: OSError | CallerError) -> str:

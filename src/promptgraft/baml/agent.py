@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 
@@ -12,15 +13,17 @@ from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.agents.call import AgentAnswer, AgentCall
-from promptgraft.baml.calls import BamlCall, Environment, arguments_of
+from promptgraft.baml.calls import BamlCall, Environment, arguments_of, messages_of
 from promptgraft.baml.functions import BamlFunction
 from promptgraft.baml.judging import check_rules
 from promptgraft.baml.runtime import Compiled
 from promptgraft.baml.tests import BamlTest
 from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError
+from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import digest
 
 _DIGITS = 12
+_OUTPUT_FORMAT = re.compile(r"\{\{-?\s*ctx\.output_format\b")
 
 
 @attrs.frozen(kw_only=True)
@@ -76,14 +79,26 @@ class BamlAgent:
         except AgentFaultError as error:
             yield f"{self.function.folder}: {error}"
             return
-        for test in self.tests.values():
-            yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
-            try:
-                compiled.type_builder(test.types)
-                arguments_of(self.function, test)
-            except ConfigError as error:
-                line = str(error)
-                yield line if line.startswith(test.origin) else f"{test.origin}: {line}"
+        found = [line for test in self.tests.values() for line in self._faults_of(test, compiled)]
+        yield from found or self._refused_tests()
+
+    def _faults_of(self, test: BamlTest, compiled: Compiled) -> Iterator[str]:
+        yield from (f"{test.origin}: {line}" for line in check_rules(test.rules, test.args))
+        try:
+            compiled.type_builder(test.types)
+            arguments_of(self.function, test)
+        except ConfigError as error:
+            line = str(error)
+            yield line if line.startswith(test.origin) else f"{test.origin}: {line}"
+
+    def _refused_tests(self) -> tuple[str, ...]:
+        """Return the faults that BAML finds in tests: a single ``@assert`` would judge nothing."""
+        sources = self.function.sources({}, tests=self.tests.values())
+        try:
+            Compiled.of(sources, folder=self.function.folder)
+        except DataFormatError as error:
+            return error.faults
+        return ()
 
     def ask(self, query: str, call: AgentCall) -> AgentAnswer:
         """Answer the test that belongs to the case of a call.
@@ -100,6 +115,39 @@ class BamlAgent:
         if model := self._made():
             return asked.by_model(model)
         return asked.by_own_client(self._environment, self.policy)
+
+    def messages(
+        self, texts: Mapping[str, str], test: str, *, provider: str = "openai-generic"
+    ) -> JsonObject:
+        """Return the messages that BAML would send for a test, without sending them.
+
+        Raises:
+            AgentFaultError: the texts do not compile.
+            ConfigError: the arguments do not fit.
+        """
+        compiled = self._candidate(texts)
+        return messages_of(self.function, compiled, self.tests[test], provider=provider)
+
+    def answers(self, texts: Mapping[str, str]) -> str:
+        """Return what the function declares of its answers, and how its prompt describes them."""
+        declared = self.function.declared(texts)
+        said = self._output_format(texts)
+        return f"{declared}\nThe prompt describes it as:\n\n{said}\n" if said else declared
+
+    def _output_format(self, texts: Mapping[str, str]) -> str:
+        """Return the output format as BAML writes it; empty if the prompt does not show it."""
+        prompt = self.function.parts[0]
+        tag = next((one for one in prompt.tags if _OUTPUT_FORMAT.match(one)), "")
+        if not tag or not self.tests:
+            return ""
+        try:
+            said = self.messages({**texts, prompt.key: tag}, next(iter(self.tests)))
+        except (AgentFaultError, ConfigError):  # rollouts of the texts say why
+            return ""
+        match said.get("messages"):
+            case [{"content": str(text)}] | [{"content": [{"text": str(text)}]}]:
+                return text.strip()
+        return ""
 
     def _made(self) -> ModelAdapter | None:
         made = None if self.model is None else self.model()

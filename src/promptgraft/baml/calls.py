@@ -120,6 +120,49 @@ class _Arguments:
             ) from error
 
 
+def messages_of(
+    function: BamlFunction,
+    compiled: Compiled,
+    test: BamlTest,
+    *,
+    provider: str = "openai-generic",
+) -> JsonObject:
+    """Return the messages that BAML would send to a provider for a test, without sending them.
+
+    ``system`` is separate for providers that take it so.
+
+    Raises:
+        ConfigError: the arguments do not fit.
+    """
+    from baml_py import ClientRegistry
+
+    clients = ClientRegistry()
+    # Nothing is sent to this address: the client is only used to render the messages.
+    clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
+    clients.set_primary("model")
+    try:
+        body = compiled.request(_told(function, compiled, test, clients))
+    except ConfigError as error:
+        raise _refusal(test, str(error)) from None
+    return {name: body[name] for name in ("system", "messages") if name in body}
+
+
+def _told(
+    function: BamlFunction, compiled: Compiled, test: BamlTest, clients: ClientRegistry | None
+) -> Told:
+    return (
+        function.name,
+        arguments_of(function, test),
+        compiled.runtime.create_context_manager(),
+        compiled.type_builder(test.types),
+        clients,
+    )
+
+
+def _refusal(test: BamlTest, said: str) -> ConfigError:
+    return ConfigError(f"{test.origin}: test {test.name}: {said}")
+
+
 # Characters; shorter values would be blanked inside ordinary words too.
 _SHORTEST_SECRET = 8
 _OK, _NO_SUCCESS = 200, 300
@@ -185,7 +228,7 @@ class BamlCall:
         """
         endpoint = _OwnClient(
             self,
-            self._told(None),
+            _told(self.function, self.compiled, self.test, None),
             environment.variables,
             account=environment.account,
             secrets=environment.secrets,
@@ -210,18 +253,8 @@ class BamlCall:
         Raises:
             ConfigError: the arguments do not fit.
         """
-        from baml_py import ClientRegistry
-
-        clients = ClientRegistry()
         provider = "anthropic" if isinstance(model, AnthropicAdapter) else "openai-generic"
-        # Nothing is sent to this address: the client is only used to render the messages.
-        clients.add_llm_client("model", provider, {"base_url": "http://localhost", "model": "any"})
-        clients.set_primary("model")
-        try:
-            body = self.compiled.request(self._told(clients))
-        except ConfigError as error:
-            raise self.refusal(str(error)) from None
-        said: JsonObject = {name: body[name] for name in ("system", "messages") if name in body}
+        said = messages_of(self.function, self.compiled, self.test, provider=provider)
         began = time.perf_counter()
         # The model's own options with BAML's messages, so that the output is prompted by BAML
         # alone.
@@ -231,16 +264,7 @@ class BamlCall:
 
     def refusal(self, said: str) -> ConfigError:
         """Return the error for arguments that BAML refuses before sending a request."""
-        return ConfigError(f"{self.test.origin}: test {self.test.name}: {said}")
-
-    def _told(self, clients: ClientRegistry | None) -> Told:
-        return (
-            self.function.name,
-            arguments_of(self.function, self.test),
-            self.compiled.runtime.create_context_manager(),
-            self.compiled.type_builder(self.test.types),
-            clients,
-        )
+        return _refusal(self.test, said)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
         value, fault, found = None, "", tuple[Judged, ...]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -122,16 +122,23 @@ class BamlFunction:
             found |= dict.fromkeys(_VARIABLE.findall(named))
         return tuple(sorted(found))
 
-    def sources(self, texts: Mapping[str, str]) -> dict[str, str]:
+    def sources(
+        self, texts: Mapping[str, str], *, tests: Collection[BamlTest] = ()
+    ) -> dict[str, str]:
         """Return the files with new texts and without declarations that the function does not need.
 
         BAML takes a millisecond to compile a declaration. Line breaks of removed declarations are
-        kept, so that line numbers stay the same.
+        kept, so that line numbers stay the same. Tests are kept only if they are given, with the
+        other functions that they test.
         """
-        used = {self._named[name][0].path for name in self.needed}
+        kept = {(one.file, one.name) for one in tests}
+        blocks = {name: block for name, (_, block) in self._named.items()}
+        others = [name for one in tests for name in one.functions if name in blocks]
+        needed = _reached([self.name, *others], blocks) if tests else self.needed
+        used = {self._named[name][0].path for name in needed} | {path for path, _ in kept}
         return {
             file.path.relative_to(self.folder).as_posix(): edited(
-                file.source, [*self._changes(file, texts), *self._left_out(file)]
+                file.source, [*self._changes(file, texts), *_left_out(file, needed, kept)]
             )
             for file in self.files
             if file.path in used
@@ -147,7 +154,18 @@ class BamlFunction:
 
     def alone(self, texts: Mapping[str, str]) -> str:
         """Return a single file with the declarations that the function needs."""
-        blocks = (one for name, one in self._named.items() if name in self.needed)
+        return self._written(self.needed, texts)
+
+    def declared(self, texts: Mapping[str, str]) -> str:
+        """Return the signature, with the types that it consists of as ``texts`` describe them."""
+        inputs = ", ".join(f"{name}: {kind}" for name, kind in self.block.inputs.items())
+        used = self._types(" ".join([self.block.output, *self.block.inputs.values()]))
+        signature = f"function {self.name}({inputs}) -> {self.block.output}\n"
+        return "\n".join(filter(None, (signature, self._written(used, texts))))
+
+    def _written(self, names: Collection[str], texts: Mapping[str, str]) -> str:
+        """Return the source of declarations with new texts."""
+        blocks = (one for name, one in self._named.items() if name in names)
         written = (
             edited(
                 # No edit lies before the block, so it still begins at its place.
@@ -167,16 +185,6 @@ class BamlFunction:
             and (written := part.edited(texts.get(part.key, part.text), line_break))
         ]
 
-    def _left_out(self, file: BamlFile) -> Iterator[Edit]:
-        """Yield removals of unneeded declarations, and of ``retry_policy``: we retry ourselves."""
-        for block in file.declarations:
-            if block.kind in _NEVER_NEEDED or block.name not in self.needed:
-                gone = file.source[block.start : block.end]
-                yield (block.start, block.end, "\n" * gone.count("\n"))
-            elif block.kind == "client":
-                for found in _RETRIES.finditer(file.source, block.start, block.end):
-                    yield (*found.span(), "")
-
 
 Edit: TypeAlias = tuple[int, int, str]
 """The start and end of a range in a file, and its replacement."""
@@ -190,6 +198,21 @@ def edited(source: str, edits: Iterable[Edit]) -> str:
         pieces += [source[at:start], text]
         at = end
     return "".join([*pieces, source[at:]])
+
+
+def _left_out(
+    file: BamlFile, needed: Collection[str], tests: Collection[tuple[Path, str]]
+) -> Iterator[Edit]:
+    """Yield removals of unneeded declarations, and of ``retry_policy``: we retry ourselves."""
+    for block in file.declarations:
+        if block.kind == "test" and (file.path, block.name) in tests:
+            continue
+        if block.kind in _NEVER_NEEDED or block.name not in needed:
+            gone = file.source[block.start : block.end]
+            yield (block.start, block.end, "\n" * gone.count("\n"))
+        elif block.kind == "client":
+            for found in _RETRIES.finditer(file.source, block.start, block.end):
+                yield (*found.span(), "")
 
 
 def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozenset[str]:

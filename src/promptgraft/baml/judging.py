@@ -22,6 +22,7 @@ from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.reading import UnusableAnswerError, brief
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.serde import Json
+from promptgraft.text import listed
 
 _SOURCE = """client<llm> Nobody {
   provider openai-generic
@@ -186,6 +187,8 @@ class AssertsMetric(BaseMetric):
         if not failed:
             return self.verdict(1.0, f"all {len(counted)} asserts hold")
         said = "; ".join(_failure(one) for one in failed)
+        if held := listed(str(one["rule"]) for one in counted if one["held"]):
+            said += f"; holds: {held}"
         return self.verdict(share, f"prompt: {said}; BAML read {brief(output.get('value'), 600)}")
 
 
@@ -225,7 +228,8 @@ class CheckMetric(BaseMetric):
         failed = [one for one in found if not one["held"]]
         if not found:
             return self.unscored("the test has no such check")
-        return self.verdict(float(not failed), "; ".join(map(_failure, failed)) or "holds")
+        held = f"holds: {listed(str(one['rule']) for one in found)}"
+        return self.verdict(float(not failed), "; ".join(map(_failure, failed)) or held)
 
 
 def metrics_of(tests: Iterable[BamlTest]) -> tuple[Metric, ...]:

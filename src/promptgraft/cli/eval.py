@@ -154,7 +154,7 @@ def eval_command(
             quiet=quiet,
             folder=found.runs_folder,
         )
-    evaluated = _judged(report, given, baseline, subject.notes)
+    evaluated = _judged(report, given, baseline, (*subject.notes, *report.constants))
     if as_json:
         print_json(evaluated.to_json())
     else:
@@ -265,6 +265,8 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     if found.comparison is not None:
         gain = found.comparison.gain
         rows.append(("baseline", f"{score(gain.mean_before)}  {gain.line()}"))
+    if report.repaired:
+        rows.append(("repaired", report.repaired.replace(" repaired:", ":", 1)))
     if report.stopped:
         rows.append(("stopped", report.stopped))
     return rows
@@ -330,7 +332,7 @@ def _cropped(text: str, width: int) -> str:
 def _print_gate(screen: Screen, found: Evaluated) -> None:
     decision = found.decision
     if decision.passed:
-        asked = "" if found.asked else " (no score was required; see `--fail-under`)"
+        asked = "" if found.asked else " (no threshold set, see `--fail-under`)"
         screen.line(f"gate: passed{asked}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)

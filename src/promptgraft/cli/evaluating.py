@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,6 +15,7 @@ from promptgraft.adapters.calling.gathering import AT_ONCE, BatchExecutor
 from promptgraft.cli.exits import cancelled_by_signals
 from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.progress import waiting
+from promptgraft.cli.silence import SECONDS, Silence
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.types import Case
@@ -22,36 +24,63 @@ from promptgraft.journal.base import Journal
 from promptgraft.runtime import Deadline, EventBus, Session
 from promptgraft.search.first_calls import judges_of
 from promptgraft.serde import digest
-from promptgraft.text import visible_line
+from promptgraft.text import counted, visible_line
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class EvalProgress:
-    """Progress of an evaluation that reports only waits. Safe to share between threads."""
+    """Progress of an evaluation that reports only waits. Safe to share between threads.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    Args:
+        total: the number of answers; None if that is not known.
+        quiet: whether it reports nothing.
+        silence: seconds without an answer after which it says what it waits for.
+    """
+
+    def __init__(
+        self, total: int | None = None, *, quiet: bool = False, silence: float = SECONDS
+    ) -> None:
         self._quiet = quiet
+        self._expected = total
+        self._asked = self._answered = 0
+        self._counts = threading.Lock()
+        self._silence = Silence(self._say, self._awaited, seconds=silence)
 
     def __enter__(self) -> Self:
+        self._silence.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        return None
+    def __exit__(self, *error: object) -> None:
+        self._silence.__exit__(*error)
 
     def begun(self) -> None:
         """Record that an answer was requested."""
+        with self._counts:
+            self._asked += 1
 
     def ended(self, attempt: Attempt | None) -> None:
         """Record a finished attempt; None for one that raised."""
+        del attempt
+        with self._counts:
+            self._answered += 1
+        self._silence.stir()
 
     def waits(self, notice: CallWaiting) -> None:
         """Report that a call is waiting, and why."""
+        self._silence.stir()
+        self._say(waiting(notice.model, notice.seconds, notice.reason))
+
+    def _awaited(self) -> str:
+        in_flight = self._asked - self._answered
+        of = "" if self._expected is None else f" of {self._expected:,}"
+        return f"{counted(in_flight, 'answer')}, {self._answered:,}{of} are there"
+
+    def _say(self, what: str) -> None:
         if not self._quiet:
             with contextlib.suppress(OSError):
-                said = waiting(notice.model, notice.seconds, notice.reason)
-                echo(visible_line(said), error=True)
+                echo(visible_line(what), error=True)
 
 
 class _WatchedExecutor(BatchExecutor):
@@ -86,7 +115,7 @@ class _WatchedExecutor(BatchExecutor):
 def progress_of(title: str, total: int, *, quiet: bool) -> EvalProgress:
     """Return the progress of an evaluation of ``total`` answers: a panel on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal():
-        return EvalProgress(quiet=quiet or sys.stderr is None)
+        return EvalProgress(total, quiet=quiet or sys.stderr is None)
     from promptgraft.cli.panel import EvalPanel
 
     return EvalPanel(title, total)

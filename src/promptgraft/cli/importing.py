@@ -14,17 +14,20 @@ from typing import TypedDict, Unpack
 import click
 
 from promptgraft.cli.choosing import shipped
+from promptgraft.cli.exits import complain
 from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.files import write_atomically
+from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
+from promptgraft.project.foreign import Foreign, Notes
 from promptgraft.project.imported import ImportedProject
 from promptgraft.project.importing import import_optimizer
 from promptgraft.project.inspect_data import FIELDS, import_inspect
 from promptgraft.project.promptfoo import import_promptfoo
 from promptgraft.serde import Json, MismatchError
-from promptgraft.strict.nodes import read_source
+from promptgraft.text import counted
 from promptgraft.yaml_text import plain_scalar
 
 METRICS_FILE = "metrics.json"
@@ -70,6 +73,12 @@ _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a
     help="The column of an inspect_ai field, if it has another name; may be repeated.",
 )
 @click.option(
+    "--root",
+    metavar="FOLDER",
+    help="The folder of all files that promptfoo's may name; by default the repository or folder "
+    "of FILE.",
+)
+@click.option(
     "--offline",
     is_flag=True,
     help="Use the embedded offline model instead of the providers of promptfoo.",
@@ -81,7 +90,8 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     FILE is a configuration of promptfoo, a data set of inspect_ai (JSON, JSONL or CSV), or an
     `optimizer.json` of trpc-agent, which needs --train and --validation. Writes
     `promptgraft.yaml` and the files that it names beside FILE, which is not changed. Prints one
-    line for each thing that is lost or works differently.
+    line for each thing that is lost or works differently, and what `check` says of the project.
+    No code that FILE names is run.
     """
     path = Path(config)
     tool = _tool(path)
@@ -90,9 +100,9 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
             option = name.removesuffix("s") if name in ("prompts", "fields") else name
             raise click.UsageError(f"--{option} is not for {_TOOLS[tool]}; leave it out")
     if tool == "promptfoo":
-        imported = import_promptfoo(path, offline=given["offline"])
+        imported = _promptfoo(path, given)
     elif tool == "inspect_ai":
-        imported = import_inspect(path, dict(_fields(given["fields"])))
+        imported = import_inspect(Foreign.of(path), dict(_fields(given["fields"])))
     else:
         imported = _optimizer(path, given)
     schema = shipped("project/project.schema.json").read_text("utf-8")
@@ -107,7 +117,31 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[_ToolOptions])
     for file, text in reversed([*zip(written, files.values(), strict=True)]):
         file.parent.mkdir(exist_ok=True)
         write_atomically(file, text.encode())
-    _print(imported.notes, written, as_json=as_json)
+    # An agent of the user is code, which an import does not run.
+    checked = None if tool == "optimizer" else _checked(path.parent / FILE_NAME)
+    _print(imported, checked, written, as_json=as_json)
+
+
+def _checked(path: Path) -> Checked:
+    try:
+        return check_project(path)
+    except PromptgraftError as error:
+        return Checked(faults=(str(error),))
+
+
+def _promptfoo(path: Path, given: _ToolOptions) -> ImportedProject:
+    root = given["root"]
+    if root is not None and not Path(root).is_dir():
+        raise ConfigError(f"--root: expected a folder, found none at {root}")
+    notes = Notes()
+    try:
+        files = Foreign.of(path, root=None if root is None else Path(root), notes=notes)
+        return import_promptfoo(files, offline=given["offline"])
+    except DataFormatError:
+        # What was found until then may explain the faults.
+        for note in notes.lines:
+            complain(f"note: {note}")
+        raise
 
 
 class _ToolOptions(TypedDict):
@@ -120,6 +154,7 @@ class _ToolOptions(TypedDict):
     prompts: tuple[str, ...]
     callbacks: str | None
     fields: tuple[str, ...]
+    root: str | None
     offline: bool
 
 
@@ -129,7 +164,7 @@ _TOOLS = {
     "optimizer": "an `optimizer.json`",
 }
 _OPTIONS = {
-    "promptfoo": ("offline",),
+    "promptfoo": ("offline", "root"),
     "inspect_ai": ("fields",),
     "optimizer": ("train", "validation", "test", "agent", "prompts", "callbacks"),
 }
@@ -139,11 +174,14 @@ def _tool(path: Path) -> str:
     """Return the tool that a file comes from."""
     if path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson"):
         return "inspect_ai"
-    value = read_source(path).document.value
+    value = Foreign.of(path).source.document.value
     if isinstance(value, list):
         return "inspect_ai"
-    is_promptfoo = isinstance(value, dict) and {"prompts", "providers", "tests"} & value.keys()
+    is_promptfoo = isinstance(value, dict) and _PROMPTFOO & value.keys()
     return "promptfoo" if is_promptfoo else "optimizer"
+
+
+_PROMPTFOO = {"prompts", "providers", "targets", "tests", "scenarios", "redteam"}
 
 
 def _fields(given: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -206,19 +244,45 @@ def _yaml(document: Mapping[str, Json]) -> str:
     return yaml.dump(dict(document), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _print(notes: Sequence[str], written: list[Path], *, as_json: bool) -> None:
+def _print(
+    imported: ImportedProject, checked: Checked | None, written: list[Path], *, as_json: bool
+) -> None:
+    faults, warnings = (checked.faults, checked.warnings) if checked else ((), ())
     if as_json:
-        files: list[Json] = [str(path.absolute()) for path in written]
-        print_json({"files": files, "notes": list(notes)})
+        told = {
+            "files": [str(path.absolute()) for path in written],
+            "notes": imported.notes,
+            "unwritten": imported.unwritten,
+            "faults": faults,
+            "warnings": warnings,
+        }
+        print_json({name: [*texts] for name, texts in told.items()})
         return
     screen = Screen()
     screen.line(f"wrote {', '.join(str(relative(path)) for path in written)}")
-    for note in notes:
+    for note in imported.notes:
         screen.line(f"note: {note}")
+    if checked is not None:
+        found = f"has {counted(len(faults), 'fault')}" if faults else "is valid"
+        screen.line(f"checked: {FILE_NAME} {found}")
+    for kind, lines in (("fault", faults), ("warning", warnings)):
+        for line in lines:
+            screen.line(f"{kind}: {line}")
+    if imported.unwritten:
+        screen.line(f"to write: {', '.join(imported.unwritten)}")
     screen.line("next:")
     folder = written[0].parent
     enter = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
-    screen.body("\n".join([*enter, "promptgraft check", "promptgraft optimize"]))
+    if faults or checked is None:
+        steps = ["promptgraft check"]
+    else:
+        steps = [f"promptgraft optimize {_first_prompt(imported.document)}"]
+    screen.body("\n".join([*enter, *steps]))
+
+
+def _first_prompt(document: Mapping[str, Json]) -> str:
+    prompts = document["prompts"]
+    return next(iter(prompts)) if isinstance(prompts, dict) else ""
 
 
 def _inside(file: Path, folder: Path) -> str:

@@ -147,7 +147,7 @@ def list_command(
     screen = Screen()
     screen.line(counted(len(found), "job"), bold=True)
     if found:
-        screen.table([("state", "done", "base to best", "rollouts", "job"), *map(_row, found)])
+        screen.table([("state", "done", "before -> after", "test calls", "job"), *map(_row, found)])
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ def _print_job(job: Job) -> None:
         ("asked for", changes),
         ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
         ("reason", job.reason),
-        ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} rollouts"),
+        ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} test calls"),
         ("doing", status.stage),
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),

@@ -69,6 +69,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 """The module and the summary of each command, in the order of the help."""
 
 
+_WRITERS = frozenset({"optimize", "resume", "eval", "apply"})
+"""Commands that may write to the sources of a project, and complete an interrupted write."""
+
+
 class _LazyGroup(click.Group):
     """A group that imports each command when it is used."""
 
@@ -129,20 +133,26 @@ def app(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         echo(context.get_help())
     elif context.invoked_subcommand != "restore":
-        _settle_left_over()
+        _mind_left_over(settles=context.invoked_subcommand in _WRITERS)
 
 
-def _settle_left_over() -> None:
-    """Finish or undo what a killed command left half written in the project around this folder."""
+def _mind_left_over(*, settles: bool) -> None:
+    """Finish, undo or mention what a killed command left half written in the project here.
+
+    Args:
+        settles: whether the command may write; others only mention it.
+    """
     folder = nearest_folder(Path(".promptgraft", "sources.json"))
-    if folder is not None:
-        from promptgraft.agents.writing import settle_left_over
+    if folder is None:
+        return
+    from promptgraft.agents.writing import left_over, settle_left_over
 
-        # If another process is still at work, or settling fails, the commands that read these
-        # texts report it themselves; the others are not affected.
-        with contextlib.suppress(PromptgraftError, OSError):
-            if settled := settle_left_over(folder.resolve(), None):
-                complain(settled)
+    # If another process is still at work, or settling fails, the commands that read these
+    # texts report it themselves; the others are not affected.
+    with contextlib.suppress(PromptgraftError, OSError):
+        here = folder.resolve()
+        if line := settle_left_over(here, None) if settles else left_over(here):
+            complain(line)
 
 
 @command("completion", "completion bash >> ~/.bashrc", "completion zsh >> ~/.zshrc")

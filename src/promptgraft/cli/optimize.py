@@ -25,6 +25,7 @@ from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
+from promptgraft.search.settings import Size
 from promptgraft.serde import Json
 
 
@@ -43,7 +44,6 @@ class _BamlOptions(TypedDict):
     baml: str | None
     function: str | None
     test: tuple[str, ...]
-    auto: str | None
     weights: str | None
     reflection: str | None
 
@@ -51,13 +51,19 @@ class _BamlOptions(TypedDict):
 class _OptimizeOptions(Limits, _BamlOptions):
     """The options of ``optimize`` that are passed on together."""
 
+    auto: Size | None
+
 
 _REFLECTION = "openai/gpt-5"
 _OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
 """Our names of objectives that BAML's own optimizer names differently."""
 
 limit_options = options.together(
-    click.option("--budget", type=options.at_least(1), help="Total rollouts that the run may use."),
+    click.option(
+        "--budget",
+        type=options.at_least(1),
+        help="Test calls that the run may make: one case tried with one text each.",
+    ),
     click.option(
         "--max-cost",
         type=options.dollars,
@@ -78,7 +84,7 @@ limit_options = options.together(
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Make rollouts on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
+    help="Make test calls on the workers of a dask cluster, such as tcp://10.0.0.5:8786.",
 )
 
 _baml_options = options.together(
@@ -89,11 +95,6 @@ _baml_options = options.together(
         multiple=True,
         metavar="PATTERN",
         help="With --baml: tests to use, such as `ExtractReceipt::Short*`; by default all.",
-    ),
-    click.option(
-        "--auto",
-        type=click.Choice(("light", "medium", "heavy")),
-        help="With --baml: how many rollouts the run may use; by default `light`.",
     ),
     click.option(
         "--weights",
@@ -128,6 +129,11 @@ _baml_options = options.together(
     help="Use the embedded offline model for everything, and keep nothing.",
 )
 @limit_options
+@click.option(
+    "--auto",
+    type=click.Choice(("light", "medium", "heavy")),
+    help="The size of the run, in place of `--budget`; by default that of the project, or `light`.",
+)
 @options.workers_option
 @dask_option
 @click.option(
@@ -182,11 +188,13 @@ def optimize_command(
         raise click.UsageError(f"{named[0]}: is for a BAML project; name it with --baml")
     if dry:
         _refuse_ignored_options(given, runs, dask)
+    if given["auto"] and given["budget"]:
+        raise click.UsageError("--auto: --budget already says how many rollouts; leave one out")
     changes = Changes(
         tag=tag,
         pick=pick,
         seed=seed,
-        budget=given["budget"],
+        budget=given["budget"] or given["auto"],
         max_cost=given["max_cost"],
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
@@ -302,11 +310,11 @@ def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source
 def _given_baml_options(given: _BamlOptions) -> list[str]:
     """Return the given options that go with ``--baml``, ``--function`` first."""
     values = dict(given)
-    names = ("function", "test", "auto", "weights", "reflection")
+    names = ("function", "test", "weights", "reflection")
     return [f"--{name}" for name in names if values[name]]
 
 
-def _baml_project(folder: Path, given: _BamlOptions) -> Path:
+def _baml_project(folder: Path, given: _OptimizeOptions) -> Path:
     """Return the project file beside a folder of BAML files; write it if there is none."""
     if given["function"] is None:
         raise click.UsageError("--function: expected a function of the BAML project, found none")
@@ -347,7 +355,7 @@ def _check_same(path: Path, folder: Path, given: _BamlOptions) -> None:
         raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
 
 
-def _baml_settings(folder: Path, function: str, given: _BamlOptions) -> Mapping[str, Json]:
+def _baml_settings(folder: Path, function: str, given: _OptimizeOptions) -> Mapping[str, Json]:
     """Return the project file of a BAML function, as plain data."""
     from promptgraft.search.scores import weights_of
 

@@ -147,7 +147,7 @@ template_option = click.option(
 run_argument = click.argument("run", metavar="[RUN]", default="latest")
 
 workers_option = click.option(
-    "--workers", type=at_least(1), help="Concurrent rollouts; they do not change the result."
+    "--workers", type=at_least(1), help="Parallel test calls; they do not change the result."
 )
 
 quiet_option = click.option(

@@ -17,7 +17,7 @@ from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit_code_of
 from promptgraft.cli.output import Screen, relative
-from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
+from promptgraft.cli.progress import ESTIMATED, EventStream, Progress, stop_sentence
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
@@ -30,7 +30,7 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.stopping import is_early
+from promptgraft.search.stopping import is_early, may_be_resumed
 from promptgraft.serde import Json
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
@@ -38,6 +38,8 @@ from promptgraft.text import counted, dollars, duration, fewer_tokens
 
 MODEL = "embedded offline model"
 """How the command line names the model of the demo and of dry runs."""
+
+_MOST_LINES = 25
 
 FIELD = len("validation")
 """Columns that the names of fields take in summaries."""
@@ -133,7 +135,7 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         complain(f"{error}{'' if isinstance(error, WinnerNotStoredError) else resume}")
         return exit_code_of(error)
     if early := early_stop(outcome.result):
-        complain(f"{early}{resume}")
+        complain(f"{early}{resume if may_be_resumed(outcome.result.stop_reason) else ''}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
@@ -186,39 +188,57 @@ def print_found(
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
     if held_out is not None:
-        seen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen"
-        rows.insert(0, ("held out", *means_row(held_out.mean_before, held_out.mean_after), seen))
+        unseen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen before"
+        rows.insert(0, ("test", *means_row(held_out.mean_before, held_out.mean_after), unseen))
     screen.line()
-    screen.table([(f"{'':{FIELD}}", "baseline", "best", "gain", ""), *rows])
+    screen.table([(f"{'':{FIELD}}", "before", "after", "gain", ""), *rows])
     if any(figure.startswith("~") for figure in means):
         screen.line(ESTIMATED)
     screen.line()
-    rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
-    used = f"{result.total_rollouts:,} of {budget:,} rollouts"
     time = "" if seconds is None else f" in {duration(seconds)}"
-    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
-    changed = ", ".join(part.part for part in parts)
+    calls = f"{result.total_rollouts:,} of {budget:,} test calls"
+    rewrites = counted(result.total_reflections, "rewrite")
     screen.fields(
         [
             *([("cases", held_out.details)] if held_out and held_out.cases else []),
             *([("answers", longer)] if longer else []),
             *more,
-            *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
-            *([("changed", changed)] if changed else []),
-            ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
-            ("spent", f"{dollars(result.total_cost)}{time}"),
-            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
-            ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
-            ("rejected", rejected or "none"),
+            *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
+            ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),
+            ("rewrites", _rewrites(result)),
+            ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
         ],
         width=FIELD,
     )
+    _print_changes(screen, parts)
     if not result.ended.accepted:
         # The embedded model takes long to import, and few runs with a real one come here.
         from promptgraft.adapters.offline import nothing_learned
 
         if why := nothing_learned(one.text for one in result.rejections):
             screen.line(why, color="yellow")
+
+
+def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:
+    """Print the changed lines of the winner's texts, as many as fit on a screen."""
+    room, more = _MOST_LINES, 0
+    for part in parts:
+        if part.before == part.after:
+            continue
+        screen.line()
+        screen.line(f"changed: {part.part}", bold=True)
+        changed = screen.changed_lines(part, most=room)
+        more += max(0, changed - room)
+        room = max(0, room - changed)
+    if more:
+        screen.line(f"and {counted(more, 'more changed line')}")
+
+
+def _rewrites(result: RunResult) -> str:
+    """Return in words what became of the rewrites."""
+    combined = [f"{result.accepted_merges} combined"] if result.accepted_merges else []
+    dropped = [f"{number} {reason}" for reason, number in result.rejected_by_reason.items()]
+    return ", ".join([f"{result.ended.accepted} kept", *combined, *dropped])
 
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:
@@ -309,7 +329,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         # An error stopped the run, so it has no winner yet, only a best candidate.
         best = runs.command("apply", folder, f"--candidate {result.best_index}")
         return f"{runs.command('resume', folder)}\n{best}"
-    if is_early(result.stop_reason):
+    if is_early(result.stop_reason) and may_be_resumed(result.stop_reason):
         return runs.command("resume", folder)
     is_kept = result.persisted and outcome.address is None
     return runs.command("apply" if result.improved and not is_kept else "show", folder)

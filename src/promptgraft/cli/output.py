@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -55,6 +56,7 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
 _INDENT = "  "
+_PROGRAM = "promptgraft"
 
 
 def is_plain_terminal(environment: Mapping[str, str] = os.environ) -> bool:
@@ -71,6 +73,17 @@ def relative(path: Path) -> Path:
     """Return a path relative to the current folder if it is inside, else absolute."""
     absolute, here = path.absolute(), Path.cwd()
     return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
+
+
+def program() -> str:
+    """Return what starts this program in the user's shell: a path where `promptgraft` does not."""
+    script = Path(sys.argv[0])
+    if script.name != _PROGRAM or not script.exists():
+        return _PROGRAM
+    installed = shutil.which(_PROGRAM)
+    if installed is not None and Path(installed).samefile(script):
+        return _PROGRAM
+    return shlex.quote(str(relative(script)))
 
 
 def make_room(path: Path) -> None:
@@ -145,6 +158,33 @@ class Screen:
                 self.line(f"{part.part}: {_change_in_words(part)}")
             if part.text:
                 self._diff(part)
+
+    def changed_lines(self, part: PartDiff, *, most: int) -> int:
+        """Print the first changed lines of a part, by word; return how many there are.
+
+        Removed words are red and added words green; without colours they stand in ``[-...-]`` and
+        ``{+...+}``.
+        """
+        from promptgraft.runs.report.word_diff import Kind, word_diff
+
+        marks = {Kind.REMOVED: ("red", "[-", "-]"), Kind.ADDED: ("green", "{+", "+}")}
+        lines, has_change = [""], [False]
+        for piece in word_diff(part.before or "", part.after or ""):
+            color, before, after = marks.get(piece.kind, (None, "", ""))
+            for at, text in enumerate(visible(piece.text).split("\n")):
+                if at:
+                    lines.append("")
+                    has_change.append(False)
+                if text and color:
+                    has_change[-1] = True
+                    styled = click.style(text, fg=color) if self._color else before + text + after
+                    lines[-1] += styled
+                else:
+                    lines[-1] += text
+        changed = [line for line, is_changed in zip(lines, has_change, strict=True) if is_changed]
+        for line in changed[:most]:
+            self._print(f"{_INDENT}{line}")
+        return len(changed)
 
     def _diff(self, part: PartDiff) -> None:
         # "No newline at end of text" is noise unless it is the only difference.

@@ -25,7 +25,6 @@ from promptgraft.evals.attempt import Attempt
 from promptgraft.runs import RunHistory
 from promptgraft.search.notices import Event
 from promptgraft.text import (
-    counted,
     difference,
     dollars,
     duration,
@@ -182,14 +181,11 @@ class PanelProgress(LivePanel, Progress):
         run = self.run
         yield "now", line(doing(run), "bold")
         yield "validation", self._scores()
-        yield "rollouts", bar(run.rollouts, run.budget or 0)
+        yield "test calls", bar(run.rollouts, run.budget or 0)
         yield "used", line(_used(run))
         yield "time", line(self._time())
-        merged = f", {counted(run.merged, 'merge')}" if run.merged else ""
-        yield (
-            "proposals",
-            line(f"{run.accepted} accepted, {len(run.rejections)} rejected{merged}"),
-        )
+        merged = f", {run.merged} combined" if run.merged else ""
+        yield "rewrites", line(f"{run.accepted} kept, {len(run.rejections)} dropped{merged}")
         yield "calls", self._calls()
         room = max(1, min(self._console.height - _ROWS - _FRAME - 1, _MOST_EVENTS))
         # Empty rows fill the room, so that the panel does not jump when events arrive.

@@ -13,12 +13,14 @@ from urllib.parse import unquote
 import click
 
 from promptgraft.cli.output import echo, is_plain_terminal
+from promptgraft.cli.silence import SECONDS, Silence
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
+from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, dollars, score, visible_line
 
@@ -64,7 +66,7 @@ class PlainProgress(Progress):
     Consecutive steps that do not change the best candidate are summarized in one line.
     """
 
-    def __init__(self, title: str, clock: Clock | None = None) -> None:
+    def __init__(self, title: str, clock: Clock | None = None, *, silence: float = SECONDS) -> None:
         super().__init__(clock)
         self._title = title
         self._best = ""
@@ -73,12 +75,18 @@ class PlainProgress(Progress):
         self._shown_at: datetime | None = None
         self._broken = False
         self._explained = False
+        self._silence = Silence(self.say, self._awaited, seconds=silence)
 
     def __enter__(self) -> Self:
         self.say(self._title)
+        self._silence.__enter__()
         return self
 
+    def __exit__(self, *error: object) -> None:
+        self._silence.__exit__(*error)
+
     def on_line(self, line: Event) -> None:
+        self._silence.stir()
         with self._lock:
             self.run.add(line)
             now = line.time if isinstance(line.time, datetime) else None
@@ -110,6 +118,15 @@ class PlainProgress(Progress):
                 return []
         return [*self._held_back(), said] if said else []
 
+    def _awaited(self) -> str:
+        """Return what the run waits for, in words; empty once it has ended."""
+        with self._lock:
+            run = self.run
+            if run.ended is not None:
+                return ""
+            calls = counted(run.in_flight, "answer") if run.in_flight else "an answer"
+            return f"{calls}, {doing(run)}"
+
     def _held_back(self) -> list[str]:
         self._best, quiet, self._quiet = best(self.run), self._quiet, []
         if len(quiet) < 2:
@@ -119,7 +136,10 @@ class PlainProgress(Progress):
             isinstance(line, events.MutationAccepted | events.MergeAccepted) for line, _ in quiet
         )
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        return [f"{steps}: {accepted} accepted, {len(quiet) - accepted} rejected, none better"]
+        dropped = len(quiet) - accepted
+        texts = f"{counted(accepted, 'new text')}, none beats the best" if accepted else ""
+        rest = f"{counted(dropped, 'rewrite')} dropped" if dropped else ""
+        return [f"{steps}: {'; '.join(filter(None, (texts, rest)))}"]
 
     def _position_line(self, line: Event, now: datetime | None) -> list[str]:
         run = self.run
@@ -128,7 +148,7 @@ class PlainProgress(Progress):
         silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return []
-        return [*self._held_back(), f"step {run.steps}: best {best(run)}, {used(run)}"]
+        return [*self._held_back(), f"step {run.steps}: best so far {best(run)}, {used(run)}"]
 
 
 def progress_for(
@@ -214,23 +234,18 @@ def sentence(event: Event, run: RunHistory) -> str:
         case RunPlanned():
             return event.line
         case events.CandidateAdded() if event.candidate == 0:
-            size = f" (the validation set has {len(run.pareto_ids)} examples)"
-            where = size if run.estimated[0] else " on the validation set"
-            return f"baseline {mean_of(event)}{where}, {used(run)}"
+            return f"your prompt: {baseline_score(event)}{_paid(run)}"
         case events.MutationAccepted():
-            return (
-                f"step {event.step}: accepted {event.module} with {_mean_of(event, run)}, "
-                f"best {best(run)}, {used(run)}"
-            )
+            return f"step {event.step}: {_kept_text(event, run)}{_lead(event, run)}{_paid(run)}"
         case events.MutationRejected() if event.final:
-            return f"step {event.step}: rejected {event.module}: {_why(event)}"
+            return f"step {event.step}: new text for {event.module} dropped: {_why(event)}"
         case events.MergeAccepted():
             return (
-                f"step {event.step}: merged {_parents(event)} with {_mean_of(event, run)}, "
-                f"best {best(run)}, {used(run)}"
+                f"step {event.step}: texts {_parents(event)} combined: {_scored(event, run)}"
+                f"{_lead(event, run)}{_paid(run)}"
             )
         case events.MergeRejected():
-            return f"step {event.step}: rejected the merge of {_parents(event)}: {_why(event)}"
+            return f"step {event.step}: texts {_parents(event)} not combined: {_why(event)}"
         case CallWaits():
             return waiting(event.model, event.seconds, event.reason)
         case StopFileRemoved():
@@ -241,20 +256,18 @@ def sentence(event: Event, run: RunHistory) -> str:
 
 
 def brief(event: Event, run: RunHistory) -> str:
-    """Describe an event for the panel: without figures, which it shows, and safe to cut off."""
+    """Describe an event for the panel: short, and safe to cut off."""
     match event:
         case RunPlanned() | CallWaits():
             return ""
-        case events.CandidateAdded() if event.candidate == 0:
-            return f"the baseline has {mean_of(event)}"
         case events.MutationAccepted():
-            return f"step {event.step}: accepted {_lead(event, run)}, {event.module}"
+            return f"step {event.step}: {_scored(event, run)}{_lead(event, run)}, {event.module}"
         case events.MutationRejected() if event.final:
-            return f"step {event.step}: rejected, {event.reason}: {event.module}"
+            return f"step {event.step}: dropped, {event.reason}: {event.module}"
         case events.MergeAccepted():
-            return f"step {event.step}: merged {_parents(event)}, {_lead(event, run)}"
+            return f"step {event.step}: combined {_parents(event)}, {_scored(event, run)}"
         case events.MergeRejected():
-            return f"step {event.step}: merge of {_parents(event)} rejected, {event.reason}"
+            return f"step {event.step}: {_parents(event)} not combined, {event.reason}"
     return sentence(event, run)
 
 
@@ -296,35 +309,46 @@ def _phase(run: RunHistory) -> str:
     return f"step {place.step}{proposal}: {what}"
 
 
+def baseline_score(baseline: events.CandidateAdded) -> str:
+    """Return the score of the baseline in words."""
+    scored = [value for value in baseline.scores if value is not None]
+    first = "first " if baseline.estimated else ""
+    if scored and all(value in (0, 1) for value in scored):
+        return f"{sum(scored):g} of the {first}{counted(len(scored), 'case')} right"
+    on = f" on the {first}{counted(len(scored), 'case')}" if scored else ""
+    return f"score {score(baseline.mean)}{on}"
+
+
 def best(run: RunHistory) -> str:
-    """Return the best mean so far, and its gain over the baseline."""
+    """Return the score of the best candidate so far; its gain once both have every score."""
     if run.sides is None:
         return score(None)
-    baseline, found = run.sides
-    if any(run.estimated):
-        return f"{mean_of(found)} (baseline {mean_of(baseline)})" if run.best else mean_of(found)
-    gained = difference(*run.means)
-    return f"{mean_of(found)} ({gained})" if gained else mean_of(found)
+    gained = "" if any(run.estimated) else difference(*run.means)
+    return f"{mean_of(run.sides[1])} ({gained})" if gained else mean_of(run.sides[1])
 
 
-def mean_of(one: events.CandidateAdded) -> str:
-    """Return the mean of a candidate; for an estimate, also the number of examples behind it.
+def mean_of(candidate: events.CandidateAdded) -> str:
+    """Return the mean of a candidate; for an estimate, with the number of cases behind it.
 
     If every score is 0 or 1, an estimate is shown as a count such as ``3 of 4``.
     """
-    known = [value for value in one.scores if value is not None]
-    if not one.estimated or not known:
-        return score(one.mean, estimated=one.estimated)
-    if all(value in (0, 1) for value in known):
-        return f"{sum(known):g} of {len(known)}"
-    return f"{score(one.mean, estimated=True)} on {len(known)}"
+    scored = [value for value in candidate.scores if value is not None]
+    if not candidate.estimated or not scored:
+        return score(candidate.mean, estimated=candidate.estimated)
+    if all(value in (0, 1) for value in scored):
+        return f"{sum(scored):g} of {len(scored)}"
+    return f"{score(candidate.mean)} on {counted(len(scored), 'case')}"
 
 
 def used(run: RunHistory) -> str:
-    """Return the rollouts used so far and their cost."""
-    of = f" of {run.budget} rollouts" if run.budget else ""
-    rollouts = f"{run.rollouts}{of}" if of else counted(run.rollouts, "rollout")
-    return f"{rollouts}, {spent(run)}" if run.cost else rollouts
+    """Return the test calls used so far and their cost."""
+    of = f" of {run.budget:,}" if run.budget else ""
+    calls = f"{run.rollouts:,}{of} test calls"
+    return f"{calls}, {spent(run)}" if run.cost else calls
+
+
+def _paid(run: RunHistory) -> str:
+    return f", {spent(run)}" if run.cost else ""
 
 
 def spent(run: RunHistory) -> str:
@@ -334,13 +358,23 @@ def spent(run: RunHistory) -> str:
     return f"{dollars(run.cost)} of about {dollars(run.expected_cost)}"
 
 
-def _mean_of(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
-    return mean_of(run.candidates[event.candidate])
+def _kept_text(event: events.MutationAccepted, run: RunHistory) -> str:
+    """Describe an accepted text by its scores on the minibatch and on validation cases."""
+    gained = ""
+    if event.parent_score is not None and event.child_score is not None:
+        gained = f"{event.parent_score:.2f} -> {event.child_score:.2f} on its cases, "
+    return f"new text for {event.module}: {gained}{_scored(event, run)}"
+
+
+def _scored(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
+    return f"{mean_of(run.candidates[event.candidate])} in validation"
 
 
 def _lead(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
-    lead = ", best so far" if event.candidate == run.best else ""
-    return f"{_mean_of(event, run)}{lead}"
+    if event.candidate != run.best:
+        return ""
+    # Estimates of the baseline and of other candidates rest on other cases.
+    return ", best so far by this estimate" if any(run.estimated) else ", best so far"
 
 
 def _parents(event: events.MergeAccepted | events.MergeRejected) -> str:
@@ -355,12 +389,29 @@ def _why(event: events.MutationRejected | events.MergeRejected) -> str:
 
 
 def _ended(event: events.RunEnded) -> str:
-    marks = event.baseline_estimated, event.best_estimated
-    means = change(event.baseline_mean, event.best_mean, estimated=marks)
-    text = f"ended: {event.verdict}, {means} on the validation set"
-    found = event.held_out
-    if found is not None and (gain := found.gain) is not None and gain.interval:
-        means = change(gain.mean_before, gain.mean_after)
-        text += f", {means} on held-out examples ({gain.interval})"
-    why = f"; stopped by {event.stop_reason}: {event.stop_detail}"
-    return f"{text}, {counted(event.rollouts, 'rollout')}{why}"
+    """Describe the end of a run: its verdict, the gain, the calls, and why it stopped."""
+    if event.best_mean is None:
+        return f"{_stopped(event)} before the first result"
+    held_out = event.held_out.gain if event.held_out is not None else None
+    if held_out is not None and held_out.interval:
+        means = change(held_out.mean_before, held_out.mean_after)
+        figures = f"{means} on {counted(held_out.cases, 'test case')} ({held_out.interval})"
+    else:
+        marks = event.baseline_estimated, event.best_estimated
+        figures = f"{change(event.baseline_mean, event.best_mean, estimated=marks)} in validation"
+    return f"{event.verdict}: {figures}, {counted(event.rollouts, 'test call')}; {_stopped(event)}"
+
+
+def _stopped(event: events.RunEnded) -> str:
+    return f"stopped: {stop_sentence(event.stop_reason, event.stop_detail)}"
+
+
+def stop_sentence(reason: str, detail: str) -> str:
+    """Say in one sentence why a run ended; ```show`` also tells the details."""
+    return _STOPPED.get(reason) or (f"{reason}: {detail}" if is_early(reason) else detail)
+
+
+_STOPPED: Mapping[str, str] = {
+    StopReason.BUDGET: "budget used up",
+    StopReason.PERFECT: "nothing left to improve, every validation case is right",
+}

@@ -133,6 +133,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
+    Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
+    model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
     is a warning. Python code that the project names is run.
     """
@@ -149,7 +151,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
     path = project_path(project)
     checked = check_project(path)
     found = checked.project
-    parts = {} if found is None else found.splits.parts()
+    parts = {} if found is None else found.parts
     cases = {name: len(part) for name, part in parts.items()}
     if as_json:
         print_json(
@@ -158,6 +160,8 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
                 "ok": found is not None,
                 "faults": list(checked.faults),
                 "warnings": list(checked.warnings),
+                "unchecked": list(checked.unchecked),
+                "protected": list(checked.protected),
                 "cases": cases,
                 "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
             }
@@ -173,8 +177,12 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
+        for line in checked.protected:
+            screen.line(f"protected: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
+        for line in checked.unchecked:
+            screen.line(f"not checked: {line}", color="yellow")
     if found is None:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
@@ -189,7 +197,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
     """Show the expected and the maximum usage of a run.
 
-    Shows rollouts, reflections, tokens and money; no API key is needed. PROMPT is a name in
+    Shows test calls, rewrites, tokens and money; no API key is needed. PROMPT is a name in
     `promptgraft.yaml`; it may be left out if there is only one. JOB is `file.py:NAME` or
     `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
     code is run, but no model is called.
@@ -210,14 +218,13 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     screen.line(f"{name}: usage of a run", bold=True)
     screen.fields(
         [
-            ("rollouts", f"{plan.rollouts:,}"),
-            ("proposals", f"{fewest:,} if all are accepted, {most:,} if none is"),
-            ("reflections", f"{plan.reflections:,}"),
+            ("test calls", f"{plan.rollouts:,}"),
+            ("rewrites", f"{fewest:,} if all are kept, {most:,} if none is"),
         ]
     )
     if plan.answer_tokens is not None:
         each = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
-        screen.fields([("answers", each)], width=11)
+        screen.fields([("answers", each)], width=len("test calls"))
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),

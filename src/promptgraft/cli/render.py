@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from promptgraft.adapters.calling.turns import Wire
@@ -15,6 +17,9 @@ from promptgraft.project.origins import loaded_project
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import visible
+
+if TYPE_CHECKING:
+    from promptgraft.project.baml import BamlSource
 
 _protocol_option = click.option(
     "--as",
@@ -49,16 +54,31 @@ def render_command(
     """
     with loaded_project(project) as found:
         tried = tried_prompt(found, choice)
-        parts = found.splits.parts()
+        parts = found.parts
         # The test set is the last part, so that its first case comes first.
-        cases = {one.id: one for name in reversed(parts) for one in parts[name]}
+        cases = {one.id: one for name in reversed(tuple(parts)) for one in parts[name]}
         named = next(iter(cases)) if case is None else case
         if named not in cases:
             near = did_you_mean(named, list(cases))
             raise ConfigError(f"--case: the project has no case `{named}`{near}")
         (params,) = params_of_cases(tried.prompt, [cases[named]], found.params).values()
         rendered = tried.prompt.bind(*params).render()
-    _print(tried, rendered, case=named, messages=messages, protocol=protocol, as_json=as_json)
+        sent = None if found.baml is None else _sent(found.baml, tried, named, protocol)
+    _print(
+        tried,
+        rendered,
+        case=named,
+        messages=messages,
+        protocol=protocol,
+        as_json=as_json,
+        sent=sent,
+    )
+
+
+def _sent(source: BamlSource, tried: Tried, case: str, protocol: str | None) -> dict[str, Json]:
+    """Return the messages that BAML sends for a case: its texts are templates of its own."""
+    provider = "anthropic" if protocol == "anthropic" else "openai-generic"
+    return source.messages(tried.prompt, case, provider=provider)
 
 
 @options.command(
@@ -89,6 +109,7 @@ def _print(
     messages: bool,
     protocol: str | None,
     as_json: bool,
+    sent: dict[str, Json] | None = None,
 ) -> None:
     if messages and as_json:
         raise click.UsageError("--json has the messages too; leave --messages out")
@@ -97,14 +118,35 @@ def _print(
     # On standard error, so that the text can be piped as it is.
     for note in tried.notes:
         echo(f"warning: {note}", error=True)
+    chat = _messages(rendered)
+    if sent is not None:
+        messages_sent = sent.get("messages")
+        chat = messages_sent if isinstance(messages_sent, list) else []
     if protocol:
-        print_json(_request(rendered, protocol))
+        print_json(_request(rendered, protocol) if sent is None else sent)
     elif as_json:
-        print_json({"tried": tried.name, "case": case, **_plain(rendered)})
+        said = {**_plain(rendered), "messages": chat}
+        if sent is not None:
+            said["text"] = _as_text(chat)
+        print_json({"tried": tried.name, "case": case, **said})
     elif messages:
-        print_json(_messages(rendered))
+        print_json(chat)
     else:
-        echo(visible(rendered.text))
+        echo(visible(rendered.text if sent is None else _as_text(chat)))
+
+
+def _as_text(messages: list[Json]) -> str:
+    """Return chat messages as one text, each under its role."""
+    said = [one for one in messages if isinstance(one, dict)]
+    return "\n\n".join(f"[{one.get('role')}]\n{_content(one.get('content'))}" for one in said)
+
+
+def _content(content: Json) -> str:
+    """Return the content of a message as text; of images and other files only the kind."""
+    if not isinstance(content, list):
+        return str(content or "")
+    parts = [one for one in content if isinstance(one, dict)]
+    return "\n".join(str(one.get("text", f"<{one.get('type')}>")) for one in parts)
 
 
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:

@@ -33,6 +33,7 @@ from promptgraft.runs.history import shown_mean
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.ledger import money
+from promptgraft.search.stopping import may_be_resumed
 from promptgraft.serde import Json, unstructure
 from promptgraft.text import change, counted, listed, visible_line
 
@@ -143,7 +144,7 @@ def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None
 
 def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     gains = "base", "best", "gain", "held out (95 %)"
-    head = ("state", *gains, "verdict", "rollouts", "dollars", "run")
+    head = ("state", *gains, "verdict", "test calls", "dollars", "run")
     table = [head, *(_row(one) for one in found)]
     # Without the column for held-out gains the table fits on a narrow terminal.
     if not any(one.held_out for one in found):
@@ -247,7 +248,8 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     else:
         by = f"; stopped by {summary.stop_reason}" if summary.stop_reason else ""
         screen.line(f"{summary.id} was {summary.state}: {means}{by}")
-        next_ = runs.command("resume", summary.folder)
+        resumable = may_be_resumed(summary.stop_reason or "")
+        next_ = runs.command("resume" if resumable else "show", summary.folder)
     print_next(screen, next_)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +26,7 @@ from promptgraft.cli.job_options import (
 )
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.errors import ConfigError
+from promptgraft.folders import temporary_folder
 
 _SECONDS_FOR_WORKERS = 35
 """How long workers may take to pause their jobs; longer than they allow a job for that."""
@@ -92,7 +91,7 @@ def serve_command(
         names = [behind_proxy] if behind_proxy else host_names(host, found, secure=secure)
         access = Access(TokenStore(manager.database), hosts=names)
         # Readable by this user only; what is in it can be written again from the database.
-        mirrors = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="promptgraft-")))
+        mirrors = held.enter_context(temporary_folder())
         held.enter_context(_workers(workers, manager.database.secret_url, projects))
         scheme = "https" if secure or behind_proxy else "http"
         if is_loopback(host) and not behind_proxy:
@@ -158,8 +157,7 @@ def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
     """Yield database, projects and number of workers of the demo, all in a temporary folder."""
     from promptgraft.cli.main import run
 
-    folder = Path(tempfile.mkdtemp(prefix="promptgraft-demo-"))
-    try:
+    with temporary_folder() as folder:
         project = folder / "demo"
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
             kept, sys.stdout = sys.stdout, nowhere
@@ -168,8 +166,6 @@ def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
             finally:
                 sys.stdout = kept
         yield f"sqlite:///{folder}/jobs.db", (f"demo={project}/promptgraft.yaml",), 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

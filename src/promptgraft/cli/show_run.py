@@ -77,15 +77,15 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("prompt", record.prompt),
         ("made", moment(record.created)),
         ("validation", change(*record.means, estimated=record.estimated)),
-        ("held out", change(gain.mean_before, gain.mean_after) if gain else ""),
+        ("test", change(gain.mean_before, gain.mean_after) if gain else ""),
         ("cases", gain.details if gain else ""),
-        ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
+        ("cost", f"{dollars(cost)}, {counted(record.rollouts, 'test call')}"),
         ("stopped", record.stopped),
-        ("rejected", counted(len(record.rejections), "proposal")),
+        ("dropped", counted(len(record.rejections), "rewrite")),
         ("folder", str(relative(folder.path))),
     ]
     screen = Screen()
-    screen.fields([(name, value) for name, value in rows if value], width=len("rejected"))
+    screen.fields([(name, value) for name, value in rows if value], width=len("validation"))
     screen.line()
     _print_candidates(screen, record)
     screen.line()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.output import Screen
+from promptgraft.cli.output import Screen, program
 from promptgraft.search.scores import Score
 from promptgraft.search.stopping import StopReason, is_early
 from promptgraft.text import difference, score
@@ -30,4 +30,6 @@ def print_next(screen: Screen, command: str) -> None:
     """Print the command that most people want next, so that it can be copied."""
     screen.line()
     screen.line("Next:", bold=True)
-    screen.body(command)
+    start = program()
+    lines = (line.removeprefix("promptgraft ") for line in command.split("\n"))
+    screen.body("\n".join(f"{start} {line}" for line in lines))

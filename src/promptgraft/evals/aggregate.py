@@ -19,6 +19,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import described, without_address
 from promptgraft.notebook import Card, Shown, Table, cell, first_rows
 from promptgraft.serde import Json, did_you_mean, digest_text, shown, unstructure
+from promptgraft.strict.checks import plain_score
 from promptgraft.text import counted, listed, score
 
 _STEP = 0.001  # the weight of a metric in a lexicographic order, relative to the one before
@@ -275,7 +276,7 @@ def judged(
     return CaseOutcome(
         case_id=case_id,
         status=CaseStatus.PASSED if passes else CaseStatus.FAILED,
-        score=chosen.score(scores),
+        score=plain_score(chosen.score(scores)),
         verdicts=kept,
     )
 

@@ -30,15 +30,22 @@ from promptgraft.errors import (
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.judging import judge_case
-from promptgraft.evals.types import Answer, Case, Metric, Step, ToolUse, TurnAnswered
+from promptgraft.evals.types import Answer, Case, Metric, Speaker, Step, ToolUse, TurnAnswered
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import call_fault
+from promptgraft.prompt.answers import answer_text
+from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
-from promptgraft.serde import Json, did_you_mean, shown, unstructure
+from promptgraft.serde import Json, canonical_json, did_you_mean, shown, unstructure
 from promptgraft.text import listed
+
+UNUSABLE = "the answer could not be used: "
+"""How the errors of answers begin that the candidate is to blame for."""
+_MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
 """Makes the parameters of a prompt from a case: one parameter, or a tuple of several."""
@@ -69,6 +76,8 @@ def params_of_cases(
     """
     faults = in_one_line() if noted is None else noted
     made: dict[str, tuple[object, ...]] = {}
+    if fault := call_fault(params, "case"):
+        raise ConfigError(f"params: {fault}")
     make = params or _maker_of(prompt)
     for case in cases:
         if case.id in made:
@@ -106,11 +115,11 @@ def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]
 def _by_name(
     case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
 ) -> Mapping[str, object]:
-    if case.turns or case.context:
-        raise ConfigError(
-            "a case with several turns or a context needs `params` that say where they go"
-        )
+    if case.turns:
+        raise ConfigError("a case with several turns needs `params` that say where they go")
     there = listed(open_names) or "none"
+    if case.context:
+        return _conversation(case, open_names)
     if isinstance(case.input, dict):
         for name in case.input:
             if name not in open_names:
@@ -118,7 +127,10 @@ def _by_name(
                 mend = hints.get(name, f"open placeholders: {there}")
                 raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         if missing := [name for name in open_names if name not in case.input]:
-            raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
+            raise ConfigError(
+                f"input: expected a value for {listed(missing)}, found none; the case has "
+                f"{listed([*case.input][:_MOST_NAMED]) or 'nothing'}"
+            )
         return _CaseInput(case.input)
     if not isinstance(case.input, str):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
@@ -127,6 +139,22 @@ def _by_name(
         mend = meant or "give an object with values by name, or `params`"
         raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     return _CaseInput({open_names[0]: case.input})
+
+
+def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
+    """Return the values of a conversation: as one text, or its end apart from `context`."""
+    before = [f"{message.speaker}: {message.text}" for message in case.context]
+    others = [name for name in open_names if name != "context"]
+    if isinstance(case.input, str) and len(others) == 1:
+        if len(open_names) > 1:
+            return _CaseInput({"context": "\n\n".join(before), others[0]: case.input})
+        whole = [*before, f"{Speaker.USER}: {case.input}"]
+        return _CaseInput({others[0]: "\n\n".join(whole)})
+    raise ConfigError(
+        "a case with a context needs one open placeholder for the conversation, or one beside "
+        f"`context`, or `params` that say where it goes; open placeholders: "
+        f"{listed(open_names) or 'none'}"
+    )
 
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
@@ -234,7 +262,7 @@ def attempted(
         if isinstance(error, ProviderError):
             outcome = unscored(case.id, f"the model's provider failed: {error}")
         else:
-            outcome = crashed(case.id, f"the answer could not be used: {error}")
+            outcome = crashed(case.id, f"{UNUSABLE}{error}")
             executed = session.latest(PromptExecuted)
             answer = None if executed is None else answer_of(executed.response, session)
     calls = session.select_all(ModelCalled)
@@ -255,7 +283,7 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
     calls = session.select_all(ModelCalled)
     costs = [call.cost for call in calls if call.cost is not None]
     return Answer(
-        text=response.text,
+        text=_judged_text(response, session),
         output=plain_output(response.output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
         usage=sum((call.usage for call in calls), NO_USAGE) if calls else response.usage,
@@ -264,7 +292,24 @@ def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Ans
         seconds=sum(call.seconds for call in calls) if calls else None,
         steps=session.select_all(Step),
         turns=session.select_all(TurnAnswered),
+        notes=response.notes,
     )
+
+
+def _judged_text(response: PromptResponse[object], session: SessionProtocol) -> str:
+    """Return the text that metrics judge.
+
+    Where the prompt has a type of single values, it is the value that the program gets: a choice
+    that is answered as ``**Travel**.`` is judged as `travel`. An object keeps the text in which it
+    was answered; an agent has no such type, so its own text counts.
+    """
+    rendered, output = session.latest(PromptRendered), response.output
+    if rendered is None or rendered.prompt.output_type is None or output is None:
+        return answer_text(response.text)
+    value = _plain(output)
+    if isinstance(value, (dict, list)):
+        return answer_text(response.text)
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def plain_output(output: object) -> Json:

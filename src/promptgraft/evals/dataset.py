@@ -9,24 +9,24 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
+from promptgraft.evals.case_reader import CaseReader
 from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.parquet import parquet_rows
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import (
     Row,
+    check_encoding,
     csv_rows,
     json_rows,
     jsonl_rows,
-    parquet_rows,
     yaml_rows,
 )
 from promptgraft.evals.types import Case
-from promptgraft.files import is_file
+from promptgraft.files import as_path, is_file
 from promptgraft.frames import Frame, is_frame, rows_of_frame
 from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
-from promptgraft.strict.checks import INTEGER, one_of
-from promptgraft.strict.nodes import Node, Source
+from promptgraft.strict.checks import one_of
 from promptgraft.text import counted
 
 FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
@@ -36,16 +36,15 @@ FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "yaml": yaml_rows,
     "parquet": parquet_rows,
 }
+REFUSE, DROP = "refuse", "drop"
+DUPLICATES = (REFUSE, DROP)
+"""What is done with rows that repeat another one."""
 _ENDINGS = {f".{kind}": kind for kind in FORMATS}
 _ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
-# Hexadecimal digits: 48 bits tell the cases of any data set apart, and an id stays readable.
-_SHORT_DIGEST = 12
 
 
 def format_of(path: Path, chosen: str | None) -> str:
     """Return the format of a file: the chosen one, or the one of its extension."""
-    if "\0" in str(path):
-        raise ConfigError(f"path: expected the name of a file, found {shown(str(path))}")
     if chosen is not None:
         one_of(*FORMATS).hold("format", chosen)
         return chosen
@@ -57,79 +56,34 @@ def format_of(path: Path, chosen: str | None) -> str:
     )
 
 
-def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) -> Iterator[Row]:
+def rows_of(
+    path: Path, kind: str, faults: CaseFaults, *, delimiter: str | None, encoding: str | None
+) -> Iterator[Row]:
     """Yield the rows of a file of format ``kind``."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        # A pipe would be waited for, perhaps for ever.
+        faults.add(0, "expected a file, found a pipe or a device; write its content to a file")
+        return iter(())
     if kind != "csv":
-        if delimiter is not None:
-            raise ConfigError(f"delimiter: only CSV files have one, and {path} is {kind}")
+        for name, value in (("delimiter", delimiter), ("encoding", encoding)):
+            if value is not None:
+                raise ConfigError(f"{name}: only CSV files have one, and {path} is {kind}")
         return FORMATS[kind](path, faults)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter: expected one character, found {shown(delimiter)}")
-    return csv_rows(path, faults, delimiter=delimiter)
-
-
-class CaseReader:
-    """Reads cases from rows and collects their faults.
-
-    With ``finds_eval_cases``, rows that look like cases of an EvalSet are read as such; ``plain``
-    reads all others. Messages name ``source``.
-    """
-
-    def __init__(self, plain: PlainReader, *, finds_eval_cases: bool, source: str) -> None:
-        self._plain = plain
-        self._finds = finds_eval_cases
-        self._source = source
-        self._lines: dict[str, int] = {}
-        self._noted = Source("")  # shared by all cases until one has a fault
-        self.faults = CaseFaults(source)
-
-    def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
-        """Return all cases, or raise all faults at once."""
-        read = map(self._read, rows)
-        cases = tuple(case for case in read if case is not None)
-        self.faults.raise_all()
-        return cases
-
-    def _read(self, row: Row) -> Case | None:
-        line, value, in_eval_set = row
-        if not isinstance(value, dict):
-            self.faults.add(line, f"expected an object, found {shown(value)}")
-            return None
-        node = Node(value, (), self._noted)
-        origin = f"{self._source}:{line}"
-        if in_eval_set or (self._finds and is_eval_case(value)):
-            case_id = self._id(eval_case_id(value), node, line)
-            case = read_eval_case(node, case_id=case_id, origin=origin)
-        else:
-            case_id = self._id(self._plain.id_of(value), node, line)
-            case = self._plain.read(node, case_id=case_id, origin=origin)
-        if not node.is_right():
-            for fault in self._noted.faults:
-                self.faults.add(line, fault, case_id)
-            self._noted = Source("")
-        return case
-
-    def _id(self, given: Json, node: Node, line: int) -> str:
-        if given is None:
-            case_id, what = str(digest(node.value))[:_SHORT_DIGEST], "the same case without an id"
-        elif (isinstance(given, str) and given.strip()) or INTEGER.fits(given) is not None:
-            case_id, what = str(given), "the same id"
-        else:
-            node.fault(f"id: expected a text or an integer, found {shown(given)}")
-            return ""
-        first = self._lines.setdefault(case_id, line)
-        if first != line:
-            node.fault(f"{what} as in line {first}")
-        return case_id
+    if encoding is not None:
+        check_encoding(encoding)
+    return csv_rows(path, faults, delimiter=delimiter, encoding=encoding)
 
 
 def file_and_case(path: str | Path) -> tuple[Path, str]:
     """Split ``FILE:ID`` into the file and the id of a case; the id is empty for a plain path."""
     # A file may have a colon in its name, so the files that exist decide.
-    file, _, case = str(path).rpartition(":")
-    if file and case and not is_file(Path(path)) and is_file(Path(file)):
+    whole = as_path(path)
+    file, _, case = str(whole).rpartition(":")
+    if file and case and not is_file(whole) and is_file(Path(file)):
         return Path(file), case
-    return Path(path), ""
+    return whole, ""
 
 
 @attrs.frozen
@@ -142,6 +96,7 @@ class Dataset(Shown):
         cases: at least one, with unique ids.
         name: its name in messages.
         source: the file that holds exactly these cases, if there is one.
+        dropped: how many rows were left out because they repeat another one.
 
     Raises:
         DataFormatError: there is no case, or two have the same id.
@@ -150,6 +105,7 @@ class Dataset(Shown):
     cases: tuple[Case, ...]
     name: str = "cases"
     source: Path | None = attrs.field(default=None, eq=False)
+    dropped: int = attrs.field(default=0, eq=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
@@ -173,6 +129,9 @@ class Dataset(Shown):
         fields: Names | None = None,
         keep: Collection[str] = (),
         delimiter: str | None = None,
+        encoding: str | None = None,
+        duplicates: str = REFUSE,
+        parameters: Collection[str] = (),
     ) -> Dataset:
         """Read a file: JSONL, JSON, CSV, YAML, Parquet or an EvalSet (``specs/datasets.md``).
 
@@ -184,6 +143,10 @@ class Dataset(Shown):
                 differ; for ``input`` also a list of columns.
             keep: columns that are hidden from the agent and kept in ``Case.fields``.
             delimiter: of a CSV file; by default detected in its header.
+            encoding: of a CSV file, such as ``cp1252``; UTF-8 by default.
+            duplicates: ``refuse`` rows that repeat another one, or ``drop`` them.
+            parameters: names of the prompt's placeholders: a column such as ``context`` is then
+                a parameter, and not the field of that name.
 
         Raises:
             ConfigError: an argument is unusable.
@@ -191,19 +154,27 @@ class Dataset(Shown):
         """
         path, chosen = file_and_case(path)
         kind = format_of(path, format)
-        plain = PlainReader(fields or {}, keep, cells=kind == "csv")
-        # Cells are texts, and named columns say that the file is plain.
-        finds = kind != "csv" and not fields
-        reader = CaseReader(plain, finds_eval_cases=finds, source=str(path))
+        one_of(*DUPLICATES).hold("duplicates", duplicates)
+        plain = PlainReader(fields or {}, keep, cells=kind == "csv", parameters=parameters)
+        reader = CaseReader(
+            plain,
+            # Cells are texts, and named columns say that the file is plain.
+            finds_eval_cases=kind != "csv" and not fields,
+            source=str(path),
+            is_table=kind in ("csv", "parquet"),
+            drops_duplicates=duplicates == DROP,
+        )
         try:
-            cases = reader.read_all(rows_of(path, kind, delimiter, reader.faults))
+            cases = reader.read_all(
+                rows_of(path, kind, reader.faults, delimiter=delimiter, encoding=encoding)
+            )
         except OSError as error:
             raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
         found = tuple(case for case in cases if chosen in ("", case.id))
         if chosen and not found:
             near = did_you_mean(chosen, [case.id for case in cases])
             raise ConfigError(f"{path} has no case `{chosen}`{near}")
-        return cls(found, str(path), path)
+        return cls(found, str(path), path, dropped=reader.dropped)
 
     @classmethod
     def of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -10,9 +11,10 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, check_adapter, opened
+from promptgraft.adapters.base import ProviderAdapter, check_adapter, check_serves, opened
 from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import (
+    CandidateError,
     ConfigError,
     LimitReachedError,
     PermanentProviderError,
@@ -152,6 +154,7 @@ def evaluate(
     chosen = _checked(prompt, cases, metrics, num_runs)
     check_asked(adapter, chosen, metrics)
     bound = params_of_cases(prompt, chosen, params)
+    check_served(adapter, prompt, bound.values())
     if deadline is None and session is not None:
         deadline = session.deadline
     attempt = functools.partial(
@@ -177,6 +180,17 @@ def evaluate(
         for place, (case, _, run) in enumerate(plan)
     ]
     return _evaluation(len(chosen), metrics, attempts, stopped)
+
+
+def check_served(
+    adapter: ProviderAdapter, prompt: Prompt[object], bound: Iterable[tuple[object, ...]]
+) -> None:
+    """Raise a ``ConfigError`` if the adapter cannot answer the prompt with the first parameters."""
+    params = next(filter(None, bound), None)
+    if params is None:  # every answer is recorded
+        return
+    with contextlib.suppress(CandidateError):  # a block that does not render scores 0, as in a run
+        check_serves(adapter, prompt.bind(*params).render())
 
 
 def _checked(

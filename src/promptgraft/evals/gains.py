@@ -80,9 +80,9 @@ class Gain(Shown):
 
     @property
     def counts(self) -> str:
-        """The numbers of won, lost, tied and unscored cases, in words."""
+        """The numbers of cases that are better, worse, the same and unscored, in words."""
         won, lost, tied = map(len, (self.won, self.lost, self.tied))
-        return f"{won} won, {lost} lost, {tied} tied{self._missing}"
+        return f"{won} better, {lost} worse, {tied} the same{self._missing}"
 
     @property
     def _missing(self) -> str:
@@ -90,14 +90,16 @@ class Gain(Shown):
 
     @property
     def meaning(self) -> str:
-        """The interval's verdict on luck, in words."""
-        if self.verdict is not Outcome.NOT_SHOWN:
-            side = "above" if self.verdict is Outcome.IMPROVED else "below"
-            return f"more than luck: the whole interval is {side} 0"
-        if self.cases < least_cases(self.level):
-            few = "1 case is" if self.cases == 1 else f"{self.cases} cases are"
-            return f"{few} too few to tell: even {self.cases} of {self.cases} won may be luck"
-        return "it may be luck: the interval includes 0"
+        """Whether the gain is significant, in words."""
+        sure = f"at {self.level * 100:g} %"
+        if self.verdict is Outcome.IMPROVED:
+            return f"significant {sure}"
+        if self.verdict is Outcome.WORSE:
+            return f"significantly worse {sure}"
+        if self.cases < (least := least_cases(self.level)):
+            few = counted(self.cases, "case")
+            return f"not significant: {few} cannot prove a gain, use {least} or more, better 50"
+        return f"not significant {sure}"
 
     def line(self) -> str:
         """Return the gain as one line for reports."""

@@ -6,120 +6,23 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
+from promptgraft.evals.case_kinds import ANSWER, FLAG, HINTS, MESSAGES, TOOL_USES, TURNS
+from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.strict.checks import (
     ANYTHING,
     OBJECT,
-    STRING,
     Check,
     Kind,
     check,
-    money,
-    number,
-    one_of,
 )
-from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, record, record_of
 from promptgraft.strict.nodes import Node
-
-_SPEAKERS = {
-    "assistant": Speaker.ASSISTANT,
-    "model": Speaker.ASSISTANT,
-    "system": Speaker.SYSTEM,
-    "user": Speaker.USER,
-}
-_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
-
-
-def _flag(value: object) -> bool | None:
-    return _FLAGS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
-
-
-def _read_hints(node: Node) -> Mapping[str, str] | None:
-    if isinstance(node.value, str):
-        return {"": node.value} if node.value else {}
-    return named(STRING).read(node)
-
-
-FLAG: Check[bool] = check("true or false", _flag)
-"""A boolean, also written as ``yes``, ``no``, ``1`` or ``0``."""
-HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
-"""Hints by metric; a bare text applies to all metrics."""
-
-
-def _text_of_part(text: str | None = None, thought: object = None) -> str:
-    if text is None and not thought:
-        raise ConfigError("expected the key `text`, found none")
-    # Recordings also hold what a model thought, which is no part of what it said.
-    return "" if thought else text or ""
-
-
-def _text_of(
-    content: str | None = None,
-    parts: tuple[str, ...] | None = None,
-    role: str = "",  # noqa: ARG001 - its kind has checked it, and it is not kept
-) -> str:
-    if (content is None) == (parts is None):
-        raise ConfigError("expected either `content` or `parts`")
-    return "\n".join(text for text in parts or () if text) if content is None else content
-
-
-def _message(*, role: str, **said: Any) -> Message:
-    return Message(_SPEAKERS[role], _text_of(**said))
-
-
-def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
-    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
-    return {
-        "role": Key(one_of(*roles), required=required),
-        "content": Key(STRING),
-        "parts": Key(listed(part)),
-    }
-
-
-def error_text(*roles: str) -> Kind[str]:
-    """Return the kind of values that are a text or a message of one of these roles."""
-    kind = record(_text_of, _said(roles, required=False), aliases={})
-    return either("a text or a message", (str, STRING), (dict, kind))
-
-
-MESSAGES: Kind[tuple[Message, ...]] = listed(
-    record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
-)
-USE_KEYS = keys_of(ToolUse, special={"arguments": OBJECT, "result": ANYTHING})
-USE_ALIASES = {"args": "arguments"}
-
-
-TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(
-    record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
-)
-TURNS: Kind[tuple[Turn, ...]] = listed(record_of(Turn, special={"tools": TOOL_USES}, aliases={}))
-ANSWER: Kind[Answer] = either(
-    "a text or an object with `text`",
-    (str, Kind(lambda node: Answer(text=str(node.value)))),
-    (
-        dict,
-        record_of(
-            Answer,
-            special={
-                "output": ANYTHING,
-                "tools": TOOL_USES,
-                "usage": record_of(Usage),
-                "cost": money(0, texts=True),
-                "seconds": number(0, what="seconds"),
-            },
-            skip=("steps", "turns"),
-            aliases={},
-        ),
-    ),
-)
-"""A recorded answer: a text, or an object with the fields of an answer."""
-
+from promptgraft.text import counted
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,
@@ -134,13 +37,26 @@ _KINDS: Mapping[str, Kind[object]] = {
 }
 FIELDS = ("id", "input", *_KINDS)
 _INPUT: Check[str | dict[str, Json]] = check(
-    "a text or an object", lambda value: value if isinstance(value, (str, dict)) else None
+    "a text, an object, or a list of messages",
+    lambda value: value if isinstance(value, (str, dict)) else None,
 )
 _NO_TURN = Turn(user="")
-# The cells of these columns hold JSON.
-_STRUCTURED = {"tools", "turns", "context", "state", "recorded", "fields"}
+# The shapes of fields whose names are as common as names of columns; in cells they are JSON.
+_SHAPES: Mapping[str, tuple[type, ...]] = {
+    "tools": (list,),
+    "turns": (list,),
+    "context": (list,),
+    "state": (dict,),
+    "recorded": (dict, str),
+    "fields": (dict,),
+}
+_COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
+_MOST_COMPARED = 1_000
+"""Different keys that are compared with the names of fields, which is slow."""
+_MOST_KEYS = 10
+"""Unknown keys of one case that are named."""
 
 Names = Mapping[str, str | Sequence[str]]
 
@@ -153,32 +69,90 @@ class PlainReader:
             also a list of columns, which become an object of parameters.
         keep: columns that are hidden from the agent and kept in ``Case.fields``.
         cells: whether every value is the text of a CSV cell.
+        parameters: names that the prompt reads; columns of these names are parameters even where
+            fields are called the same.
     """
 
-    def __init__(self, names: Names, keep: Collection[str], *, cells: bool) -> None:
+    def __init__(
+        self,
+        names: Names,
+        keep: Collection[str],
+        *,
+        cells: bool,
+        parameters: Collection[str] = (),
+    ) -> None:
         self._columns, self._parameters = _columns(names, keep)
+        columns = (name for name in names.values() if isinstance(name, str))
+        self._named = {*self._parameters, *columns, *keep}
         self._keep = frozenset(keep)
-        by_field = {field: column for column, field in self._columns.items()}
-        self._id, self._input_column = by_field.get("id", ""), by_field.get("input", "input")
+        self._read = frozenset(parameters)
+        for name in (*_COMMON, "input") if parameters else ():
+            if name in self._read and name not in self._named and name not in names:
+                self._release(name)
         self._cells = cells
-        self._takes_rest: bool | None = False if "input" in names else None
+        self._whole = "input" in names
+        # What is said of keys that are no field, by key: as faults, and as parameters.
+        self._unknown: dict[str, str] = {}
+        self._similar: dict[str, str] = {}
+        # Line and id of the cases that have an `input`, and of those that have parameters.
+        self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+
+    @property
+    def _input_column(self) -> str:
+        return next((column for column, one in self._columns.items() if one == "input"), "input")
+
+    def _release(self, name: str) -> None:
+        """Read a column as a parameter; ``input`` only beside another one."""
+        if name != "input" or len(self._read) > 1:
+            self._columns.pop(name, None)
 
     def id_of(self, value: Mapping[str, Json]) -> Json:
         """Return the id of the case in the file, if it has one."""
-        found = value.get(self._id)
+        column = next((column for column, field in self._columns.items() if field == "id"), "")
+        found = value.get(column)
         return None if self._cells and found == "" else found
 
-    def read(self, node: Node, *, case_id: str, origin: str) -> Case | None:
+    def unclear(self, value: Mapping[str, Json]) -> list[str]:
+        """Return the columns that may be fields or parameters, which only all rows decide."""
+        if self._whole or self._input_column in value:
+            return []
+        common = [name for name in _SHAPES if self._columns.get(name) == name and name in value]
+        # With turns there are no parameters, so they are decided first.
+        return ["turns"] if "turns" in common else common
+
+    def settle(self, name: str, values: Iterable[Json]) -> None:
+        """Read a column as a parameter if no value of it has the form of the field."""
+        there = [value for value in values if value not in (None, "")]
+        if there and not any(self._has_shape(name, value) for value in there):
+            self._release(name)
+
+    def _has_shape(self, name: str, value: Json) -> bool:
+        if self._cells:
+            return str(value).lstrip()[:1] in ("[", "{")
+        return isinstance(value, _SHAPES[name])
+
+    def check_columns(self, value: Mapping[str, Json], node: Node) -> None:
+        """Note the columns that are named and do not exist in a table with these columns."""
+        for name in sorted(self._named - value.keys()):
+            near = did_you_mean(name, list(value))
+            node.fault(f"there is no column {shown(name)}{near}; columns: {_listed(value)}")
+
+    def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
         value = node.value if isinstance(node.value, dict) else {}
-        found, rest = self._named(node)
+        found, rest = self._sorted_out(node)
         turns = TURNS.read(found["turns"]) if "turns" in found else ()
         last = turns[-1] if turns else _NO_TURN
-        given = self._input(node, found, rest) if turns == () else last.user
         said: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
         for name, kind in _KINDS.items():
             if name in found and name != "turns":
                 said[name] = kind.read(found[name])
+        if "input" in found and isinstance(found["input"].value, list):
+            given = self._last_message(found["input"], said)
+        else:
+            given = self._input(node, found, rest) if turns == () else last.user
+            if turns == () and not self._whole and (given or "input" in found):
+                self._forms["input" in found].append((line, case_id))
         kept = {key: value[key] for key in value if key in self._keep}
         kept |= said.pop("fields", None) or {}
         if not node.is_right():
@@ -192,7 +166,21 @@ class PlainReader:
             **said,
         )
 
-    def _named(self, node: Node) -> tuple[dict[str, Node], list[str]]:
+    def mixed(self) -> Iterator[tuple[int, str, str]]:
+        """Yield line, fault and id of each case in the rarer form, if a file has both forms."""
+        whole, parts = self._forms[True], self._forms[False]
+        if whole and parts:
+            column = self._input_column
+            if len(parts) <= len(whole):
+                count = counted(len(whole), "other case")
+                what = f"expected the key `{column}`, as in {count}, found none"
+            else:
+                count = counted(len(parts), "other case")
+                what = f"`{column}` here, but parameters in {count}"
+            for line, case_id in min(parts, whole, key=len):
+                yield line, f"{what}; use one of both", case_id
+
+    def _sorted_out(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return the nodes of the fields, and the keys of all other members."""
         found: dict[str, Node] = {}
         rest: list[str] = []
@@ -202,12 +190,33 @@ class PlainReader:
                 if column not in self._keep:
                     rest.append(column)
             elif item is not None and not (self._cells and item == ""):
-                is_json = self._cells and field in _STRUCTURED and isinstance(item, str)
+                is_json = self._cells and field in _SHAPES and isinstance(item, str)
                 there = Node(item, (column,), node.source)
-                there = _from_cell(there) if is_json else there
+                there = self._from_cell(there) if is_json else there
                 if there.value is not None:
                     found[field] = there
         return found, rest
+
+    def _from_cell(self, node: Node) -> Node:
+        try:
+            value = parse_json(str(node.value), where="")
+        except DataFormatError:
+            column = str(node.path[-1])
+            mend = f"`fields: {{input: [..., {column}]}}` makes a parameter of the column"
+            node.expected("JSON in the cell", f"; {mend}")
+            value = None
+        return Node(value, node.path, node.source)
+
+    def _last_message(self, node: Node, said: dict[str, Any]) -> Json:
+        """Return the last of several messages, of the user, and keep the others as context."""
+        messages = MESSAGES.read(node)
+        if messages is None:
+            return None
+        if not messages or messages[-1].speaker is not Speaker.USER:
+            node.fault("expected messages of which the last is the user's")
+            return None
+        said["context"] = (*(said.get("context") or ()), *messages[:-1])
+        return messages[-1].text
 
     def _meant(self, key: str) -> str:
         for column in difflib.get_close_matches(key, self._columns, n=1):
@@ -215,27 +224,62 @@ class PlainReader:
             if field != column:
                 return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
             return did_you_mean(key, [column])
-        return "; name it in `keep` or take it out"
+        return "; name it in `keep`, or among those of `input` in `fields`, or take it out"
+
+    def _compared(self, key: str, known: dict[str, str], compare: Callable[[str], str]) -> str:
+        """Return what a comparison says of a key; empty if too many have been compared."""
+        if key not in known and len(known) < _MOST_COMPARED:
+            known[key] = compare(key)
+        return known.get(key, "")
 
     def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Json:
-        # The first case decides for its file, so that one missing `input` is a fault.
-        if self._takes_rest is None:
-            self._takes_rest = "input" not in found and "turns" not in found
-        if self._takes_rest:
-            return _all_of(node, found, rest)
-        for key in rest:
-            if key not in self._parameters:
-                node.member(key).fault(f"unknown key{self._meant(key)}")
         value = node.value if isinstance(node.value, dict) else {}
+        is_whole = self._whole or (
+            self._input_column in self._columns and (value.get(self._input_column) is not None)
+        )
+        if not is_whole:
+            return self._all_of(node, rest)
+        for key in rest[:_MOST_KEYS]:
+            if key not in self._parameters:
+                meant = self._compared(key, self._unknown, self._meant)
+                node.member(key).fault(f"unknown key{meant}")
+        if len(rest) > _MOST_KEYS and not self._parameters:
+            node.fault(f"{len(rest) - _MOST_KEYS:,} more unknown keys")
         if self._parameters:
             for key in self._parameters:
-                if key not in value:
-                    node.fault(f"expected the key `{key}`, found none")
+                if key not in value and not self._cells:
+                    near = did_you_mean(key, list(value)[:_MOST_KEYS])
+                    node.fault(f"expected the key `{key}`{near}, found {_listed(value)}")
             return {key: value[key] for key in self._parameters if key in value}
         if "input" not in found:
-            node.fault(f"expected the key `{self._input_column}`, found none")
+            column = self._input_column
+            if column in value:
+                node.member(column).fault("expected a text, found nothing")
+            elif not self._cells:
+                node.fault(f"expected the key `{column}`, found {_listed(value)}")
             return None
         return _INPUT.read(found["input"])
+
+    def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
+        for key in rest:
+            if near := self._compared(key, self._similar, self._near):
+                node.member(key).fault(f"unknown key (did you mean `{near}`?)")
+        if not rest:
+            node.fault("expected the key `input`, found none")
+        return {key: node.member(key).value for key in rest}
+
+    def _near(self, key: str) -> str:
+        """Return the field that a parameter may be a misspelling of; empty for none."""
+        near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=_TYPING_MISTAKE)
+        # The prompt reads it, or it is a field whose name is that of a parameter here.
+        is_meant = key in self._read or key in near
+        return "" if is_meant or not near else near[0]
+
+
+def _listed(value: Mapping[str, Json]) -> str:
+    names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
+    more = len(value) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "") or "none"
 
 
 def _are_texts(names: object) -> bool:
@@ -267,25 +311,3 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
     explicit = set(taken)
     columns = {n: f for n, f in pairs if f in names or n not in explicit}
     return columns, parameters
-
-
-def _from_cell(node: Node) -> Node:
-    try:
-        value = parse_json(str(node.value), where="")
-    except DataFormatError:
-        node.expected("JSON in the cell")
-        value = None
-    return Node(value, node.path, node.source)
-
-
-def _all_of(node: Node, found: Mapping[str, Node], rest: Sequence[str]) -> dict[str, Json]:
-    if "input" in found:
-        node.fault("`input` here, but the first case has parameters instead; use one of both")
-        return {}
-    for key in rest:
-        near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=_TYPING_MISTAKE)
-        if near:
-            node.member(key).fault(f"unknown key (did you mean `{near[0]}`?)")
-    if not rest:
-        node.fault("expected the key `input`, found none")
-    return {key: node.member(key).value for key in rest}

@@ -1,9 +1,9 @@
-"""Rows of JSON, YAML, CSV and Parquet files, each with the number of its first line."""
+"""Rows of JSON, YAML and CSV files, each with the number of its first line."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import importlib
 import itertools
 import json
 import re
@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 import attrs
 
-from promptgraft.environment import check_package
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.frames import rows_of_frame
 from promptgraft.serde import (
     STRICT_JSON,
     Json,
@@ -26,9 +24,8 @@ from promptgraft.serde import (
     did_you_mean,
     is_deeper,
     shown,
-    unstructure,
 )
-from promptgraft.strict.kinds import snake_case
+from promptgraft.strict.members import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
 from promptgraft.yaml_text import read_yaml
 
@@ -42,6 +39,9 @@ _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_times
 
 DELIMITERS = ",;\t|"
 
+_LONGEST_CELL = 16_777_216
+_ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
+
 
 class Row(NamedTuple):
     """The plain data of one case, and its first line, counted from 1."""
@@ -51,14 +51,48 @@ class Row(NamedTuple):
     in_eval_set: bool = False
 
 
-def read_lines(path: Path, faults: CaseFaults) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers; a line that is not UTF-8 is a fault."""
+def read_lines(path: Path, faults: CaseFaults, hint: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers; a line that is not UTF-8 is a fault.
+
+    ``hint`` is added to the message for such a line.
+    """
+
+    def note(line: int, fault: str) -> None:
+        faults.add(line, f"{fault}{hint if fault.startswith('expected UTF-8') else ''}")
+
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
-            if (text := decoded(raw, number, faults.add)) is not None:
+            if (text := decoded(raw, number, note)) is not None:
                 yield number, text
             elif number == 1 and wide(raw):  # UTF-16: every line would be a fault
                 return
+
+
+def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file in another encoding than UTF-8; reading ends at a fault."""
+    number = 0
+    # Line breaks stay as they are: inside of quotes they belong to a cell.
+    with path.open(encoding=encoding, newline="") as file:
+        try:
+            for number, text in enumerate(file, start=1):
+                yield number, text.removeprefix("\ufeff") if number == 1 else text
+        except UnicodeError as error:
+            why = getattr(error, "reason", str(error))
+            faults.add(number + 1, f"expected {encoding}, found other bytes here or later ({why})")
+
+
+def check_encoding(encoding: object) -> None:
+    """Raise a ``ConfigError`` unless Python knows an encoding of texts by this name."""
+    try:
+        # Of no bytes, the name would not be looked up.
+        b"x".decode(str(encoding))
+    except UnicodeError:
+        return
+    except (LookupError, ValueError):
+        raise ConfigError(
+            f"encoding: expected the name of one, such as utf-8, cp1252, utf-16 or shift_jis, "
+            f"found {shown(encoding)}"
+        ) from None
 
 
 def is_cases(key: str) -> bool:
@@ -248,30 +282,18 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
         faults.add(lines[()], "expected a list of cases or an EvalSet")
 
 
-def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
-    """Yield the rows of a Parquet file, counted from 1."""
-    check_package("pyarrow", "15.0", extra="parquet", what=f"{path}: reading Parquet")
-    arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
-    with path.open("rb") as file:  # here, so that a missing file is the same error as elsewhere
-        try:
-            table = parquet.read_table(file)
-        except (arrow.ArrowException, OSError) as error:
-            faults.add(0, f"not Parquet: {' '.join(str(error).split())}")
-            return
-    for number, row in enumerate(rows_of_frame(table), start=1):
-        try:
-            yield Row(number, unstructure(row))
-        except DataFormatError as error:
-            faults.add(number, str(error))
-
-
-def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:
+def csv_rows(
+    path: Path, faults: CaseFaults, *, delimiter: str | None = None, encoding: str | None = None
+) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; blank rows are left out.
 
     Unless it is given or the first line is ``sep=;``, the delimiter is the most frequent of
     ``, ; | tab`` in the header.
     """
-    numbered = read_lines(path, faults)
+    if encoding is None:
+        numbered = read_lines(path, faults, _ENCODING_HINT)
+    else:
+        numbered = _encoded_lines(path, encoding, faults)
     first = _next_filled(numbered)
     # `sep=;`, which Excel reads and writes.
     if first[1].lower().startswith("sep=") and len(first[1].strip()) == 5:
@@ -333,7 +355,9 @@ def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tupl
     while True:
         before = lines.last
         try:
-            record = next(reader)
+            # The limit is one of the process, so it is only raised for a moment.
+            with _long_cells():
+                record = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
@@ -345,10 +369,18 @@ def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tupl
             yield start, record
 
 
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _explained(error: str) -> str:
     if error.startswith("field larger than field limit"):
-        limit = csv.field_size_limit()
-        return f"a cell is longer than {limit:,} characters; use JSONL for such texts"
+        return f"a cell is longer than {_LONGEST_CELL:,} characters; use JSONL for such texts"
     if error == "unexpected end of data":
         return "not CSV: a quote opens in this row and never closes"
     return f"not CSV: {error}"

@@ -50,6 +50,7 @@ class Splits(Shown):
         train: shown to reflectors.
         validation: decides which candidates are kept; never shown.
         test: judged once, at the end. Without one, a run cannot report its gain on unseen cases.
+        dropped: how many rows of the files were left out because they repeat another one.
 
     Raises:
         DataFormatError: two sets come from the same file, or share an id or a question; the error
@@ -59,6 +60,7 @@ class Splits(Shown):
     train: Dataset
     validation: Dataset
     test: Dataset | None = None
+    dropped: int = attrs.field(default=0, eq=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults("splits")
@@ -92,7 +94,7 @@ class Splits(Shown):
                 near = did_you_mean(strange[0], list(known))
                 raise ConfigError(f"{name}: there is no case `{strange[0]}` in this set{near}")
             parts[name] = parts[name].subset({*ids}, f"{parts[name].name}, {len({*ids})} of them")
-        return attrs.evolve(self, **parts) if only else self
+        return Splits(**parts, dropped=self.dropped) if only else self
 
     @classmethod
     def load(

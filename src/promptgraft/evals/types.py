@@ -15,7 +15,7 @@ from promptgraft.evals.spending import Spending, spent_to_json
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, shown
-from promptgraft.strict.checks import SHARE, plain_number
+from promptgraft.strict.checks import SHARE, plain_score
 from promptgraft.strict.nodes import Node
 from promptgraft.text import clip, joined
 
@@ -143,6 +143,7 @@ class Answer:
         seconds: wall time; None if unknown.
         steps: the steps of a graph; empty for other agents.
         turns: the turns of a conversation with their answers; empty for a single question.
+        notes: how the answer was repaired before it fitted the output type, one line each.
     """
 
     text: str
@@ -153,6 +154,7 @@ class Answer:
     seconds: float | None = None
     steps: tuple[Step, ...] = ()
     turns: tuple[TurnAnswered, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def of_node(self, node: str) -> Answer | None:
         """Return the last output of a node of the graph as an answer; None if it has none."""
@@ -270,7 +272,8 @@ class Verdict:
     Attributes:
         metric: the name of the metric.
         score: 0 to 1; None if the metric could not judge the answer, which is then *unscored*. A
-            ``bool``, a ``Decimal`` or a numpy number becomes a float.
+            ``bool``, a ``Decimal`` or a numpy number becomes a float, and a rounding error of up to
+            1e-9 beside 0 or 1 is undone.
         passed: whether the score reaches the metric's threshold; None without a score.
         reason: what was expected, what was found and where they differ, in words that help to
             improve a prompt; for an unscored answer, what went wrong.
@@ -290,7 +293,7 @@ class Verdict:
     node: str = ""
 
     def __attrs_post_init__(self) -> None:
-        number = None if self.score is None else plain_number(self.score)
+        number = None if self.score is None else plain_score(self.score)
         # Not by a converter, whose error could not name the metric.
         object.__setattr__(self, "score", number)
         if number is not None and SHARE.fits(number) is None:

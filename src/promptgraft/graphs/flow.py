@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity
+from promptgraft.adapters.base import (
+    PromptResponse,
+    ProviderAdapter,
+    adapter_identity,
+    check_serves,
+)
 from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowError, PromptgraftError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.functions import function_identity
+from promptgraft.functions import call_fault, function_identity
 from promptgraft.graphs.describing import source_view
 from promptgraft.graphs.run import Bound, Outcome, Run, RunSettings, under_way
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -91,6 +96,23 @@ class GraphRunner:
         return self.answer(
             prompts, example.params, case=example.id, session=session, deadline=deadline
         )
+
+    def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
+        """Raise a ``ConfigError`` as :meth:`check_nodes`, or if the flow takes no ``params``."""
+        function, given = self.function, tuple(type(param).__name__ for param in params)
+        # A plain function behind the flow is called without the run.
+        plain = getattr(function, "plain", None)
+        if fault := call_fault(plain, *given) if plain else call_fault(function, "run", *given):
+            raise ConfigError(f"graph `{self.graph}`: flow: {fault}")
+        self.check_nodes(prompts)
+
+    def check_nodes(self, prompts: Mapping[str, Prompt[object]]) -> None:
+        """Raise a ``ConfigError`` that names the first node whose adapter cannot answer it."""
+        for node, (address, adapter) in self.nodes.items():
+            try:
+                check_serves(adapter, prompts[address].with_placeholders())
+            except ConfigError as error:
+                raise ConfigError(f"graph `{self.graph}`: node `{node}`: {error}") from None
 
     def answer(
         self,
@@ -218,6 +240,11 @@ class GraphAdapter:
     @_flow.default
     def _flow_of_graph(self) -> GraphRunner:
         return self.graph.flow_on(self.adapter)
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the adapter of a node cannot answer its prompt."""
+        del rendered  # the texts of all nodes
+        self._flow.check_nodes(self.graph.by_address)
 
     @property
     def identity(self) -> str:

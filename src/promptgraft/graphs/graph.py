@@ -356,6 +356,11 @@ class PlainFlow:
 
     function: Callable[..., Any]
 
+    @property
+    def plain(self) -> Callable[..., Any]:
+        """The function that is called without the run, whose signature counts."""
+        return self.function
+
     def __call__(self, run: Run, *params: object) -> Any:
         del run
         return self.function(*params)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.causes import compares_expected, contradictions
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.gate.report import Subject
-from promptgraft.evals.splits import NAMES, Splits
+from promptgraft.evals.splits import NAMES
 from promptgraft.evals.types import Case
 from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project, ProjectPrompt
 from promptgraft.project.applying.winner import check_source, choose, winners_of
+from promptgraft.project.checking import try_metrics
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
@@ -55,13 +60,12 @@ class Choice:
             )
 
 
-def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
+def chosen_cases(parts: Mapping[str, Dataset], split: str) -> tuple[Case, ...]:
     """Return the cases of a split.
 
     Raises:
         ConfigError: the project has no such cases.
     """
-    parts = splits.parts()
     if split == ALL:
         return tuple(case for name in NAMES for case in parts.get(name, ()))
     if split not in parts:
@@ -107,16 +111,23 @@ def subject_of(project: Project, choice: Choice) -> Subject:
             if there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
+    cases = chosen_cases(project.parts, choice.split)
+    contradiction = contradictions(cases) if compares_expected(project.metrics) else ""
+    try_metrics(project)
     return Subject(
         prompt=tried.prompt,
         tried=tried.name,
         split=choice.split,
-        cases=chosen_cases(project.splits, choice.split),
+        cases=cases,
         metrics=project.metrics,
         adapter=project.prompt(choice.prompt).answered_by(project.adapter("task")),
         aggregation=project.aggregation,
         params=project.params,
-        notes=tried.notes,
+        notes=(
+            *tried.notes,
+            *filter(None, [contradiction]),
+            *(project.baml.warnings if project.baml else ()),
+        ),
     )
 
 

@@ -33,7 +33,7 @@ _KEY = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
 _NO_PARAM = re.compile(r"[^\w ./:-]+")
 _LONGEST_PARAM = 500
-_FAILED = {str(StopReason.PROVIDER_FAILED), str(StopReason.FAILED)}
+_FAILED = {StopReason.PROVIDER_FAILED, StopReason.UNREADABLE, StopReason.FAILED}
 
 
 @contextlib.contextmanager

@@ -251,7 +251,12 @@ _STOPPED = {
     StopReason.STOP_FILE: "user_requested_stop",
 }
 _ENDED: dict[StopReason, Status] = {StopReason.CANCELLED: "CANCELED"}
-_FAILED = {StopReason.FAILED, StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
+_FAILED = {
+    StopReason.FAILED,
+    StopReason.PROVIDER_FAILED,
+    StopReason.REFLECTION_FAILED,
+    StopReason.UNREADABLE,
+}
 
 
 class OptimizeResult(CamelCase, frozen=True, kw_only=True):

@@ -315,7 +315,7 @@ class TestRun:
 
     def cases(self, selection: Selection) -> tuple[Case, ...]:
         """Return the cases of a selection, without calling a model."""
-        return chosen_cases(self.project(selection.project).splits, selection.choice.split)
+        return chosen_cases(self.project(selection.project).parts, selection.choice.split)
 
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
         """Return the verdict on a case, or the reason why it is unscored."""

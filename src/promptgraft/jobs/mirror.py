@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,9 +11,11 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import DataFormatError
+from promptgraft.folders import remove_tree
 from promptgraft.jobs.lines import OF_THE_RUN, LineKind
 from promptgraft.jobs.rows import JobRows
 from promptgraft.jobs.types import Job
+from promptgraft.parts.validation import check_key
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
 from promptgraft.prompt import Prompt
@@ -30,7 +31,14 @@ _AT_ONCE = 256
 
 
 def name_of(job: Job) -> str:
-    """Return the name of a job as a run: of its run directory, and in trackers."""
+    """Return the name of a job as a run: of its run directory, and in trackers.
+
+    Raises:
+        InvalidIdentifierError: a row of the database gives names that no job has.
+    """
+    # A name becomes a part of a path, and the database may be written by others.
+    for part in (job.prompt, job.id):
+        check_key(part, "job: prompt and id")
     return f"{datetime.fromtimestamp(job.created, UTC):%Y%m%d-%H%M%S}-{job.prompt}-{job.id[:8]}"
 
 
@@ -135,7 +143,8 @@ def _empty(folder: RunFolder) -> None:
         path.unlink(missing_ok=True)
     # Derived files: a replay may have retracted the candidates that they show.
     for inside in (folder.candidates, folder.rejected):
-        shutil.rmtree(inside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(inside)
 
 
 def _sizes(folder: RunFolder) -> tuple[int, ...]:

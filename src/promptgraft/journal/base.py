@@ -153,6 +153,19 @@ class Journal(ABC):
             line = self._line(key)
         return None if line is None else self._answer(key, digest, line)
 
+    def recorded(self, key: str) -> Answer | None:
+        """Return the answer recorded under ``key`` to whichever question, or None.
+
+        For what does not depend on the question. Raises ``JournalCorruptError`` as ``find`` does.
+        """
+        with self._lock:
+            self._check_begun()
+            line = self._line(key)
+        if line is None:
+            return None
+        record = self._decode(key, line)
+        return Answer(record.answer, record.kind)
+
     def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
         """Return for each key the JSON of the answer that ``find`` returns, many times faster.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
-from promptgraft.files import held_lock, sync_folder, write_all
+from promptgraft.files import NEW_FILE, held_lock, sync_folder, write_all
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import (
     HEADER_START,
@@ -154,7 +154,7 @@ class FileJournal(Journal):
 
     def _open(self) -> int:
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, NEW_FILE)
         except OSError as error:
             raise JournalWriteError(
                 f"journal {self._path} cannot be opened: {error.strerror}; make it writable"

@@ -239,9 +239,7 @@ def wanted_revision(present: Revision | None, named: str | None, where: str) -> 
     if named is not None:
         return named
     if present is None:
-        raise RevisionNotFoundError(
-            f"{where} holds nothing that could be rolled back; name one of its revisions"
-        )
+        raise RevisionNotFoundError(f"{where} has nothing to roll back to; name a revision")
     return present.parent
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
+_LONGEST_KEY = 64
 
 # Also names of files and folders: no capitals, which some file systems do not tell apart, and no
 # leading dot, which archives and locks have.
@@ -26,6 +28,29 @@ def check_key(key: object, what: str) -> str:
     """Return ``key`` if it is an identifier: lower-case letters, digits, `_` and `-`, up to 64."""
     said = "1 to 64 lower-case letters, digits, `_` or `-`, starting with a letter or digit"
     return _identifier(key, _KEY, f"{what}: expected {said}")
+
+
+def check_section_key(key: object) -> str:
+    """Return ``key`` if it names a section: as :func:`check_key`, with letters of any script."""
+    if isinstance(key, str) and (_fits(_KEY, key) or _is_key_of_a_script(key)):
+        return key
+    raise InvalidIdentifierError(
+        "section key: expected 1 to 64 lower-case letters, digits, `_` or `-`, starting with a "
+        f"letter or digit; found {shown(key)}"
+    )
+
+
+def _is_key_of_a_script(text: str) -> bool:
+    # Composed and in lower case, so that what looks the same is the same.
+    plain = unicodedata.normalize("NFC", text).lower() == text
+    return plain and len(text) <= _LONGEST_KEY and text[:1].isalnum() and all(map(in_key, text))
+
+
+def in_key(character: str) -> bool:
+    """Return whether a character may stand in the key of a section."""
+    # Marks are vowels in some scripts.
+    is_mark = unicodedata.category(character)[0] == "M"
+    return character in "-_" or character.isalnum() or is_mark
 
 
 def check_tag(tag: object) -> str:

@@ -42,6 +42,14 @@ class TextsSource:
         """Every file that the prompt is read from."""
         return tuple(file.path for file in self.sources.files.values())
 
+    def protected(self) -> Iterator[tuple[str, str]]:
+        """Yield each text that has protected front matter, with a line about it."""
+        for name, file in self.sources.files.items():
+            if file.protected_lines:
+                where = f"lines 1 to {file.protected_lines} of {file.name}"
+                mend = "`frozen: none` opens it"
+                yield name, f"the front matter, {where}, never changes; {mend}"
+
     def texts(self, override: PromptOverride) -> Mapping[str, str]:
         """Return the texts that ``override`` replaces, by name."""
         return {show_path(path): entry.body for path, entry in override.sections.items()}

@@ -15,6 +15,7 @@ from promptgraft.baml.functions import BamlFunction, chosen_tests, load_function
 from promptgraft.baml.judging import PASS, metrics_of
 from promptgraft.baml.parts import Part, PartKind
 from promptgraft.baml.tests import BamlTest
+from promptgraft.errors import AgentFaultError, ConfigError
 from promptgraft.evals.aggregate import Aggregation, WeightedMean
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics.base import is_required
@@ -25,9 +26,10 @@ from promptgraft.parts.descriptors import show_path
 from promptgraft.project.files import FileChange
 from promptgraft.project.format_agents import BamlConfig
 from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.prompt.texts import TextsPrompt, texts_in
 from promptgraft.strict.nodes import raise_lines
 
 BAML_NS = "baml"
@@ -81,6 +83,29 @@ class BamlSource:
         )
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """A line for each test without rules, which every readable answer passes."""
+        return tuple(
+            f"{one.origin}: test {one.name} has neither an @@assert nor a @@check, so every answer "
+            "that BAML can read passes it"
+            for one in self.tests
+            if not one.rules
+        )
+
+    def messages(
+        self, prompt: Prompt[object], case: str, *, provider: str = "openai-generic"
+    ) -> JsonObject:
+        """Return the messages that BAML would send to a provider for a case.
+
+        Raises:
+            ConfigError: the texts in force do not compile, or the arguments do not fit.
+        """
+        try:
+            return self.agent().messages(texts_in(prompt.render()), case, provider=provider)
+        except AgentFaultError as error:
+            raise ConfigError(str(error)) from error
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that apply the rules of the tests."""
         return metrics_of(self.tests)
@@ -108,7 +133,13 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
     template: PromptTemplate[object] = PromptTemplate(
         ns=BAML_NS, key=name, sections=[_section(part) for part in function.parts]
     )
-    prompt = TextsPrompt(template, takes_cases=True, as_file=function.alone, ending=".baml")
+    prompt = TextsPrompt(
+        template,
+        takes_cases=True,
+        as_file=function.alone,
+        ending=".baml",
+        answers=source.agent().answers,
+    )
     return ProjectPrompt(name=name, prompt=prompt, source=source)
 
 

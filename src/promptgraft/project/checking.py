@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.evaluate import check_served
+from promptgraft.evals.trial import Trial, tried_metrics
+from promptgraft.project.agents import TextsSource
 from promptgraft.project.project import Project, load_project
 from promptgraft.search import RunPlan
+from promptgraft.text import counted
 
 
 @attrs.frozen(kw_only=True)
@@ -20,16 +25,36 @@ class Checked:
         project: the project; None if it has faults.
         faults: one line each.
         warnings: one line each.
+        protected: what no search changes although it is in the files of texts, one line each.
+        unchecked: what was not tried, and why; one line each.
         plans: the plan of a run of each prompt, by name.
     """
 
     project: Project | None = None
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
 
 
-def check_project(path: Path) -> Checked:
+def try_metrics(project: Project) -> Trial:
+    """Try the metrics of a project on an empty and on an expected answer; see ``Trial``.
+
+    ``optimize`` and ``eval`` do the same before the first paid call.
+
+    Raises:
+        DataFormatError: a metric fails on both.
+    """
+    cases = [case for part in project.parts.values() for case in part]
+    trial, file = tried_metrics(project.metrics, cases), project.surroundings.file
+    if trial.faults:
+        raise DataFormatError.of([file.line(("metrics",), fault) for fault in trial.faults])
+    warnings = tuple(file.line(("metrics",), warning) for warning in trial.warnings)
+    return attrs.evolve(trial, warnings=warnings)
+
+
+def check_project(path: str | Path) -> Checked:
     """Check everything that a project names. No model is called; secrets need not be set."""
     try:
         project = load_project(path)
@@ -37,6 +62,7 @@ def check_project(path: Path) -> Checked:
         return Checked(faults=error.faults)
     faults: list[str] = []
     warnings: list[str] = []
+    unchecked: tuple[str, ...] = ()
     try:
         warnings.extend(project.stand_in())
     except DataFormatError as error:
@@ -47,9 +73,19 @@ def check_project(path: Path) -> Checked:
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
+    warnings.extend(_about_cases(project))
+    try:
+        trial = try_metrics(project)
+        warnings.extend(trial.warnings)
+        unchecked = trial.unchecked
+    except DataFormatError as error:
+        faults.extend(error.faults)
     plans = {}
     # Without all models no job can be made.
-    for name in () if faults else project.names:
+    for name in () if faults or project.unsplit else project.names:
+        if unserved := _unserved(project, name):
+            faults.append(unserved)
+            continue
         try:
             plans[name] = project.job(name).plan()
         except ConfigError as error:
@@ -58,4 +94,41 @@ def check_project(path: Path) -> Checked:
             warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
-    return Checked(project=project, warnings=tuple(warnings), plans=plans)
+    return Checked(
+        project=project,
+        warnings=tuple(warnings),
+        protected=tuple(_protected(project)),
+        unchecked=unchecked,
+        plans=plans,
+    )
+
+
+def _protected(project: Project) -> Iterator[str]:
+    """Yield a line, with its place, for each file whose front matter no search changes."""
+    for name in project.names:
+        source = project.prompt(name).source
+        for text, line in source.protected() if isinstance(source, TextsSource) else ():
+            yield project.surroundings.file.line(("prompts", name, "files", text), line)
+
+
+def _about_cases(project: Project) -> Iterator[str]:
+    """Yield a line for rows left out, for too few tests, and for each test that judges nothing."""
+    if project.unsplit:
+        yield f"{project.unsplit}; a run needs them, `check`, `eval` and `render` do not"
+    elif dropped := project.splits.dropped:
+        said = f"{counted(dropped, 'row')} left out, repeating another one"
+        yield project.surroundings.file.line(("dataset", "duplicates"), said)
+    if project.baml is not None:
+        yield from project.baml.warnings
+
+
+def _unserved(project: Project, name: str) -> str:
+    """Return why the task's model cannot answer a prompt, with its place; empty if it can."""
+    prompt = project.prompt(name)
+    cases = project.splits.validation.cases[:1]
+    bound = params_of_cases(prompt.prompt, cases, project.params).values()
+    try:
+        check_served(prompt.answered_by(project.adapter("task")), prompt.prompt, bound)
+    except ConfigError as error:
+        return project.surroundings.file.line(prompt.place, str(error))
+    return ""

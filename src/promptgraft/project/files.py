@@ -13,6 +13,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.files import as_path
 from promptgraft.strict.checks import TEXT
 from promptgraft.strict.nodes import Source, read_source
 
@@ -70,12 +71,13 @@ def project_around() -> Path | None:
     return None
 
 
-def runs_folder_of(path: Path) -> Path:
+def runs_folder_of(path: str | Path) -> Path:
     """Return the folder of run directories of a project, without checking the rest of its file.
 
     Raises:
         DataFormatError: the file is not YAML, or ``runs`` is not a text.
     """
+    path = as_path(path)
     source = source_file(path)
     runs = source.root.member("runs")
     name = DEFAULT_RUNS if runs.value is None else TEXT.read(runs)

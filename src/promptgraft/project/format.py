@@ -50,7 +50,17 @@ from promptgraft.project.services import (
     TrackersConfig,
 )
 from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import DOLLARS, TEXT, Kind, Schema, check, integer, one_of
+from promptgraft.strict.checks import (
+    DOLLARS,
+    PATH,
+    TEXT,
+    Kind,
+    Reach,
+    Schema,
+    check,
+    integer,
+    one_of,
+)
 from promptgraft.strict.kinds import Keys, checked, either, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node, Source
 
@@ -168,7 +178,7 @@ def _by_name(what: str, kind: Kind[T]) -> Kind[dict[str, T]]:
     )
 
 
-_PROMPT: Kind[str] = checked(TEXT, _check_prompt)
+_PROMPT: Kind[str] = checked(TEXT, _check_prompt).reaching(Reach.CODE)
 _PROMPT_OR_TEXTS: Kind[str | TextsConfig | BamlConfig] = either(
     "a prompt, or an object with `files` and `callbacks` or with `baml` and `function`",
     (str, _PROMPT),
@@ -260,12 +270,12 @@ _KEYS: Keys = keys_of(
         "models": MODELS,
         "agent": AGENT,
         "delivery": DELIVERY,
-        "apply": one_of("to-source"),
+        "apply": one_of("to-source").reaching(Reach.FILE),
         "params": REFERENCE,
         "teacher": _PROMPT,
         "optimizer": OPTIMIZER,
-        "store": record_of(StoreConfig, special={"path": TEXT, "url": STORE_URL, "tag": _TAG}),
-        "runs": TEXT,
+        "store": record_of(StoreConfig, special={"path": PATH, "url": STORE_URL, "tag": _TAG}),
+        "runs": PATH,
         "workers": integer(1),
         "executor": EXECUTOR,
         "trackers": TRACKERS,

@@ -18,7 +18,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.parts.validation import check_key
 from promptgraft.project.format_models import HEADER
 from promptgraft.project.python_source import FUNCTION, REFERENCE, PythonSource
-from promptgraft.strict.checks import ANYTHING, COUNT, TEXT, Kind, one_of
+from promptgraft.strict.checks import ANYTHING, COUNT, PATH, TEXT, Kind, Reach, one_of
 from promptgraft.strict.kinds import Key, Keys, either, keys_of, listed, named, record, record_of
 from promptgraft.strict.nodes import Node
 
@@ -32,11 +32,12 @@ class FileConfig:
 
     Attributes:
         path: The file.
-        frozen: `front_matter` keeps the lines between `---` at its beginning unchanged.
+        frozen: By default the lines between `---` at its beginning, which programs read, never
+            change if there are any. `front_matter` requires them; `none` lets them change.
     """
 
     path: str
-    frozen: Literal["front_matter"] | None = None
+    frozen: Literal["front_matter", "none"] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -89,10 +90,11 @@ class DeliveryConfig:
 DELIVERY: Kind[str | DeliveryConfig] = either(
     "`argument`, `request`, `folder`, `live`, or an object with `folder`",
     (str, one_of("argument", "request", "folder", "live")),
-    (dict, record_of(DeliveryConfig)),
+    (dict, record_of(DeliveryConfig, special={"folder": PATH})),
 )
+_FILE: Kind[FileConfig] = record_of(FileConfig, special={"path": PATH})
 _NAMED_FILES: Kind[dict[str, str | FileConfig]] = named(
-    either("a file, or an object with `path`", (str, TEXT), (dict, record_of(FileConfig))),
+    either("a file, or an object with `path`", (str, PATH), (dict, _FILE)),
     "files by name",
     check=functools.partial(check_key, what="name of a text"),
     pattern=NAME,
@@ -111,7 +113,7 @@ TEXTS: Kind[TextsConfig] = record_of(
 _BAML: Kind[BamlConfig] = record_of(
     BamlConfig,
     special={
-        "baml": TEXT,
+        "baml": PATH,
         "function": TEXT,
         "tests": listed(TEXT, "a list of tests"),
     },
@@ -124,7 +126,7 @@ def _read_texts(node: Node) -> TextsConfig | BamlConfig | None:
 
 
 TEXTS_OR_BAML: Kind[TextsConfig | BamlConfig] = Kind(
-    _read_texts, {"anyOf": [TEXTS.schema, _BAML.schema]}
+    _read_texts, {"anyOf": [TEXTS.schema, _BAML.schema]}, reach=Reach.FILE
 )
 
 
@@ -163,7 +165,9 @@ def _http(*, cwd: Path, **options: object) -> Agent:
 
 # Kept as written: agents read the variables when they are called, not when the file is read.
 _TEXT_OF_SECRET: Kind[str] = Kind(
-    lambda node: None if (found := HEADER.read(node)) is None else found.written, HEADER.schema
+    lambda node: None if (found := HEADER.read(node)) is None else found.written,
+    HEADER.schema,
+    reach=HEADER.reach,
 )
 
 
@@ -197,15 +201,32 @@ _PYTHON = {
     "python": Key(REFERENCE, "A function `(query, call)`, plain or async.", required=True),
     **keys_of(PythonAgent, skip=("function",)),
 }
-_HTTP = keys_of(HttpAgent, special={"json": ANYTHING, "headers": named(_TEXT_OF_SECRET)})
+_HTTP = keys_of(
+    HttpAgent,
+    special={
+        "json": attrs.evolve(ANYTHING, reach=Reach.VARIABLE),
+        "headers": named(_TEXT_OF_SECRET),
+    },
+)
+_ADDRESS = _HTTP["url"].kind.reaching(Reach.ADDRESS)
+_COMMAND_TEXT = TEXT.reaching(Reach.COMMAND)
 _COMMAND = keys_of(
     CommandAgent,
     skip=("cwd",),
-    special={"command": listed(TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
+    special={"command": listed(_COMMAND_TEXT, "a list of texts"), "env": named(_TEXT_OF_SECRET)},
 )
 _AGENTS: Mapping[str, tuple[Callable[..., Agent], Keys]] = {
     "python": (PythonAgent, _PYTHON),
-    "http": (_http, {"http": Key(record(dict, _HTTP), "A service.", required=True)}),
+    "http": (
+        _http,
+        {
+            "http": Key(
+                record(dict, {**_HTTP, "url": attrs.evolve(_HTTP["url"], kind=_ADDRESS)}),
+                "A service.",
+                required=True,
+            )
+        },
+    ),
     "command": (CommandAgent, _COMMAND),
 }
 _KINDS: Mapping[str, Kind[AgentConfig]] = {
@@ -228,4 +249,5 @@ AGENT: Kind[AgentConfig] = Kind(
         "description": "What is asked where no model answers the prompts.",
         "anyOf": [kind.schema for kind in _KINDS.values()],
     },
+    reach=Reach.ADDRESS,
 )

@@ -17,8 +17,8 @@ from promptgraft.adapters.calling.prices import PRICE, ModelPrice
 from promptgraft.environment import REFERENCE as SECRET
 from promptgraft.environment import Secret
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.serde import looks_like_a_key
-from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
+from promptgraft.serde import did_you_mean, looks_like_a_key
+from promptgraft.strict.checks import Kind, Reach, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
 from promptgraft.yaml_text import YamlPath
@@ -96,7 +96,7 @@ API_KEY = check(
         "put the key into an environment variable and name that, or write "
         f"`{NO_KEY}` for a server that needs no key"
     ),
-)
+).reaching(Reach.VARIABLE)
 """The API key of a model; a plain key is refused."""
 
 
@@ -116,7 +116,7 @@ def _read_header(node: Node) -> Secret | None:
     return Secret(value)
 
 
-HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1})
+HEADER: Kind[Secret] = Kind(_read_header, {"type": "string", "minLength": 1}, reach=Reach.VARIABLE)
 """The value of a header or an environment variable; a plain secret is refused."""
 
 
@@ -177,19 +177,33 @@ _SPECIAL: Mapping[str, Kind[object]] = {
         special=dict.fromkeys(("input", "output", "cached_input", "cache_write"), PRICE),
         about="The price of a million tokens, in US dollars.",
     ),
-    "model": check("a text", _expandable, {"type": "string", "minLength": 1}),
+    "model": check("a text", _expandable, {"type": "string", "minLength": 1}).reaching(
+        Reach.VARIABLE
+    ),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",
         _address,
         {"type": "string", "pattern": r"^(https?://|\$\{\w+\})[^@]*$"},
         hidden=True,
         mend="give those as `headers`",
-    ),
+    ).reaching(Reach.ADDRESS),
 }
 
 HOSTED = ("anthropic", "azure", "bedrock", "gemini", "litellm", "openai", "vertex")
 """The providers with an adapter in ``promptgraft.adapters.hosted``."""
-PROVIDERS = ("offline", *HOSTED)
+COMPATIBLE: Mapping[str, tuple[str, str]] = {
+    "deepseek": ("https://api.deepseek.com/v1", "${DEEPSEEK_API_KEY}"),
+    "fireworks": ("https://api.fireworks.ai/inference/v1", "${FIREWORKS_API_KEY}"),
+    "groq": ("https://api.groq.com/openai/v1", "${GROQ_API_KEY}"),
+    "lmstudio": ("http://localhost:1234/v1", NO_KEY),
+    "mistral": ("https://api.mistral.ai/v1", "${MISTRAL_API_KEY}"),
+    "ollama": ("http://localhost:11434/v1", NO_KEY),
+    "openrouter": ("https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
+    "together": ("https://api.together.xyz/v1", "${TOGETHER_API_KEY}"),
+    "vllm": ("http://localhost:8000/v1", NO_KEY),
+}
+"""Address and key of servers with the API of ``openai``, by the name of the provider."""
+PROVIDERS = ("offline", *HOSTED, *COMPATIBLE)
 
 
 def hosted(provider: str) -> type[ModelAdapter]:
@@ -201,6 +215,7 @@ def hosted(provider: str) -> type[ModelAdapter]:
 
 
 def _options(provider: str) -> Keys:
+    provider = "openai" if provider in COMPATIBLE else provider
     if provider not in HOSTED:
         return {
             "attention": Key(integer(1), "The number of rule words of each choice that count."),
@@ -213,6 +228,11 @@ def _options(provider: str) -> Keys:
 
 def _model(provider: str, **options: object) -> ModelConfig:
     key, headers = options.pop("api_key", None), options.pop("headers", None)
+    if provider in COMPATIBLE:
+        address, usual = COMPATIBLE[provider]
+        # A server at another address does not get the key of this one.
+        key = key or Secret(NO_KEY if "base_url" in options else usual)
+        options, provider = {"base_url": address, **options}, "openai"
     return ModelConfig(
         provider=provider,
         options=options,
@@ -227,7 +247,7 @@ def _kind_of(provider: str) -> Kind[ModelConfig]:
     return record(
         _model,
         {"provider": own, **_options(provider)},
-        elsewhere=_ELSEWHERE if provider in HOSTED else None,
+        elsewhere=None if provider == "offline" else _ELSEWHERE,
     )
 
 
@@ -242,17 +262,42 @@ _PYTHON: Kind[ModelConfig] = record(
 
 
 def _read_model(node: Node) -> ModelConfig | None:
+    if isinstance(node.value, str):
+        return _read_text(node, node.value)
     members = node.members()
     if "python" in members:
         return _PYTHON.read(node)
     if not isinstance(node.value, dict) or "provider" not in members:
-        node.expected("an object with `provider` or `python`")
+        node.expected("an object with `provider` or `python`, or `PROVIDER/MODEL`")
         return None
     provider = one_of(*PROVIDERS).read(members["provider"])
     return None if provider is None else _kind_of(provider).read(node)
 
 
-MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"})
+def split_name(text: str) -> tuple[str, str] | None:
+    """Return provider and model of ``offline`` or ``PROVIDER/MODEL``; None for another text."""
+    provider, _, model = text.partition("/")
+    is_known = provider in PROVIDERS and (provider == "offline") != bool(model)
+    return (provider, model) if is_known else None
+
+
+def named_model(text: str) -> ModelConfig | None:
+    """Return the model that ``offline`` or ``PROVIDER/MODEL`` names; None for another text."""
+    found = split_name(text)
+    return None if found is None else _model(found[0], **({"model": found[1]} if found[1] else {}))
+
+
+def _read_text(node: Node, text: str) -> ModelConfig | None:
+    found = named_model(text)
+    if found is None or looks_like_a_key(text):
+        provider = text.partition("/")[0]
+        near = "" if provider in PROVIDERS else did_you_mean(provider, list(PROVIDERS))
+        node.fault(f"expected `offline` or `PROVIDER/MODEL`, found another text{near}")
+        return None
+    return found
+
+
+MODEL: Kind[ModelConfig] = Kind(_read_model, {"$ref": "#/$defs/model"}, reach=Reach.ADDRESS)
 MODELS: Kind[ModelsConfig] = record_of(
     ModelsConfig,
     special={**dict.fromkeys(abouts_of(ModelsConfig), MODEL), "judges": named(MODEL)},
@@ -264,5 +309,9 @@ def model_schema() -> Schema:
     """Return the JSON Schema of a model, for references from the places of models."""
     return {
         "description": "A model: its provider with options, or an adapter from Python.",
-        "anyOf": [*(_kind_of(provider).schema for provider in PROVIDERS), _PYTHON.schema],
+        "anyOf": [
+            {"type": "string", "pattern": f"^(offline|({'|'.join(PROVIDERS[1:])})/.+)$"},
+            *(_kind_of(provider).schema for provider in PROVIDERS),
+            _PYTHON.schema,
+        ],
     }

@@ -11,17 +11,20 @@ import attrs
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
-from promptgraft.evals.dataset import FORMATS
+from promptgraft.evals.dataset import DUPLICATES, FORMATS, REFUSE
+from promptgraft.evals.rows import check_encoding
 from promptgraft.evals.splits import NAMES
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig
 from promptgraft.search.settings import Limits, groups_of
 from promptgraft.search.stopping import BuiltIn
-from promptgraft.strict.checks import NUMBER, TEXT, Kind, integer, one_of
+from promptgraft.serde import Json
+from promptgraft.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
 from promptgraft.strict.kinds import (
     Key,
     abouts_of,
+    checked,
     class_of,
     either,
     keys_of,
@@ -31,7 +34,8 @@ from promptgraft.strict.kinds import (
     record_of,
     without_name,
 )
-from promptgraft.strict.nodes import Node
+from promptgraft.strict.nodes import Node, Source
+from promptgraft.strict.reach import values_only
 
 DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
@@ -46,6 +50,8 @@ class DatasetConfig:
         fields: The columns of id, input, expected, ... that have other names.
         keep: Columns to keep without showing them to the agent.
         delimiter: The delimiter of a CSV file; by default, detected in its header.
+        encoding: The encoding of a CSV file, such as cp1252; by default, UTF-8.
+        duplicates: Whether to refuse rows that repeat another one, or to drop them.
     """
 
     path: str | None = None
@@ -53,6 +59,8 @@ class DatasetConfig:
     fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
     keep: tuple[str, ...] = ()
     delimiter: str | None = None
+    encoding: str | None = None
+    duplicates: str = REFUSE
 
 
 @attrs.frozen(kw_only=True)
@@ -92,11 +100,13 @@ def _splits(**given: object) -> SplitsConfig:
 DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
     special={
-        "path": TEXT,
+        "path": PATH,
         "format": one_of(*FORMATS),
         "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
         "keep": listed(TEXT, "a list of columns"),
         "delimiter": TEXT,
+        "encoding": checked(TEXT, check_encoding),
+        "duplicates": one_of(*DUPLICATES),
     },
     about="The cases: inputs with their ground truth.",
 )
@@ -116,7 +126,7 @@ SPLITS: Kind[SplitsConfig] = record_of(
         ),
         "seed": integer(0),
         "stratify": TEXT,
-        "files": record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
+        "files": record(dict, {name: Key(PATH, required=name != "test") for name in NAMES}),
         "field": TEXT,
         "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
     },
@@ -130,10 +140,13 @@ METRICS = either(
     (
         list,
         Kind(
-            lambda node: node.value, {"type": "array", "minItems": 1, "items": {"type": "object"}}
+            lambda node: node.value,
+            {"type": "array", "minItems": 1, "items": {"type": "object"}},
+            # They may name functions and files; their kinds are known only when they are read.
+            reach=Reach.CODE,
         ),
     ),
-    (str, TEXT),
+    (str, PATH),
 )
 
 
@@ -244,7 +257,12 @@ def _algorithm(node: Node) -> str | None:
 
 
 @functools.cache
-def _settings_of(name: str) -> Kind[OptimizerConfig]:
+def settings_of(name: str) -> Kind[OptimizerConfig]:
+    """Return the kind of the settings of a search by an algorithm.
+
+    Raises:
+        ConfigError: no such algorithm is installed.
+    """
     about = f"The algorithm of the search; `{DEFAULT}` by default."
     config: type[RunConfig] = algorithm(name)
     settings = keys_of(config, skip=tuple(ELSEWHERE), special=_SETTINGS)
@@ -265,15 +283,48 @@ def _settings_of(name: str) -> Kind[OptimizerConfig]:
     )
 
 
-def _read_optimizer(node: Node) -> OptimizerConfig | None:
-    """Read the settings of the search, whose keys depend on its algorithm."""
-    given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
-    try:
-        kind = _settings_of(given if isinstance(given, str) else DEFAULT)
-    except ConfigError:
-        _algorithm(node.member("algorithm"))  # notes the fault of the name
-        return None  # without the algorithm, the other keys cannot be checked
-    return kind.read(node)
+@functools.cache
+def _values_of(name: str) -> Kind[OptimizerConfig]:
+    return values_only(settings_of(name))
 
 
-OPTIMIZER: Kind[OptimizerConfig] = Kind(_read_optimizer, _settings_of(DEFAULT).schema)
+def _optimizer_by(
+    settings: Callable[[str], Kind[OptimizerConfig]],
+) -> Kind[OptimizerConfig]:
+    """Return the kind of the settings of a search, whose keys depend on its algorithm."""
+
+    def read(node: Node) -> OptimizerConfig | None:
+        given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+        try:
+            kind = settings(given if isinstance(given, str) else DEFAULT)
+        except ConfigError:
+            _algorithm(node.member("algorithm"))  # notes the fault of the name
+            return None  # without the algorithm, the other keys cannot be checked
+        return kind.read(node)
+
+    return Kind(read, settings(DEFAULT).schema)
+
+
+OPTIMIZER: Kind[OptimizerConfig] = _optimizer_by(settings_of)
+"""The settings of a search, as a project file gives them."""
+
+TUNING: Kind[OptimizerConfig] = _optimizer_by(_values_of)
+"""The same from callers that are not trusted: no code, no path, no variable, no address."""
+
+
+def tuned_settings(before: Mapping[str, Json], settings: Mapping[str, Json]) -> OptimizerConfig:
+    """Return the settings of a search with some replaced by those of a caller.
+
+    Raises:
+        DataFormatError: one line for each unknown, unsuitable or refused setting.
+    """
+    # Alone, because among the settings of the project its own would be refused too.
+    named: dict[str, Json] = {"algorithm": before["algorithm"]} if "algorithm" in before else {}
+    strange = Source.of({**named, **settings})
+    TUNING.read(strange.root)
+    strange.raise_all()
+    source = Source.of({**before, **settings})
+    optimizer = OPTIMIZER.read(source.root)
+    source.raise_all()
+    assert optimizer is not None  # noqa: S101 - what has no fault is read
+    return optimizer

@@ -1,41 +1,26 @@
-"""Shared parts of the importers of other tools' files: notes, rows, prompts and models."""
+"""What the importers of other tools' files write: names, prompts and cases."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import attrs
 
-from promptgraft.errors import DataFormatError, PromptgraftError
-from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.rows import Row, csv_rows, jsonl_rows
-from promptgraft.project.format_models import NO_KEY
+from promptgraft.errors import PromptgraftError
+from promptgraft.project.foreign import Notes
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import Json, canonical_json
-from promptgraft.strict.kinds import snake_case
-from promptgraft.strict.nodes import Node, Source, read_source, read_text
-from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
+from promptgraft.strict.nodes import Node
+from promptgraft.text import counted
 
 CASES_FILE = "cases.jsonl"
 Messages: TypeAlias = list[tuple[str, str]]
 """A prompt as messages, each a role and a Jinja template."""
-_ROWS = {".csv": csv_rows, ".tsv": csv_rows, ".jsonl": jsonl_rows, ".ndjson": jsonl_rows}
 _FEW = 10
-GENERATION = {
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop": "stop",
-    "seed": "seed",
-    "reasoning_effort": "effort",
-}
-"""Our names of generation options, by those of other tools."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,68 +31,13 @@ class ImportedProject:
         document: the contents of the project file.
         files: the contents of the files that it names, by relative path.
         notes: a line for each thing that is dropped or works differently.
+        unwritten: what the user has to write before the project can run.
     """
 
     document: Mapping[str, Json] = attrs.field(hash=False)
     files: Mapping[str, str]
     notes: tuple[str, ...]
-
-
-@attrs.define
-class Notes:
-    """Notes of an import; the same note on several places is one line."""
-
-    _places: dict[str, dict[str, None]] = attrs.field(factory=dict)
-
-    def add(self, node: Node, text: str) -> None:
-        self._places.setdefault(text, {})[node.source.line(node.path, text)] = None
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return tuple(
-            f"{first}; the same in {len(more):,} more" if more else first
-            for first, *more in self._places.values()
-        )
-
-
-def with_lines(path: Path) -> Source:
-    """Read a JSON or YAML file with the line of each value."""
-    source = read_source(path)
-    if not source.document.lines:
-        # JSON is YAML except for tabs, which JSON allows only between values.
-        lines = read_yaml(path.read_text("utf-8-sig").replace("\t", " "), lambda *_: None)
-        if lines is not None:
-            source.document = YamlDocument(source.document.value, lines.lines, lines.key_lines)
-    return source
-
-
-def text_of(path: Path, node: Node) -> str:
-    """Read a file that a node names; a fault is noted if it cannot be read."""
-    try:
-        return read_text(path, lambda _, why: node.fault(f"{path}: {why}")) or ""
-    except OSError as error:
-        node.fault(f"{path}: cannot be read: {error.strerror}")
-        return ""
-
-
-def rows_of(path: Path) -> Source:
-    """Read the rows of a CSV, JSONL, JSON or YAML file as a list.
-
-    Raises:
-        DataFormatError: it cannot be read.
-    """
-    read = _ROWS.get(path.suffix.lower())
-    if read is None:
-        return with_lines(path)
-    faults = CaseFaults(str(path))
-    try:
-        rows: list[Row] = list(read(path, faults))
-    except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
-    if faults:
-        raise DataFormatError.of(faults.lines)
-    lines: dict[YamlPath, int] = {(at,): row.line for at, row in enumerate(rows)}
-    return Source(str(path), YamlDocument([row.value for row in rows], lines, {}))
+    unwritten: tuple[str, ...] = ()
 
 
 def name_of(
@@ -157,7 +87,7 @@ def texts_in(message: Node) -> list[str | None]:
 def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> str:
     """Return a prompt as a Markdown file.
 
-    If there are several messages, those with placeholders are frozen: they hold the input.
+    If there are several messages, those of users with placeholders are frozen: they hold the input.
     """
     told = json.dumps(list(choices), ensure_ascii=False)
     output = f"output:\n  choices: {told}\n" if choices else ""
@@ -168,7 +98,7 @@ def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> st
     for role, text in messages:
         keys.append(name_of(role, keys))
         # What holds the input is no instruction: a search would only learn to quote it.
-        frozen = " .frozen" if placeholders(text) else ""
+        frozen = " .frozen" if role != "system" and placeholders(text) else ""
         parts.append(f"# {{#{keys[-1]}{frozen}}}\n\n{escaped(text)}\n")
     return head + "\n".join(parts)
 
@@ -178,63 +108,24 @@ def lines_of(cases: Sequence[Mapping[str, Json]]) -> str:
     return "".join(f"{json.dumps(case, ensure_ascii=False)}\n" for case in cases)
 
 
-def splits_of(cases: Sequence[Mapping[str, Json]], node: Node) -> Iterator[tuple[str, Json]]:
-    """Yield ``splits`` if there are too few cases for the default."""
+def questions_in(cases: Sequence[Mapping[str, Json]]) -> int:
+    """Return the number of different inputs."""
     # Splits keep equal questions in one set, whatever their case.
-    questions = {canonical_json(case["input"]).casefold() for case in cases}
-    if len(questions) < 2:
-        node.fault(f"expected at least two cases with different inputs, found {len(questions)}")
-    if len(questions) < _FEW:
+    return len({canonical_json(case["input"]).casefold() for case in cases})
+
+
+def splits_of(
+    cases: Sequence[Mapping[str, Json]], node: Node, notes: Notes
+) -> Iterator[tuple[str, Json]]:
+    """Yield ``splits`` if there are too few cases for the default."""
+    questions = questions_in(cases)
+    if cases and questions < 2:
+        what = f"{counted(questions, 'case')} is too few for a search, which learns from some"
+        notes.add(node, f"{what} and compares on others: add lines to {CASES_FILE}")
+    if questions < _FEW:
         yield "splits", {"ratio": {"train": 0.5, "validation": 0.5}}
 
 
 OFFLINE: Json = {"provider": "offline"}
-_OFFLINE = "the embedded offline model takes the place of {}: name a model in `models.task`"
-_PROVIDERS: Mapping[str, tuple[str, ...]] = {  # ours, with address and key where they are fixed
-    "openai": ("openai",),
-    "anthropic": ("anthropic",),
-    "azure": ("azure",),
-    "azureopenai": ("azure",),
-    "bedrock": ("bedrock",),
-    "google": ("gemini",),
-    "vertex": ("vertex",),
-    "ollama": ("openai", "http://localhost:11434/v1", NO_KEY),
-    "openrouter": ("openai", "https://openrouter.ai/api/v1", "${OPENROUTER_API_KEY}"),
-}
-_INTERFACES = ("chat", "messages", "responses", "completion")
-
-
-def read_provider(node: Node, notes: Notes) -> Json:
-    """Convert a provider of promptfoo to a model of a project; keys are not copied."""
-    members = node.members()
-    told, config = node.value, node.member("config")
-    if isinstance(told, dict) and "id" not in told and len(members) == 1:
-        [(told, config)] = ((name, one.member("config")) for name, one in members.items())
-    elif isinstance(told, dict):
-        told = told.get("id")
-        for key in members.keys() - {"id", "config", "label"}:
-            notes.add(members[key], f"`{key}` of a provider is left out: `models` has no such key")
-    kind, *rest = str(told).split(":")
-    known = dict(zip(("provider", "base_url", "api_key"), _PROVIDERS.get(kind, ()), strict=False))
-    model = ":".join(rest[1:] if len(rest) > 1 and rest[0] in _INTERFACES else rest)
-    if not known or not model or (kind == "vertex" and not model.startswith("claude")):
-        notes.add(node, _OFFLINE.format(f"`{told}`"))
-        return OFFLINE
-    found: dict[str, Json] = {**known, "model": model}
-    for key, one in config.members().items():
-        match key:
-            case "apiKeyEnvar":
-                found["api_key"] = f"${{{one.value}}}"
-            case "apiBaseUrl" | "apiHost":
-                host = str(one.value)
-                found["base_url"] = host if "://" in host else f"https://{host}"
-            case _ if (ours := GENERATION.get(snake_case(key))) is not None:
-                found[ours] = one.value
-            case _:
-                what = (
-                    "a key is not copied: export it"
-                    if key == "apiKey"
-                    else "left out: `models` has no such key; `extra_body` sends more"
-                )
-                notes.add(one, f"`{key}`: {what}")
-    return found
+USUAL: Json = {"provider": "openai", "model": "gpt-5-mini"}
+"""The model of a project whose source names none."""

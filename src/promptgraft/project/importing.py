@@ -16,15 +16,17 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.registry import METRICS, load_metric_config
 from promptgraft.evals.types import Metric
+from promptgraft.project.foreign import Foreign
 from promptgraft.project.format_models import NO_KEY, ModelConfig
-from promptgraft.project.imported import GENERATION, with_lines
 from promptgraft.project.models import LateAdapter
 from promptgraft.project.parts import judge_among
+from promptgraft.project.promptfoo_models import GENERATION
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.settings import Size
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, SECONDS, TEXT, integer, one_of
-from promptgraft.strict.kinds import known_members, record_of, snake_case
+from promptgraft.strict.kinds import record_of
+from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed
 
@@ -121,13 +123,13 @@ _MODEL = record_of(_Model, aliases={})
 _ALGORITHM = record_of(_Algorithm, special={"reflection_lm": _MODEL}, aliases={})
 
 
-def import_optimizer(path: Path) -> Imported:
+def import_optimizer(path: str | Path) -> Imported:
     """Convert the configuration of another optimizer to parts of a project.
 
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return _Reader(with_lines(path)).read()
+    return _Reader(Foreign.of(path).source).read()
 
 
 class _Reader:

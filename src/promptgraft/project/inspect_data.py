@@ -5,47 +5,54 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
+from promptgraft.project.foreign import Foreign, Notes
 from promptgraft.project.imported import (
     CASES_FILE,
     OFFLINE,
+    USUAL,
     ImportedProject,
-    Notes,
     lines_of,
     prompt_file,
-    rows_of,
+    questions_in,
     splits_of,
     texts_in,
 )
-from promptgraft.serde import Json
+from promptgraft.project.promptfoo_models import NO_MODEL
+from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Node
+from promptgraft.text import listed
 
 FIELDS = ("input", "target", "choices", "id", "metadata")
 _FILE = "prompts/question.md"
+_MOST_LISTED = 20
 _LETTER = "Answer the question with the letter of the right choice, and nothing else."
 
 
-def import_inspect(path: Path, fields: Mapping[str, str]) -> ImportedProject:
+def import_inspect(files: Foreign, fields: Mapping[str, str]) -> ImportedProject:
     """Convert an inspect_ai data set, in CSV, JSON or JSONL, to a project with a first prompt.
 
     Targets are searched for in the answer, as ``includes()`` does; for choices, the letter counts.
 
     Args:
-        path: the file.
+        files: the data set.
         fields: the columns of fields that have other names, by field.
 
     Raises:
         DataFormatError: all faults, one line each.
     """
-    source, notes = rows_of(path), Notes()
+    source, notes = files.source, files.notes
     root = source.root
     if not isinstance(root.value, list):
         root.expected("a list of samples")
-    cases = list(_cases(root, fields, notes))
-    splits = dict(splits_of(cases, root)) if not source.faults else {}
+    _check_fields(root, fields)
     source.raise_all()
-    most = max(len(_choices(row, fields)) for row in root.items())
+    cases = list(_cases(root, fields, notes))
+    source.raise_all()
+    splits = dict(splits_of(cases, root, notes))
+    most = max((len(_choices(row, fields)) for row in root.items()), default=0)
+    if not most:
+        notes.add(root, NO_MODEL)
     metric: dict[str, Json] = {"any_of": True, "ignore_case": True}
     prompt = [("system", "Answer the question."), ("user", "{{ question }}")]
     choices: Sequence[str] = ()
@@ -56,17 +63,19 @@ def import_inspect(path: Path, fields: Mapping[str, str]) -> ImportedProject:
         metric = {"labels": list(letters), "within_text": True, "several": several}
         prompt = [("system", _LETTER), ("user", "{{ question }}\n\n{{ choices }}")]
     kind = "classification" if most else "contains"
+    path, prompt_path = files.free(CASES_FILE), files.free(_FILE)
     return ImportedProject(
         document={
             "version": 1,
-            "prompts": {"question": _FILE},
-            "dataset": {"path": CASES_FILE},
+            "prompts": {"question": prompt_path},
+            "dataset": {"path": path},
             **splits,
             "metrics": [{"name": "target", "kind": kind, **metric}],
-            "models": {"task": OFFLINE},
+            "models": {"task": OFFLINE if most else USUAL},
         },
-        files={CASES_FILE: lines_of(cases), _FILE: prompt_file("question", prompt, choices)},
+        files={path: lines_of(cases), prompt_path: prompt_file("question", prompt, choices)},
         notes=notes.lines,
+        unwritten=(path,) if questions_in(cases) < 2 else (),
     )
 
 
@@ -93,7 +102,7 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
                 f"expected at most 26 choices, one a letter, found {len(found)}"
             )
         elif "input" not in sample:
-            row.fault(f"expected an `{fields.get('input', 'input')}`, found none")
+            row.fault(f"expected a value in `{fields.get('input', 'input')}`, found none")
         elif "target" not in sample:
             notes.add(row, "a sample without a target is left out")
         else:
@@ -111,6 +120,28 @@ def _cases(root: Node, fields: Mapping[str, str], notes: Notes) -> Iterator[dict
                 "expected": list(map(str, target)) if isinstance(target, list) else str(target),
                 **({"fields": further} if further else {}),
             }
+
+
+def _check_fields(root: Node, fields: Mapping[str, str]) -> None:
+    """Report once, and not for each sample, a column that no sample has."""
+    columns = list(dict.fromkeys(name for row in root.items() for name in row.members()))
+    for name in ("input", "target"):
+        column = fields.get(name, name)
+        if not columns or column in columns:
+            continue
+        near = did_you_mean(column, columns)
+        option = (
+            "--field input=COLUMN --field target=COLUMN"
+            if len(fields) < 1
+            else f"--field {name}=COLUMN"
+        )
+        there = listed(columns[:_MOST_LISTED])
+        root.fault(
+            f"no sample has the column `{column}`{near}; the columns are {there}: name the right "
+            f"one with `{option}`"
+        )
+        if not fields:
+            return
 
 
 def _data(node: Node) -> Json:

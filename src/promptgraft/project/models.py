@@ -26,13 +26,21 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_models import HOSTED, NO_KEY, PROVIDERS, ModelConfig, hosted
+from promptgraft.project.format_models import (
+    HOSTED,
+    NO_KEY,
+    PROVIDERS,
+    ModelConfig,
+    hosted,
+    named_model,
+)
 from promptgraft.project.python_source import (
     ObjectKind,
     PythonSource,
     as_maker,
     beside,
     call_maker,
+    class_shown,
     needed_by,
     place_of,
 )
@@ -69,14 +77,15 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     if not isinstance(model, str):
         check_adapter(model, what)
         return model
-    provider, _, name = model.partition("/")
-    if provider not in PROVIDERS or (provider == "offline") == bool(name):
+    config = named_model(model)
+    if config is None:
+        provider = model.partition("/")[0]
         near = did_you_mean(provider, [one for one in PROVIDERS if one != provider])
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
-            f"{near}; providers are {', '.join(HOSTED)}"
+            f"{near}; providers are {', '.join(PROVIDERS[1:])}"
         )
-    return _maker(provider)(*filter(None, [name]))
+    return _built(config, lambda secret: secret.reveal())
 
 
 def checked_model(
@@ -160,7 +169,7 @@ def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSour
 def _as_adapter(made: object, spec: str) -> ProviderAdapter:
     if not _is_adapter(made):
         raise ConfigError(
-            f"{spec}: expected an adapter, it returned {shown(made)}; {_lacking(made)}"
+            f"{spec}: expected an adapter, it returned {class_shown(made)}; {_lacking(made)}"
         )
     return made
 

@@ -21,6 +21,7 @@ from promptgraft.project.python_source import (
     as_maker,
     beside,
     call_maker,
+    class_shown,
     place_of,
 )
 from promptgraft.project.services import open_store
@@ -60,7 +61,9 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
     with beside(place_of(spec, "JOB").folder):
         job = call_maker(found, spec) if isinstance(found, FunctionType) else found
         if not isinstance(job, OptimizationJob):
-            raise ConfigError(f"{spec}: expected an OptimizationJob, it returned {shown(job)}")
+            raise ConfigError(
+                f"{spec}: expected an OptimizationJob, it returned {class_shown(job)}"
+            )
         yield job
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,11 +14,9 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.attempt import ParamsOf
-from promptgraft.evals.dataset import Dataset, file_and_case
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
-from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.files import is_file
 from promptgraft.graphs.flow import GraphAdapter, GraphPrompt
@@ -29,22 +26,20 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import ProjectConfig
 from promptgraft.project.format_agents import BamlConfig, TextsConfig
-from promptgraft.project.format_search import DatasetConfig, SplitsConfig
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource
+from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.texts import TextsPrompt
-from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.prompt.texts import TextsPrompt, takes_cases
+from promptgraft.serde import Json, did_you_mean, field_names, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.kinds import record_of
-from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
+from promptgraft.strict.nodes import Node, Source, spelled
 from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
-
-_OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +87,16 @@ class ProjectPrompt:
     def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""
         return adapter if self.graph is None else GraphAdapter(self.graph, adapter)
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names that the prompt reads from a case; none for graphs and agents."""
+        if self.graph is not None or takes_cases(self.prompt):
+            return frozenset()
+        walked = self.prompt.template.walked
+        bound = {name for param in self.prompt.params for name in values_of(param)}
+        reads = {name for _, section in walked for name in section.source.reads}
+        return frozenset(reads - bound)
 
     def with_overrides(self, overrides: Sequence[PromptOverride]) -> Prompt[object]:
         """Return :attr:`prompt` with overrides that share one tag."""
@@ -232,80 +237,26 @@ def _as_prompt(name: str, value: object) -> Prompt[object] | None:
     return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None
 
 
-def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Load and split the cases; the error lists all faults of their files."""
-    if splits.files is not None:
-        return _narrowed(_of_files(dataset, splits.files, around), splits, around)
-    if dataset.path is None:
-        raise around.refusal(
-            ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
-        )
-    keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
-    whole = _load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"), around)
-    return parted(whole, splits, around)
-
-
-def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Split a data set as a project file says."""
-    with _placed_at(("splits",), around):
-        if splits.field is not None:
-            found = Splits.by_field(whole, splits.field)
-        else:
-            shares = splits.ratio or {}
-            found = Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
-    return _narrowed(found, splits, around)
-
-
-def _narrowed(found: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:
-    with _placed_at(("splits", "only"), around):
-        return found.narrowed(splits.only)
-
-
-@contextlib.contextmanager
-def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
-    """Name ``path`` in faults, except in those that name the line of a case already."""
-    with around.placed(path):
-        try:
-            yield
-        except DataFormatError as error:
-            lines = tuple(
-                line
-                if _OF_A_LINE.match(line)
-                else around.file.line(path, line.removeprefix("splits: "))
-                for line in error.faults
+def twin_faults(prompts: Iterable[ProjectPrompt], around: Surroundings) -> Iterator[str]:
+    """Yield a line for each prompt with the key of an earlier one."""
+    seen: dict[str, str] = {}
+    for prompt in prompts:
+        key = prompt.address
+        if seen.setdefault(key, prompt.name) != prompt.name:
+            yield around.file.line(
+                prompt.place,
+                f"expected another prompt than `{seen[key]}`, both are `{key}`; "
+                "give one of them another key",
             )
-            raise DataFormatError.of(lines) from error
 
 
-def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surroundings) -> Splits:
-    if dataset.path is not None:
-        raise around.refusal(
-            ("dataset", "path"), "expected none beside `splits.files`; leave one of them out"
-        )
-    sets: dict[str, Dataset] = {}
-    faults: list[str] = []
-    for name, path in files.items():
-        try:
-            sets[name] = _load(dataset, path, ("splits", "files", name), around)
-        except DataFormatError as error:
-            faults.extend(error.faults)
-    raise_lines(around.file.name, faults)
-    with _placed_at(("splits", "files"), around):
-        return Splits(sets["train"], sets["validation"], sets.get("test"))
-
-
-def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surroundings) -> Dataset:
-    file, case = file_and_case(around.folder / name)
-    place: str | Path = file if case else around.existing(path, name)
-    given = attrs.asdict(dataset, recurse=False)
-    del given["path"]
-    try:
-        return Dataset.load(f"{place}:{case}" if case else place, **given)
-    except ConfigError as error:
-        key, _, why = str(error).partition(": ")
-        if key in given:
-            raise around.refusal(("dataset", key), why) from error
-        raise around.refusal(path, error) from error
+def read_by(load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> frozenset[str]:
+    """Return the names that prompts read from cases; those that do not load read nothing."""
+    found = set[str]()
+    for name in names:
+        with contextlib.suppress(CallerError):  # its faults are reported where it is loaded
+            found |= load(name).placeholders
+    return frozenset(found)
 
 
 def load_project_metrics(
@@ -350,6 +301,33 @@ def _python_kind(source: PythonSource) -> MetricKind:
             return None
         return source.read(node, FUNCTION)
 
-    return MetricKind(
-        name="python", build=record_of(Python, special={"function": Kind(function)}).read
-    )
+    of_function = record_of(Python, special={"function": Kind(function)})
+
+    def build(node: Node) -> Metric | None:
+        named = node.members().get("class")
+        if named is None:
+            return of_function.read(node)
+        kind = source.read(named, _METRIC_CLASS)
+        if kind is None:
+            return None
+        options = {key: member.value for key, member in node.members().items() if key != "class"}
+        try:
+            return record_of(kind).read(Node(options, node.path, node.source))
+        except ConfigError as error:
+            named.fault(str(error))
+            return None
+
+    return MetricKind(name="python", build=build)
+
+
+def _as_metric_class(value: object) -> type[Metric] | None:
+    fields = field_names(value) if isinstance(value, type) else None
+    is_metric = {"name", "threshold"} <= {*(fields or ())} and hasattr(value, "judge")
+    return value if isinstance(value, type) and is_metric else None
+
+
+_METRIC_CLASS: ObjectKind[type[Metric]] = ObjectKind(
+    expected="an attrs class with `name`, `threshold` and `judge`",
+    plural="classes",
+    read=_as_metric_class,
+)

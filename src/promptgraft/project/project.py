@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,17 @@ from promptgraft.agents.adapter import AgentAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
+from promptgraft.files import as_path
 from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.project.agents import asking, check_fits, unset_variables
+from promptgraft.project.cases import load_splits, parted
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.format_search import OPTIMIZER
+from promptgraft.project.format_search import tuned_settings
+from promptgraft.project.loading import faults_of
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
@@ -29,13 +33,12 @@ from promptgraft.project.parts import (
     guarded,
     load_named,
     load_project_metrics,
-    load_splits,
     load_teacher,
-    parted,
+    read_by,
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.services import project_store
-from promptgraft.project.settings import Judging, described, run_config, target_faults
+from promptgraft.project.settings import Judging, described, run_config
 from promptgraft.search.config import RunConfig
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
@@ -115,7 +118,30 @@ class Project:
         """The cases, split into train, validation and optionally test."""
         if self.baml is not None:
             return parted(self.baml.dataset, self.config.splits, self.surroundings)
-        return load_splits(self.config.dataset, self.config.splits, self.surroundings)
+        return load_splits(
+            self.config.dataset,
+            self.config.splits,
+            self.surroundings,
+            parameters=() if self.config.params else read_by(self.prompt, self.config.prompts),
+        )
+
+    @cached_property
+    def unsplit(self) -> str:
+        """Why the tests of a BAML function are too few for a search; empty if they are not."""
+        if self.baml is None:
+            return ""
+        try:
+            self.splits  # noqa: B018 - a property that raises
+        except DataFormatError as error:
+            return error.faults[0] if self.config.splits.field is None else ""
+        return ""
+
+    @cached_property
+    def parts(self) -> Mapping[str, Dataset]:
+        """The cases by set; all are for testing if they are too few for a search."""
+        if self.baml is not None and self.unsplit:
+            return {"test": self.baml.dataset}
+        return self.splits.parts()
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
@@ -256,19 +282,19 @@ class Project:
         return OptimizationJob(self.prompt(name).subject, context, config)
 
     def tuned(self, settings: Mapping[str, Json]) -> Project:
-        """Return the project with some keys of ``optimizer`` replaced.
+        """Return the project with some keys of ``optimizer`` replaced by those of a caller.
+
+        A caller is not trusted: settings that name code, files or anything else outside of the
+        settings are refused before they are looked at. Those of the project stay as they are.
 
         Raises:
-            DataFormatError: one line for each unknown or unsuitable setting.
+            DataFormatError: one line for each unknown, unsuitable or refused setting.
         """
         if not settings:
             return self
         document = self.surroundings.file.document.value
         given = document.get("optimizer") if isinstance(document, dict) else None
-        source = Source.of({**(given if isinstance(given, dict) else {}), **settings})
-        optimizer = OPTIMIZER.read(source.root)
-        source.raise_all()
-        assert optimizer is not None  # noqa: S101 - what has no fault is read
+        optimizer = tuned_settings(given if isinstance(given, dict) else {}, settings)
         return Project(self.surroundings.file, attrs.evolve(self.config, optimizer=optimizer))
 
     def model(self, place: YamlPath) -> ProviderAdapter:
@@ -310,43 +336,6 @@ class Project:
         """Return the settings as written, with defaults filled in and secrets as ``${NAME}``."""
         return described(self.surroundings.file.document.value)
 
-    def faults(self) -> Iterator[str]:
-        """Load everything but the models, and yield a line for each fault."""
-        parts: list[Callable[[], object]] = [
-            *(partial(self.prompt, name) for name in self.names),
-            lambda: self.splits,
-            lambda: self.metrics,
-            lambda: self.params,
-            lambda: self.config.teacher and load_teacher(self.config.teacher, self.surroundings),
-            lambda: self.asking,
-            self.store,
-        ]
-        found = [line for part in parts for line in _lines(part)]
-        yield from found
-        if found:
-            return
-        yield from _lines(lambda: self.aggregation)
-        yield from self._twins()
-        if (targets := self.config.optimizer.targets) is not None:
-            descriptors = [self.prompt(name).prompt.descriptor for name in self.config.prompts]
-            if missing := target_faults(targets, descriptors, self.surroundings):
-                yield from missing
-                return
-        for name in self.names:
-            yield from _lines(partial(self.run_config, name))
-
-    def _twins(self) -> Iterator[str]:
-        """Yield a line for each prompt with the key of an earlier one."""
-        seen: dict[str, str] = {}
-        for name in self.names:
-            key = self.prompt(name).address
-            if seen.setdefault(key, name) != name:
-                yield self.surroundings.file.line(
-                    self.prompt(name).place,
-                    f"expected another prompt than `{seen[key]}`, both are `{key}`; "
-                    "give one of them another key",
-                )
-
     def _name(self, name: str | None) -> str:
         known = listed(self.names)
         if name is None and len(self.names) > 1:
@@ -376,7 +365,7 @@ def open_project(path: str | Path) -> Project:
     Raises:
         DataFormatError: all faults of the file, one line each.
     """
-    return Project(*read_project(Path(path)))
+    return Project(*read_project(as_path(path)))
 
 
 def load_project(path: str | Path) -> Project:
@@ -386,15 +375,5 @@ def load_project(path: str | Path) -> Project:
         DataFormatError: the first 20 faults, one line each, and the number of the others.
     """
     project = open_project(path)
-    raise_lines(str(project.path), project.faults())
+    raise_lines(str(project.path), faults_of(project))
     return project
-
-
-def _lines(part: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        part()
-    except DataFormatError as error:
-        return error.faults
-    except CallerError as error:
-        return (str(error),)
-    return ()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.patterns import hold_pattern
-from promptgraft.project.imported import Notes, filled, name_of, text_of
+from promptgraft.project.foreign import Foreign
+from promptgraft.project.imported import filled, name_of
+from promptgraft.project.nunjucks import as_jinja
+from promptgraft.project.promptfoo_code import Stubs, code_reference
+from promptgraft.project.promptfoo_conditions import Condition, conditions_of
 from promptgraft.serde import Json, canonical_json, map_texts, shown
 from promptgraft.strict.nodes import Node
 
@@ -47,18 +51,6 @@ class Asked:
         return canonical_json(
             [self.kind, dict(self.options), self.weight, self.inverted, self.name]
         )
-
-
-@attrs.frozen(kw_only=True)
-class Test:
-    """One test, including what it inherits; ``values`` are its variables."""
-
-    node: Node
-    values: Mapping[str, Json] = attrs.field(hash=False)
-    asked: Sequence[Asked]
-    fields: Mapping[str, Json] = attrs.field(hash=False)
-    recorded: str | None
-    threshold: Json = attrs.field(hash=False)
 
 
 def row_as_test(row: Node) -> Node:
@@ -100,62 +92,121 @@ def _number(text: str) -> float | str:
         return text
 
 
-def read_assert(
-    node: Node, values: Mapping[str, Json], notes: Notes, *, judge: Callable[[Node], str]
-) -> Iterator[Asked]:
-    """Convert an assertion of a test with these variables to metrics.
+@attrs.frozen(kw_only=True)
+class Asserting:
+    """What the conversion of assertions needs.
 
-    ``judge`` returns the name of the judge for a provider.
+    Attributes:
+        files: the files of the import.
+        stubs: takes the functions that the user has to write.
+        judge: returns the name of the judge for a provider.
     """
-    members = node.members()
-    for key, member in members.items():
-        if key not in _READ:
-            notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
-    told = str(node.member("type").value)
-    kind = told.removeprefix("not-")
-    if kind == "assert-set":
-        if "threshold" in members:
-            notes.add(node, "the `threshold` of an `assert-set` is left out: all of it has to hold")
-        for one in node.member("assert").items():
-            yield from read_assert(one, values, notes, judge=judge)
-        return
-    value = _value(node.member("value"), values, notes)
-    threshold = node.member("threshold").value
-    made = _metric(kind, value, threshold, judge=partial(judge, node.member("provider")))
-    if made is None:
-        why = _NONE.get(kind, "no metric does the same")
-        notes.add(node.member("type"), f"`{told}` is left out: {why}")
-        return
-    weight = node.member("weight").value
-    if weight == 0:
-        notes.add(node.member("weight"), "an assertion of weight 0 is left out: it decides nothing")
-        return
-    yield attrs.evolve(
-        made,
-        name=name_of(str(node.member("metric").value or told), joint="_"),
-        weight=float(weight) if isinstance(weight, (int, float)) else 1.0,
-        inverted=told != kind,
+
+    files: Foreign
+    stubs: Stubs
+    judge: Callable[[Node], str]
+
+    def read(self, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        """Convert an assertion of a test with these variables to metrics."""
+        notes, members = self.files.notes, node.members()
+        for key, member in members.items():
+            if key not in _READ:
+                notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
+        told = str(node.member("type").value)
+        kind = told.removeprefix("not-")
+        weight = node.member("weight").value
+        if kind == "assert-set":
+            if "threshold" in members:
+                what = "the `threshold` of an `assert-set` is left out: all of it has to hold"
+                notes.add(node, what)
+            for inner in node.member("assert").items():
+                yield from self.read(inner, values)
+            return
+        if weight == 0:
+            what = "an assertion of weight 0 is left out: it decides nothing"
+            notes.add(node.member("weight"), what)
+            return
+        found = list(
+            self._of_code(kind, node, values) if kind in _CODE else self._of(kind, node, values)
+        )
+        if not found:
+            why = _NONE.get(kind, "no metric does the same")
+            notes.add(node.member("type"), f"`{told}` is left out: {why}")
+        label = node.member("metric").value
+        for one in found:
+            yield attrs.evolve(
+                one,
+                name=name_of(str(label or one.name or told), joint="_"),
+                weight=float(weight) if isinstance(weight, (int, float)) else 1.0,
+                inverted=one.inverted is not (told != kind),
+            )
+
+    def _of(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        value = self._value(node.member("value"), values)
+        threshold = node.member("threshold").value
+        judge = partial(self.judge, node.member("provider"))
+        if (made := _metric(kind, value, threshold, judge=judge)) is not None:
+            yield made
+
+    def _of_code(self, kind: str, node: Node, values: Mapping[str, Json]) -> Iterator[Asked]:
+        """Convert code to metrics, or else to a function that the user has to write."""
+        value = node.member("value")
+        text = self._value(value, values)
+        conditions = conditions_of(kind, text) if isinstance(text, str) else None
+        made = [_of_condition(one, values) for one in conditions or ()]
+        if made and None not in made:
+            yield from (one for one in made if one is not None)
+            return
+        original = value.value if isinstance(value.value, str) else json.dumps(value.value)
+        named = code_reference(original)
+        name = str(node.member("metric").value or (named and named[1]) or kind)
+        where = self.stubs.metric(name, node, original)
+        self.files.notes.add(
+            node.member("type"), f"the `{kind}` code is not run here: write `{where}` in its place"
+        )
+        yield Asked(kind="python", options={"function": where}, name=name)
+
+    def _value(self, node: Node, values: Mapping[str, Json]) -> Json:
+        """Return the value of an assertion, rendered with the variables of its test."""
+
+        def change(text: str) -> str:
+            if "{{" not in text and "{%" not in text:
+                return text
+            found = filled(as_jinja(text).text, values)
+            if found is None:
+                what = f"{shown(text)} cannot be rendered by Jinja, and is kept as it is"
+                self.files.notes.add(node, what)
+                return text
+            self.files.budget.spend("characters", len(found), node.source.line(node.path, ""))
+            return found
+
+        value = node.value
+        if (
+            isinstance(value, str)
+            and value.startswith("file://")
+            and value.endswith((".txt", ".md", ".json", ".yaml", ".yml"))
+        ):
+            paths = self.files.named(node, value)
+            value = self.files.text(paths[0], node) if paths else None
+        return map_texts(value, change)
+
+
+def _of_condition(condition: Condition, values: Mapping[str, Json]) -> Asked | None:
+    reference = condition.reference(values)
+    if condition.variable and values.get(condition.variable) is None:
+        return None
+    if reference is not None and condition.kind != "json_match":
+        reference = _reference(condition.kind, reference)
+        if not reference:
+            return None
+    name = condition.path[-1] if condition.path else condition.kind
+    return Asked(
+        kind=condition.kind,
+        options=condition.options,
+        reference=reference,
+        name=name,
+        inverted=condition.inverted,
     )
-
-
-def _value(node: Node, values: Mapping[str, Json], notes: Notes) -> Json:
-    """Return the value of an assertion, rendered with the variables of its test."""
-
-    def change(text: str) -> str:
-        found = filled(text, values) if "{{" in text or "{%" in text else text
-        if found is None:
-            notes.add(node, f"{shown(text)} cannot be rendered by Jinja, and is kept as it is")
-        return text if found is None else found
-
-    value = node.value
-    if (
-        isinstance(value, str)
-        and value.startswith("file://")
-        and value.endswith((".txt", ".json", ".yaml", ".yml"))
-    ):
-        file = Node(value.removeprefix("file://"), node.path, node.source).file()
-        value = None if file is None else text_of(file, node)
-    return map_texts(value, change)
 
 
 _FACTS = "The answer says the same facts as this one, and none against it: {}"
@@ -183,15 +234,14 @@ _LIMITS = {"cost": 1.0, "latency": 0.001}  # ours in US dollars and seconds, by 
 _SCHEMAS: Mapping[str, Mapping[str, Json]] = {"is-json": {}, "contains-json": {"fenced": True}}
 _WORDS = "word-count"
 _NONE: Mapping[str, str] = {
-    "javascript": "write an `assert` expression or a Python function in its place",
-    "python": "a function here takes the case and the answer; write it as a `python` metric",
     "levenshtein": "its threshold counts characters; `edit_similarity` takes a share",
     "similar": "there are no embeddings here; ask a judge",
     "select-best": "candidates are compared by their scores",
     "max-score": "candidates are compared by their scores",
     "human": "an answer is judged while the search runs",
 }
-_KNOWN = frozenset((*_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
+_CODE = ("javascript", "python", "ruby")
+_KNOWN = frozenset((*_CODE, *_JUDGED, *_COMPARED, *_LIMITS, *_SCHEMAS, _WORDS, *_NONE))
 
 
 def _metric(kind: str, value: Json, threshold: Json, *, judge: Callable[[], str]) -> Asked | None:
@@ -260,96 +310,3 @@ def _schema(value: Json, further: Mapping[str, Json]) -> Asked | None:
         return None
     is_schema = isinstance(schema, dict)
     return Asked(kind="json_schema", options={"schema": schema, **further}) if is_schema else None
-
-
-def judged(
-    tests: Sequence[Test], reads: Sequence[str], text: str, *, place: Node, notes: Notes
-) -> tuple[list[dict[str, Json]], dict[str, Json]]:
-    """Convert tests to cases, and to the keys of a project file that score them.
-
-    The cases have the variables that prompts read; ``text`` is the text of all prompts.
-    """
-    for test in tests:
-        if not test.asked:
-            notes.add(test.node, "a test without an assertion is left out")
-    kept = [test for test in tests if test.asked]
-    if not kept:
-        place.fault("expected a test with an assertion that can be imported, found none")
-    names: dict[tuple[str, int], str] = {}
-    chosen = [_named(test.asked, names) for test in kept]
-    metrics = {name: one for found in chosen for name, one in found.items()}
-    compared = [name for name, one in metrics.items() if one.reference is not None]
-    several = len(compared) > 1
-    differ = any(list(found) != list(chosen[0]) for found in chosen)
-    cases = list[dict[str, Json]]()
-    for number, (test, found) in enumerate(zip(kept, chosen, strict=True), start=1):
-        references = {name: found[name].reference for name in found if name in compared}
-        asserts: list[Json] = list(found)
-        fields = {**test.fields, **({"asserts": asserts} if differ else {})}
-        case: dict[str, Json] = {
-            "id": f"test-{number}",
-            "input": {name: _bound(name, test.values.get(name), text) for name in reads},
-            "expected": references if several else next(iter(references.values()), None),
-            "recorded": test.recorded,
-            "fields": fields or None,
-        }
-        cases.append({key: value for key, value in case.items() if value is not None})
-    thresholds = {test.threshold for test in kept}
-    if len(thresholds) > 1:
-        notes.add(kept[0].node, "a `threshold` that not all tests have is left out")
-    threshold = thresholds.pop() if len(thresholds) == 1 else None
-    return cases, _judging(metrics, threshold, differ=differ, paths=several)
-
-
-def _named(asked: Sequence[Asked], names: dict[tuple[str, int], str]) -> dict[str, Asked]:
-    """Return assertions by metric name; equal assertions of different tests share a name."""
-    found: dict[str, Asked] = {}
-    for one in asked:
-        slot = (one.key, sum(one.key == other.key for other in found.values()))
-        if slot not in names:
-            names[slot] = name_of(one.name, list(names.values()), joint="_")
-        found[names[slot]] = one
-    return found
-
-
-def _judging(
-    metrics: Mapping[str, Asked], threshold: Json, *, differ: bool, paths: bool
-) -> dict[str, Json]:
-    entries: list[Json] = []
-    for name, one in metrics.items():
-        path = {"expected_path": name} if paths and one.reference is not None else {}
-        entries.append({"name": name, "kind": one.kind, **one.options, **path})
-    weights: dict[str, Json] = {name: one.weight for name, one in metrics.items()}
-    weighted: dict[str, Json] = (
-        {"weights": weights} if any(one.weight != 1 for one in metrics.values()) else {}
-    )
-    inverted: list[Json] = [name for name, one in metrics.items() if one.inverted]
-    if not (differ or inverted) and threshold is None:
-        return {"metrics": entries, **({"aggregation": weighted} if weighted else {})}
-    own: dict[str, Json] = {**weighted, "inverted": inverted or None, "threshold": threshold}
-    further = {key: value for key, value in own.items() if value is not None}
-    return {"metrics": [{"name": "asserts", "kind": "by_case", **further, "metrics": entries}]}
-
-
-def _bound(name: str, value: Json, text: str) -> Json:
-    """Convert a variable for a placeholder: null to an empty text, and data to JSON.
-
-    Data whose members or items a prompt uses stays data.
-    """
-    looked_into = re.search(rf"\b{name}\s*[.\[|]|\bin\s+{name}\b", text)
-    if isinstance(value, (dict, list)) and not looked_into:
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else value
-
-
-def choices_of(tests: Sequence[Test]) -> list[str]:
-    """Return the possible answers, if all tests expect one of a few whole texts."""
-    labels = [
-        {str(one.reference) for one in test.asked if one.kind == "exact" and not one.inverted}
-        for test in tests
-        if test.asked
-    ]
-    found = sorted(set().union(*labels))
-    # Labels repeat from test to test; expected texts that rarely do are free answers.
-    is_choice = all(len(one) == 1 for one in labels) and 1 < len(found) <= len(labels) / 2
-    return found if is_choice else []

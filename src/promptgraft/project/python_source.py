@@ -9,6 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dis import get_instructions
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Generic, TypeVar
@@ -18,8 +19,8 @@ import attrs
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.files import is_file
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.serde import did_you_mean, shown
-from promptgraft.strict.checks import check
+from promptgraft.serde import did_you_mean
+from promptgraft.strict.checks import Reach, check
 from promptgraft.strict.kinds import without_name
 from promptgraft.strict.nodes import Node
 
@@ -32,7 +33,7 @@ REFERENCE = check(
     "`file.py:NAME` or `module:NAME`",
     lambda value: value if isinstance(value, str) and all(value.rpartition(":")[::2]) else None,
     {"type": "string", "minLength": 1, "pattern": ".:."},
-)
+).reaching(Reach.CODE)
 """Something in Python, as files name it."""
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -96,11 +97,17 @@ class PythonSource:
         """Return the object that ``module:NAME`` or ``file.py:NAME`` names.
 
         Raises:
-            ConfigError: it cannot be loaded, or is of another kind; the message begins with
-                ``what``, an option or a place in a file.
+            ConfigError: it cannot be loaded, is of another kind, or is a function that is not
+                written yet; the message begins with ``what``, an option or a place in a file.
         """
         place = place_of(spec, what, base=self.folder)
-        return _found_in(self._module_at(place, what), place, wanted, what)
+        found = _found_in(self._module_at(place, what), place, wanted, what)
+        if (line := _unwritten_at(found)) is not None:
+            raise ConfigError(
+                f"{what}: `{spec}` is not written yet: {place.where}:{line} only raises "
+                "NotImplementedError; write it there"
+            )
+        return found
 
     def read(self, node: Node, wanted: ObjectKind[T]) -> T | None:
         """Return the object that ``node`` names; None, with the fault noted, if there is none."""
@@ -206,6 +213,29 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def _unwritten_at(value: object) -> int | None:
+    """Return the line of a function that does nothing but raise ``NotImplementedError``."""
+    code = getattr(value, "__code__", None)
+    if code is None or code.co_names != ("NotImplementedError",):
+        return None
+    # One that may return is written, even if it refuses some of its arguments.
+    returns = any(
+        "RETURN" in step.opname or "YIELD" in step.opname for step in get_instructions(code)
+    )
+    return None if returns else int(code.co_firstlineno)
+
+
+def class_shown(value: object) -> str:
+    """Describe an object of the user's code for a message, without its content."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, FunctionType | ModuleType):
+        return f"the {'module' if isinstance(value, ModuleType) else 'function'} {value.__name__}"
+    return f"an object of the class {type(value).__qualname__}"
+
+
 def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str) -> T:
     found: object = module
     for name in place.attribute.split("."):
@@ -222,6 +252,7 @@ def _found_in(module: ModuleType, place: Place, wanted: ObjectKind[T], what: str
         lacking = wanted.lacking(found)
         raise ConfigError(
             f"{what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
-            f"found {shown(found)}{lacking and f'; {lacking}'}"
+            # Only its class: the value may be a secret, as those of `os:environ` are.
+            f"found {class_shown(found)}{lacking and f'; {lacking}'}"
         )
     return read

@@ -15,6 +15,7 @@ from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError
 from promptgraft.evals.spending import Role
 from promptgraft.journal.base import Journal
+from promptgraft.project.checking import try_metrics
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.origins import Origin, loaded_job, loaded_project
 from promptgraft.project.outcome import Outcome
@@ -30,6 +31,7 @@ from promptgraft.search import OptimizationJob, RunPlan, RunResult
 from promptgraft.search.plan import SeenAnswers
 from promptgraft.search.planned_rows import seen_nodes
 from promptgraft.search.scores import weights_of
+from promptgraft.search.settings import Size
 from promptgraft.serde import Json
 from promptgraft.strict import structure
 
@@ -49,7 +51,7 @@ class Changes:
         tag: the tag that the search starts from and the winner is stored under.
         pick: weights of the objectives, which decide the winner.
         seed: seed of all random choices.
-        budget: total rollouts.
+        budget: total rollouts, or ``light``, ``medium`` or ``heavy``.
         max_cost: US dollars, as decimal text.
         max_tokens: total tokens, sent and received.
         timeout: seconds for the current process; not recorded.
@@ -58,7 +60,7 @@ class Changes:
     tag: str | None = None
     pick: str | None = None
     seed: int | None = None
-    budget: int | None = None
+    budget: int | Size | None = None
     max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
     timeout: float | None = None
@@ -208,6 +210,7 @@ def loaded(
         else:
             # Before the run directory is made, which would be left without a run.
             found.config.trackers.check()
+            try_metrics(found)
         yield Runnable.of(found, name, found.job(name))
 
 

@@ -18,7 +18,7 @@ from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.strict.checks import TEXT, Check, Kind, check
+from promptgraft.strict.checks import TEXT, Check, Kind, Reach, check
 from promptgraft.strict.kinds import record_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ STORE_URL: Check[str] = check(
     {"type": "string"},
     hidden=True,
     mend="put a URL with a password into an environment variable and name that",
-)
+).reaching(Reach.ADDRESS)
 """The URL of a store in a database; a plain password is refused."""
 
 
@@ -132,7 +132,7 @@ _URI = check(
     {"type": "string"},
     hidden=True,
     mend="user and password are those of MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-)
+).reaching(Reach.ADDRESS)
 _ENDPOINT = check(
     "the address of a collector, such as `http://localhost:4318`",
     lambda value: (
@@ -141,7 +141,7 @@ _ENDPOINT = check(
     {"type": "string"},
     hidden=True,
     mend="keys for it stand in OTEL_EXPORTER_OTLP_HEADERS",
-)
+).reaching(Reach.ADDRESS)
 
 
 def check_mlflow() -> None:
@@ -225,9 +225,14 @@ class TrackersConfig:
 TRACKERS: Kind[TrackersConfig] = record_of(
     TrackersConfig,
     special={
-        "mlflow": record_of(MlflowConfig, special={"uri": _URI, "experiment": TEXT}),
-        "wandb": record_of(WandbConfig, special={"project": TEXT}),
-        "opentelemetry": record_of(TelemetryConfig, special={"endpoint": _ENDPOINT}),
+        "mlflow": record_of(MlflowConfig, special={"uri": _URI, "experiment": TEXT}).reaching(
+            Reach.ADDRESS
+        ),
+        # Its server and key come from the environment.
+        "wandb": record_of(WandbConfig, special={"project": TEXT}).reaching(Reach.ADDRESS),
+        "opentelemetry": record_of(TelemetryConfig, special={"endpoint": _ENDPOINT}).reaching(
+            Reach.ADDRESS
+        ),
     },
 )
 
@@ -253,7 +258,7 @@ EXECUTOR: Kind[ExecutorConfig] = record_of(
             "the address of a dask scheduler such as `tcp://10.0.0.5:8786`",
             lambda value: value if isinstance(value, str) and re.search(_CLUSTER, value) else None,
             {"type": "string", "pattern": _CLUSTER},
-        )
+        ).reaching(Reach.ADDRESS)
     },
 )
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError, UnknownPartError
+from promptgraft.errors import PromptDefinitionError, UnknownPartError
 from promptgraft.notebook import Card, LongText, Shown
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.examples import ToolCall
+from promptgraft.prompt.answers import Parsed, read_output
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import (
     JsonObject,
     check_round_trip,
-    own_names,
     params_descriptions,
     schema_of,
 )
 from promptgraft.prompt.sections import Tool
-from promptgraft.serde import Json, did_you_mean, field_names, is_unicode, parse_json, shown
-from promptgraft.strict import structure
+from promptgraft.serde import did_you_mean, field_names, shown
 from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -119,6 +116,7 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         output_type: the type that the answer is parsed into; None for text.
         described: descriptions of the answer's fields by key, where overrides changed them, and
             that of a choice.
+        repair: whether answers that are not strict JSON are repaired.
         applied: overrides that replaced their source.
         skipped: stored overrides that were not applied, and why.
         text: all sections as one Markdown text.
@@ -130,6 +128,7 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
     output_type: type[OutputT_co] | None
     tools: tuple[RenderedTool, ...] = ()
     described: Mapping[str, Described] = attrs.field(factory=dict)
+    repair: bool = True
     applied: tuple[AppliedOverride, ...]
     skipped: tuple[SkippedOverride, ...]
     text: str = attrs.field(init=False, repr=False)
@@ -154,7 +153,15 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         Raises:
             OutputError: the text does not fit.
         """
-        return parse_output(self.output_type, text, self.described)
+        return self.read(text).output
+
+    def read(self, text: str) -> Parsed[OutputT_co]:
+        """Parse an answer, and say what was repaired in it; see :func:`read_output`.
+
+        Raises:
+            OutputError: the text does not fit.
+        """
+        return read_output(self.output_type, text, self.described, repair=self.repair)
 
     def __str__(self) -> str:
         return self.text
@@ -211,14 +218,6 @@ class PromptRendered:
     prompt: RenderedPrompt[object]
 
 
-T = TypeVar("T")
-
-_WRAPPING = " \t\r\n`*\"'.“”‘’"
-_FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
-# Prose may hold other braces; a quote or the closing brace follows that of an object.
-_OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
-
-
 def check_output_type(output_type: Any, where: str) -> None:
     """Refuse all types but None, ``str``, choices, and classes that JSON can represent."""
     if output_type is None or output_type is str or options_of(output_type):
@@ -248,98 +247,3 @@ def check_choice(said: Described, output_type: Any, where: str) -> None:
                 f"{where}: choice: there is no option {shown(option)}; options: "
                 + ", ".join(options)
             )
-
-
-def parse_output(
-    output_type: type[T] | None, text: str, described: Mapping[str, Described] | None = None
-) -> T | None:
-    """Parse the text of an answer into ``output_type``; None without a type.
-
-    A choice may be wrapped in quotes, Markdown or a sentence as long as it names exactly one
-    of the options. A class is read from a JSON object, which may be fenced or embedded in other
-    text; its keys may be names or aliases of the fields, in any case and with any of ``_``,
-    ``-`` and spaces; unknown keys are ignored.
-
-    Args:
-        output_type: the type.
-        text: the answer.
-        described: descriptions of fields that replace those of their annotations.
-
-    Raises:
-        OutputError: the text does not fit; the message says what would.
-    """
-    if output_type is None:
-        return None
-    options = options_of(output_type)
-    try:
-        if options:
-            return structure(_parse_choice(options, text), output_type, where="answer")
-        if output_type is str:
-            return structure(text, output_type, where="answer")
-        data = own_names(_parse_json(text), output_type, described or {})
-        return structure(data, output_type, where="answer")
-    except DataFormatError as error:
-        raise OutputError(str(error)) from None
-
-
-def _parse_json(text: str) -> Json:
-    stripped = text.strip()
-    fenced = _FENCED_JSON.match(stripped)
-    candidate = fenced[1] if fenced else stripped
-    try:
-        data = parse_json(candidate, where="answer")
-    except DataFormatError:
-        inner = _first_object(candidate)
-        if inner is None:
-            raise
-        data = parse_json(inner, where="answer")
-    # JSON escapes can spell lone surrogates, which UTF-8 cannot encode.
-    if not is_unicode(data):
-        raise DataFormatError("answer: expected whole characters, found half of a surrogate pair")
-    return data
-
-
-def _first_object(text: str) -> str | None:
-    # Only the first: an object inside a truncated answer is not the answer.
-    begin = _OBJECT.search(text)
-    if begin is None:
-        return None
-    try:
-        # It only finds the end; the object is then read by `parse_json`, which is stricter.
-        _, end = json.JSONDecoder().raw_decode(text, begin.start())
-    except (ValueError, RecursionError):
-        return None
-    return text[begin.start() : end]
-
-
-def _parse_choice(options: tuple[str, ...], text: str) -> str:
-    bare = text.strip(_WRAPPING)
-    for fold in (str, str.casefold):  # exact case first: options may differ only in case
-        matches = [option for option in options if fold(option) == fold(bare)]
-        if len(matches) == 1:
-            return matches[0]
-    named = _named(options, text)
-    if len(named) == 1:
-        return named.pop()
-    problem = "names none of them" if not named else f"names {len(named)} of them"
-    raise OutputError(
-        f"answer: expected one of {', '.join(options)}; found {shown(text)}, which {problem}"
-    )
-
-
-def _named(options: tuple[str, ...], text: str) -> set[str]:
-    """Return the options that occur in ``text`` as words, but not inside a longer option."""
-    found = [
-        (match.start(), -match.end(), option)
-        for option in options
-        if option
-        for match in re.finditer(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text, re.IGNORECASE)
-    ]
-    named: set[str] = set()
-    widest = (0, 0)
-    # At each start the longest match comes first; shorter ones inside it are not named.
-    for start, minus_end, option in sorted(found):
-        if -minus_end > widest[1] or (start, -minus_end) == widest:
-            widest = (start, -minus_end)
-            named.add(option)
-    return named

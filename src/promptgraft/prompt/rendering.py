@@ -174,6 +174,7 @@ def render_prompt(
     resolved: Resolved,
     *,
     output_type: type[OutputT] | None,
+    repair: bool = True,
 ) -> RenderedPrompt[OutputT]:
     """Render the sections that are enabled, parents before children, with tools and examples.
 
@@ -216,6 +217,7 @@ def render_prompt(
         tools=tuple(tools),
         output_type=output_type,
         described=resolved.said,
+        repair=repair,
         applied=tuple(part for part in resolved.resolution.applied if part.part in used),
         skipped=resolved.resolution.skipped,
     )

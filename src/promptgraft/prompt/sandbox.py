@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,13 +42,19 @@ _made = ContextVar[list[int] | None]("promptgraft_made", default=None)
 
 
 @contextlib.contextmanager
-def bounded() -> Iterator[None]:
-    """Bound all rendering inside the context to ``MOST``; beyond it, raise ``OverflowError``."""
-    token = _made.set([0])
+def bounded() -> Iterator[list[int]]:
+    """Bound all rendering inside the context to ``MOST``; beyond it, raise ``OverflowError``.
+
+    The list holds the work so far, that of inner contexts included, which have bounds of their own.
+    """
+    outer, own = _made.get(), [0]
+    token = _made.set(own)
     try:
-        yield
+        yield own
     finally:
         _made.reset(token)
+        if outer is not None:
+            outer[0] += own[0]
 
 
 def charge(amount: int) -> None:
@@ -97,6 +104,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.filters |= {
             name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
         }
+        # Of nunjucks, in whose dialect many templates are written: data as JSON.
+        self.filters["dump"] = _bounded("dump", _dumped)
         self.filters |= {_PART: _counted, _STEPS: pass_context(_steps)}
 
     def getattr(self, obj: object, attribute: str) -> object:
@@ -169,6 +178,11 @@ def _counted(value: T) -> T:
     return value
 
 
+def _dumped(value: object, indent: int | None = None) -> str:
+    # `tojson` would write `<` as `\u003c`, for pages of HTML.
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+
+
 def _steps(_: object, values: Iterable[T], cost: int) -> Iterator[T]:
     for value in values:
         charge(cost)
@@ -213,7 +227,7 @@ def _of_operator(operator: str, left: object, right: object) -> int:
 _ROWS = (str, bytes, list, tuple)
 _SPEC = re.compile(r"%(?:\([^%]{0,99}?\))??[-#0 +]*(\d+)?(?:\.(\d+))?[*.\d]*[a-zA-Z]")
 _PADDING = {"batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"}
-_SPREADING = {"expandtabs", "indent", "tojson"}
+_SPREADING = {"dump", "expandtabs", "indent", "tojson"}
 _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "translate"}
 """Filters and methods whose result may be much larger than their arguments."""
 

@@ -10,9 +10,10 @@ from typing import Any, Generic, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.functions import call_fault
 from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
-from promptgraft.parts.validation import check_key
+from promptgraft.parts.validation import check_key, check_section_key
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import check_round_trip
 from promptgraft.prompt.syntax import Source, Values, compile_source, given
@@ -86,6 +87,8 @@ class Tool(Generic[ParamsT, ResultT]):
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
+        if fault := call_fault(self.handler, "params"):
+            raise PromptDefinitionError(f"tool `{self.name}`: handler: {fault}")
         check_round_trip(self.params_type, f"tool `{self.name}`: params_type")
         check_round_trip(self.result_type, f"tool `{self.name}`: result_type")
         for index, example in enumerate(self.examples):
@@ -190,7 +193,7 @@ class MarkdownSection:
 
     def __attrs_post_init__(self) -> None:
         where = f"section `{self.key}`"
-        check_key(self.key, "section key")
+        check_section_key(self.key)
         # A set, because `in BodySyntax` raises TypeError for a string before Python 3.12.
         if self.syntax not in set(BodySyntax):
             raise PromptDefinitionError(

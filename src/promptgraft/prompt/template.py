@@ -103,6 +103,8 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
             strings for a choice, an attrs class or dataclass for an object.
         choice: description of an answer that is a choice, and of its options; fields of a class
             are described by annotations.
+        repair: whether answers that are not strict JSON, and texts that spell numbers, are
+            repaired, with a note.
         descriptor: identity and content hashes, computed once.
         walked: every section with its path, parents before children.
 
@@ -118,6 +120,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     output_type: type[OutputT_co] | None = None
     choice: Described = attrs.field(factory=Described)
+    repair: bool = True
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
     walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
@@ -289,6 +292,7 @@ class Prompt(Shown, Generic[OutputT_co]):
             bindings,
             self.template.resolved(override),
             output_type=self.template.output_type,
+            repair=self.template.repair,
         )
 
     def _card(self) -> Card:

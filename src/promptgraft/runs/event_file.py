@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import Clock
 from promptgraft.errors import DataFormatError
-from promptgraft.files import write_all
+from promptgraft.files import NEW_FILE, write_all
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runs.history import RunHistory
 from promptgraft.runtime.session import CallsInFlight
@@ -109,7 +109,7 @@ class EventFile:
 
     def __init__(self, path: Path) -> None:
         # Two descriptors: reading old lines must not move the place where new ones are appended.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, NEW_FILE)
         self._old: BinaryIO | None = path.open("rb")
         self._plan_there: Event | None = None
         self._plan: Event | None = None

@@ -6,14 +6,12 @@ disk, because everything but the journal can be rebuilt from the journal.
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
 import itertools
 import json
 import os
 import re
-import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -24,7 +22,8 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.files import held_lock, named_in_errors, write_all
+from promptgraft.files import NEW_FILE, held_lock, is_held, named_in_errors, write_all
+from promptgraft.folders import folder_opened, remove_tree
 from promptgraft.serde import Json, digest_text, parse_json, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source
@@ -39,6 +38,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 
 _SECONDS_FOR_THE_LOCK = 0.3  # a reader in `is_locked` holds it for a moment
 _REMOVED = ".removed-"
+_FROM_SCRATCH = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 # Characters; file systems allow 255 bytes, of which digest and ending take 16.
 _LONGEST_NAME = 200
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
@@ -118,18 +118,7 @@ class RunFolder:
     @property
     def is_locked(self) -> bool:
         """Whether a process works in the folder now."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            # Shared, so that two readers do not take each other for a running process.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_held(self.lock)
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the lock of the folder; the system releases it when the process dies.
@@ -159,10 +148,11 @@ class RunFolder:
         # Nobody may start to work in it between the check and the renaming.
         with self.held():
             self.path.rename(gone)
-        shutil.rmtree(gone)
+        remove_tree(gone)
         # Also those of earlier processes that were killed between the two steps.
         for left in gone.parent.glob(f"{_REMOVED}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(left)
 
 
 def make_run(
@@ -181,14 +171,14 @@ def make_run(
     try:
         root.mkdir(parents=True, exist_ok=True)
         # In the same folder, because only a rename within a file system is atomic.
-        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
+        fresh = root / f".new-{uuid.uuid4().hex[:8]}"
+        fresh.mkdir()
     except OSError as error:
         raise ConfigError(
             f"the run folder cannot be made in {root}: {error.strerror}; name another folder "
             "with --runs"
         ) from error
     try:
-        fresh.chmod(0o755)
         for number in itertools.count(1):
             target = root / (base if number == 1 else f"{base}-{number}")
             document = {
@@ -201,7 +191,8 @@ def make_run(
             if _renamed(fresh, target):
                 break
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(fresh)
         raise
     return RunFolder(target)
 
@@ -221,17 +212,20 @@ def _renamed(fresh: Path, target: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the content of ``path`` atomically; on an OSError the old file stays."""
+    """Replace the content of ``path`` atomically; on an OSError the old file stays.
+
+    The folder must not be a link: agents have their copies beside the pages of a run.
+    """
     # A fixed name, because the holder of the lock is the only writer: what a killed process left
     # is overwritten.
-    temporary = f"{path.parent}/.{path.name}.tmp"
-    with named_in_errors(path):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    temporary = f".{path.name}.tmp"
+    with named_in_errors(path), folder_opened(path.parent) as folder:
+        descriptor = os.open(temporary, _FROM_SCRATCH, NEW_FILE, dir_fd=folder)
         try:
             write_all(descriptor, text.encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+        os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 _NO_FILE_NAME = re.compile(r"[^\w.-]+")

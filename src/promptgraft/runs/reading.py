@@ -16,6 +16,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gains import Gain
+from promptgraft.files import as_path
 from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.event_file import decoded, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
@@ -188,22 +189,23 @@ _SHOWN_RUNS = 5
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def list_runs(root: Path) -> tuple[RunSummary, ...]:
+def list_runs(root: str | Path) -> tuple[RunSummary, ...]:
     """Return the runs in ``root``, the newest first; none if there is no such folder.
 
     Reads ``config.json`` and the end of ``events.jsonl`` of each run. Damaged runs are included,
     with their ``fault``.
     """
-    found = [_listed(folder) for folder in _folders(root)]
+    found = [_listed(folder) for folder in _folders(as_path(root, "root"))]
     return tuple(sorted(found, key=lambda run: _order(run.created, run.id), reverse=True))
 
 
-def find_run(root: Path, name: str = LATEST) -> RunFolder:
+def find_run(root: str | Path, name: str = LATEST) -> RunFolder:
     """Return the run in ``root`` with this id or beginning of an id, or the newest.
 
     Raises:
         ConfigError: there is no such run, or more than one.
     """
+    root = as_path(root, "root")
     folders = _folders(root)
     if not folders:
         raise ConfigError(

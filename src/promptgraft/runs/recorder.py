@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,7 +14,8 @@ import attrs
 
 from promptgraft.adapters.base import opened
 from promptgraft.clock import Clock, SystemClock
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
+from promptgraft.folders import ReplacedFolderError, folder_opened, remove_tree
 from promptgraft.journal import FileJournal
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
@@ -30,6 +31,8 @@ from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import (
     RunFolder,
     endings_of,
+    field_of,
+    read_document,
     write_document,
     write_text,
     write_texts,
@@ -42,6 +45,7 @@ from promptgraft.runs.pages import (
     summary_page,
     waiting_baseline,
 )
+from promptgraft.runs.reading import summarize
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
@@ -50,9 +54,16 @@ from promptgraft.search.notices import Event, QuestionAsked
 from promptgraft.search.round_events import RoundEnded, RoundEvent
 from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json
+from promptgraft.strict.checks import integer
 from promptgraft.targets.types import Candidate, Change, read_changes
+from promptgraft.text import counted
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def _identity(folder: RunFolder) -> tuple[int, int]:
+    status = folder.path.stat()
+    return status.st_dev, status.st_ino
 
 
 class Recorder:
@@ -71,6 +82,7 @@ class Recorder:
         for inside in (folder.candidates, folder.rejected, folder.questions):
             inside.mkdir(exist_ok=True)
         self._folder = folder
+        self._identity = _identity(folder)
         self._prompts = prompts
         self._endings = endings_of(folder)
         self._file = EventFile(folder.events)
@@ -110,6 +122,9 @@ class Recorder:
         )
 
     def _record(self, event: object) -> None:
+        # The names in the run directory must not lead elsewhere: an agent can reach it.
+        if _identity(self._folder) != self._identity:
+            raise ReplacedFolderError(self._folder.path)
         if isinstance(event, QuestionAsked):
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
@@ -191,8 +206,8 @@ class Recorder:
         if best and best != self._best:
             texts = self._history.candidates[best].texts
             write_texts(folder, texts, endings=self._endings)
-        elif not best and folder.is_dir():
-            shutil.rmtree(folder)
+        elif not best:
+            remove_tree(folder)
         self._best = best
 
     def _page_of(self, position: int) -> str:
@@ -257,10 +272,11 @@ class Recorder:
         """Remove pages that this run does not have, left by an earlier one with a larger budget."""
         folder = self._folder
         for inside in (folder.candidates, folder.rejected, folder.questions, folder.rounds):
-            for path in inside.iterdir() if inside.is_dir() else ():
-                # All pages of this run have been told by now, also those that were there already.
-                if path not in self._pages:
-                    path.unlink()
+            with contextlib.suppress(FileNotFoundError), folder_opened(inside) as descriptor:
+                for name in os.listdir(descriptor):  # noqa: PTH208 - of a descriptor
+                    # All pages of this run have been told by now, also those of earlier processes.
+                    if inside / name not in self._pages:
+                        os.unlink(name, dir_fd=descriptor)
 
 
 def write_missing(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
@@ -287,7 +303,8 @@ def recorded(
     Answers in the journal are not paid for again.
 
     Raises:
-        JournalError: its journal cannot be used, or another process works in the folder.
+        JournalError: its journal cannot be used or lacks answers that the run has paid for, or
+            another process works in the folder.
         OSError: the folder cannot be written.
     """
     bus = job.context.event_bus or EventBus()
@@ -295,7 +312,7 @@ def recorded(
         # The lock first, and released last: nothing below may be touched by two processes.
         folder.held(),
         opened(job.context.around(job.subject).adapter, folder.path),
-        FileJournal(folder.journal) as journal,
+        _journal_of(folder) as journal,
         contextlib.closing(Recorder(folder, job.prompts, clock=clock or SystemClock())) as recorder,
         contextlib.ExitStack() as subscribed,
     ):
@@ -305,3 +322,40 @@ def recorded(
         limits = attrs.evolve(limits, stoppers=(*limits.stoppers, StopFile(folder.stop)))
         config = attrs.evolve(job.config, limits=limits)
         yield attrs.evolve(job, context=context, config=config), recorder
+
+
+def _journal_of(folder: RunFolder) -> FileJournal:
+    """Open the journal of a run; refuse one that has lost what the other files tell of.
+
+    A journal that is absent or empty would otherwise be taken for that of a run that has not begun:
+    everything would be paid for again, and the result replaced.
+    """
+    is_absent = not folder.journal.exists() or not folder.journal.stat().st_size
+    has_events = folder.events.exists() and folder.events.stat().st_size > 0
+    if is_absent and (has_events or folder.result.exists()):
+        raise _lost(folder, f"{folder.journal} is missing or empty")
+    journal = FileJournal(folder.journal)
+    if _scored_rollouts(folder) > len(journal):
+        journal.close()
+        raise _lost(folder, f"{folder.journal} has {len(journal)} records")
+    return journal
+
+
+def _scored_rollouts(folder: RunFolder) -> int:
+    """Return how many rollouts with a score the result tells of; 0 without a result."""
+    used: dict[str, int] = {}
+    # A result that cannot be read is written again.
+    with contextlib.suppress(DataFormatError, FileNotFoundError):
+        document = read_document(folder.result)
+        for name in ("used", "unscored"):
+            used[name] = field_of(integer(0), document, folder.result, "rollouts", name)
+    return used.get("used", 0) - used.get("unscored", 0)
+
+
+def _lost(folder: RunFolder, what: str) -> JournalCorruptError:
+    rollouts = max(summarize(folder).rollouts, _scored_rollouts(folder))
+    return JournalCorruptError(
+        f"run {folder.id}: {what}, but the run has made {counted(rollouts, 'test call')}, which "
+        "would be paid for again; restore the journal from a copy, or start a new run with "
+        "`promptgraft optimize`"
+    )

@@ -16,13 +16,13 @@ from promptgraft.evals.statistics import check_installed, paired_test
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.scores import (
-    AMOUNTS,
     Score,
     Scorer,
     beats,
     critical_loss,
     mean_score,
     paired_means,
+    task_cost,
 )
 from promptgraft.strict.checks import integer, number
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -219,7 +219,7 @@ class Comparer:
 def _more_expensive(records: Records, limit: Decimal) -> str:
     """Return a message about the first rollout that costs more than the limit; empty for none."""
     for record in records:
-        cost = AMOUNTS["cost"](record)
+        cost = task_cost(record)  # a float would be above a limit that it equals
         if cost is not None and cost > limit:
             return (
                 f"a rollout on example `{record.example_id}` cost {cost:.4f} US dollars, more "

@@ -14,6 +14,7 @@ from promptgraft.search.place import Phase, Place
 from promptgraft.search.population import Population
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Scorer
+from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.targets.base import Target
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
@@ -85,6 +86,7 @@ class BaseSearch:
 
         Raises:
             FeedbackError: an objective that is required or has a weight is missing.
+            RunStoppedError: none of its answers can be used.
         """
         kit, baseline = self.kit, self.kit.target.baseline()
         chosen = range(len(kit.validation)) if places is None else places
@@ -99,7 +101,22 @@ class BaseSearch:
         finally:
             # Even a run that stops this early needs a best candidate.
             self.population.join(baseline, dict(zip(chosen, scored, strict=False)), step=0)
+        yield from self._check_usable()
         return made
+
+    def _check_usable(self) -> Asking[None]:
+        """End the run if no answer of the baseline can be used: every step would waste money."""
+        if self.population.unusable_baseline:
+            yield from self.evaluate_more_of_baseline()
+        if why := self.population.unusable_baseline:
+            raise RunStoppedError(
+                StopReason.UNREADABLE,
+                f"{why}; change what the prompt asks for, its output type or the model",
+            )
+
+    def evaluate_more_of_baseline(self) -> Asking[None]:
+        """Evaluate the baseline on more examples, if it was evaluated on a few only."""
+        return answered(None)
 
     def validate(self, candidate: Candidate, *, step: int = 0, proposal: int = 0) -> Asking[int]:
         """Evaluate a candidate on the validation set, add it to the pool, return its position.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 
@@ -39,20 +39,34 @@ _UNSAID = {("amount", None), ("node", "")}
 
 
 @attrs.define(eq=False)
+class HeldFault:
+    """A fault of a provider in the place of an answer, which the journal may not hold yet.
+
+    Attributes:
+        record: what the journal will hold.
+        is_recorded: whether it holds it; the parts of a run share the faults before they began.
+    """
+
+    record: Record
+    is_recorded: bool = False
+
+
+@attrs.define(eq=False)
 class Answers:
     """The journal as a part of a run sees it.
 
-    A *fault* of a provider becomes an answer only when the run continues without the answer.
-    Until then it is held back, so that a run that stops because of faults asks again when it is
-    resumed. Each branch holds back its own faults.
+    A *fault* of a provider becomes an answer only when a later answer of the same part is recorded,
+    or when the run ends by itself. Until then it is held back, so that a run whose provider fails
+    from some call on asks again for everything from there when it is resumed. A branch also holds
+    back the faults that its parent held back when it began.
 
     Attributes:
         journal: keeps the records.
-        held: faults that are held back, by key, with the digests of the questions.
+        held: faults that are held back, in the order in which they were asked for.
     """
 
     journal: Journal
-    held: dict[str, tuple[HexDigest, Json]] = attrs.field(factory=dict, init=False)
+    held: list[HeldFault] = attrs.field(factory=list)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
         """Return the recorded answer to a question, or None; recorded answers are objects.
@@ -73,38 +87,46 @@ class Answers:
     def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
         """Record calls that were made for an answer but did not produce it."""
         # A key for each attempt, because records of a journal are never replaced.
-        attempt = _spent_key(key, len(self._attempts(key, digest)))
+        attempt = _spent_key(key, len(self._attempts(key)))
         self.journal.append(attempt, digest, "spent", spent_to_json(spent))
 
-    def spent(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[Spending]:
+    def spent(self, keys: Sequence[str]) -> list[Spending]:
         """Return the calls that failed before these answers arrived."""
         # There are hardly ever any, and a replay checks this for every batch.
         if not self.journal.holds_any([_spent_key(key, 0) for key in keys]):
             return []
         return [
             spent
-            for key, digest in zip(keys, digests, strict=True)
-            for attempt in self._attempts(key, digest)
+            for key in keys
+            for attempt in self._attempts(key)
             for spent in spent_from_json(attempt, key)
         ]
 
-    def _attempts(self, key: str, digest: HexDigest) -> list[Json]:
+    def _attempts(self, key: str) -> list[Json]:
         found: list[Json] = []
-        while _spent_key(key, len(found)) in self.journal:
-            found.append(self.recall(_spent_key(key, len(found)), digest))
+        while (attempt := self.journal.recorded(_spent_key(key, len(found)))) is not None:
+            # Of whichever question: a run that asks again for earlier faults may come here with
+            # another one, and what was paid at this place counts all the same.
+            found.append(attempt.value)
         return found
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
-        """Hold a fault back until the run continues without the answer."""
-        self.held[key] = (digest, fault)
+        """Hold a fault back until a later answer is recorded."""
+        self.held.append(HeldFault(Record(key, digest, "fault", fault)))
 
     def accept_faults(self) -> None:
-        """Record the faults held back, because the run continues without those answers."""
-        held, self.held = self.held, {}
-        if held:
-            self.journal.append_all(
-                [Record(key, digest, "fault", fault) for key, (digest, fault) in held.items()]
-            )
+        """Record the faults held back, because the run has ended without those answers."""
+        if accepted := accepted_faults(self.held):
+            self.journal.append_all(accepted)
+        self.held.clear()
+
+
+def accepted_faults(held: Iterable[HeldFault]) -> list[Record]:
+    """Return the records of faults that are now answers, each of them once."""
+    accepted = [fault for fault in held if not fault.is_recorded]
+    for fault in accepted:
+        fault.is_recorded = True
+    return [fault.record for fault in accepted]
 
 
 def _spent_key(key: str, number: int) -> str:

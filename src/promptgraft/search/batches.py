@@ -34,6 +34,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import (
     READER,
     Answers,
+    HeldFault,
     RolloutFn,
     Working,
     record_from_json,
@@ -109,11 +110,13 @@ class Batch(ABC):
 
     Attributes:
         missing: how many are not recorded yet.
+        earlier: the faults that were held back when it was asked for.
         stops_at_failure: whether a failed call cancels the remaining ones.
         is_patient: whether it evaluates a whole set, which may take a day in provider batches.
     """
 
     missing: int = 0
+    earlier: Sequence[HeldFault] = ()
     stops_at_failure = False
     is_patient = False
 
@@ -160,6 +163,7 @@ class RolloutBatch(Batch):
     ) -> None:
         self._sources = sources
         self._books = books
+        self.earlier = tuple(books.answers.held)
         self.asked = [self._recall(ask) for ask in asked]
         self._missing = [
             (one, place)
@@ -205,8 +209,7 @@ class RolloutBatch(Batch):
                 one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
         found = one.records.values()
         ledger.count(
-            [paid for record in found for paid in record.spent]
-            + answers.spent(one.keys, one.digests),
+            [paid for record in found for paid in record.spent] + answers.spent(one.keys),
             rollouts=len(found),
             unscored=[record.feedback for record in found].count(None),
             recorded=True,
@@ -291,17 +294,21 @@ class QuestionBatch(Batch):
     sources: Sources
     books: Books
     missing: int = attrs.field(default=0, init=False)
+    earlier: Sequence[HeldFault] = attrs.field(init=False)
     _questions: list[Question] = attrs.field(factory=list, init=False)
     replies: dict[int, Reply] = attrs.field(factory=dict, init=False)
     _missing: list[int] = attrs.field(factory=list, init=False)
     _sessions: list[Session] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.earlier = tuple(self.books.answers.held)
 
     def add(self, question: Question) -> None:
         """Add a question, with its recorded reply if there is one."""
         books, key = self.books, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        spent = books.answers.spent([key], [question.digest])
+        spent = books.answers.spent([key])
         answer = books.answers.recall(key, question.digest)
         place = len(self._questions)
         if answer is None:

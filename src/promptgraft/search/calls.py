@@ -19,6 +19,7 @@ from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
+from promptgraft.search.answers import accepted_faults
 from promptgraft.search.batches import Batch, Books, QuestionBatch
 from promptgraft.search.stops import FaultyStretch
 from promptgraft.search.urgency import UrgentFirst
@@ -198,7 +199,7 @@ class Calls:
             for number in range(batch.missing):
                 self._deadline.check()
                 if entry := batch.take(number, batch.work(number)):
-                    self._record([entry])
+                    self._record([*accepted_faults(batch.earlier), entry])
         elif batch.missing:
             # Else a provider batch could be sent with the first few of them.
             with executor.held() if isinstance(executor, BatchExecutor) else nullcontext():
@@ -294,7 +295,7 @@ class Calls:
         for pending, _, _ in ended:
             pending.left -= 1
         self.pending = [pending for pending in self.pending if not pending.is_over]
-        entries = []
+        entries: list[Record] = []
         for pending, number, future in ended:
             if future.cancelled():
                 pending.is_complete = False
@@ -307,6 +308,6 @@ class Calls:
                     pending.cancel()
             else:
                 if entry is not None:
-                    entries.append(entry)
+                    entries += [*accepted_faults(pending.batch.earlier), entry]
         if entries:
             self._record(entries)

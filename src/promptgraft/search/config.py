@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
+from promptgraft.functions import taking
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -52,7 +53,7 @@ BUDGET: Check[int | str] = check(
     {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
     names=PROPOSALS,
 )
-_FUNCTION: Check[object] = check("a function", lambda value: value if callable(value) else None)
+
 _POLICY: Check[object] = check(
     "a policy such as Strict(), MinGain(0.05) or Paired()",
     lambda value: (
@@ -128,11 +129,13 @@ class RunConfig(Settings, ABC):
     targets: Targets = attrs.field(factory=Targets, validator=instance(Targets))
     training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
     data: Data = attrs.field(factory=Data, validator=instance(Data))
-    feedback_fn: FeedbackFn | None = attrs.field(default=None, validator=_FUNCTION.or_none)
-    example_formatter: ExampleFormatter | None = attrs.field(
-        default=None, validator=_FUNCTION.or_none
+    feedback_fn: FeedbackFn | None = attrs.field(
+        default=None, validator=taking("example", "response", "session")
     )
-    trace_formatter: TraceFormatter | None = attrs.field(default=None, validator=_FUNCTION.or_none)
+    example_formatter: ExampleFormatter | None = attrs.field(
+        default=None, validator=taking("example", "response")
+    )
+    trace_formatter: TraceFormatter | None = attrs.field(default=None, validator=taking("session"))
     seed: int = attrs.field(default=0, validator=integer(0))
     enable_example_generation: bool = attrs.field(default=False, validator=FLAG)
     max_task_examples_per_section: int = attrs.field(default=5, validator=COUNT)

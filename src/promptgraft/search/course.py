@@ -14,6 +14,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
 )
+from promptgraft.evals.causes import constant_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import BaseSearch
@@ -37,6 +38,7 @@ _FEWEST_OTHERS = 5
 _PROSE = 40
 _STRONG = 0.5
 _SHOWN_CHARS = 60
+_SCORE = "score"
 
 
 class Remarks:
@@ -60,6 +62,7 @@ class Remarks:
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
+        self._by_metric: dict[str, list[float]] = {}
         self._lengths: list[int] = []
         self._scores: list[float] = []
         self.taught: dict[str, str] = {}
@@ -79,6 +82,9 @@ class Remarks:
             self._are_alike = record.output_repr == self._answer
             self._count += 1
             self._examples.add(record.example_id)
+        scores = record.feedback.objectives or {_SCORE: record.feedback.score}
+        for metric, score in scores.items():
+            self._by_metric.setdefault(metric, []).append(score)
         # Only of the baseline: later candidates were chosen by the scores in question.
         if event.position.startswith(_BASELINE):
             self._lengths.append(len(record.output_repr))
@@ -93,12 +99,12 @@ class Remarks:
                 f"teacher `{next(iter(self.taught.values()))}` answered: {listed(self.taught)}"
             )
         if held_out is not None and held_out.lost:
-            found.append(
-                f"the winner is worse on {listed(held_out.lost)}, which must not get worse"
-            )
+            found.append(f"critical cases got worse: {listed(held_out.lost)}")
         if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
             found.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
+        elif not self._are_alike:
+            found += constant_metrics(self._by_metric)
         rises = _correlation(self._lengths, self._scores) if self._may_like_length else None
         if rises is not None and rises >= _STRONG:
             longer = held_out.answer_length if held_out is not None else ""
@@ -131,6 +137,7 @@ _ENDS = set(StopReason) - {
     StopReason.PAUSED,
     StopReason.FAILED,
     StopReason.PROVIDER_FAILED,
+    StopReason.UNREADABLE,
     StopReason.DEADLINE,
     StopReason.CANCELLED,
     StopReason.STOP_FILE,

@@ -210,13 +210,15 @@ class Driver:
     # Branches.
 
     def _start(self, parent: Strand[Any], ask: Start[Any]) -> Strand[Any]:
-        parent.books.answers.accept_faults()
         self._main.stretch.add(self._main.batches)
         self._main.batches = []
         parent.started += 1
         strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
-            Books(Answers(parent.books.answers.journal), self._whole.part()),
+            Books(
+                Answers(parent.books.answers.journal, held=list(parent.books.answers.held)),
+                self._whole.part(),
+            ),
             copy(self._main.stretch),
             # The lists themselves: they grow until the branches end, and are read after that.
             earlier=[other.batches for other in self._branches],
@@ -253,7 +255,8 @@ class Driver:
             else:
                 self.emit(ask.amend(event), parent)
         parent.books.ledger.take(strand.books.ledger)
-        parent.books.answers.held |= strand.books.answers.held
+        own, joined = parent.books.answers.held, strand.books.answers.held
+        own += [fault for fault in joined if fault not in own and not fault.is_recorded]
         if parent is self._main:
             parent.stretch.add(parent.batches + strand.batches)
             parent.batches = []
@@ -306,7 +309,6 @@ class Driver:
         self, strand: Strand[Any], asked: Sequence[Rollouts], *, in_turns: bool = False
     ) -> Waits[list[Records]]:
         books = strand.books
-        books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
         under_way = (one for one in self._calls.pending if isinstance(one.batch, RolloutBatch))
@@ -353,7 +355,6 @@ class Driver:
         self, strand: Strand[Any], questions: Sequence[Question]
     ) -> Waits[list[Reply]]:
         """Ask as many questions as ``max_reflections`` allows; then raise if some are left."""
-        strand.books.answers.accept_faults()
         batch = QuestionBatch(sources=self._sources, books=strand.books)
         limit: BudgetExhaustedError | None = None
         for question in questions:

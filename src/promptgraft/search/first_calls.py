@@ -87,8 +87,8 @@ def check_prices(config: RunConfig, asked: Iterable[ProviderAdapter]) -> None:
     for what, adapter in named:
         if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
             raise ConfigError(
-                f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
-                f"known, so it cannot be kept; {GIVE_PRICES}"
+                f"limits.max_cost: no price is known for {what}`{adapter_identity(adapter)}`, so "
+                f"the limit cannot be enforced; {GIVE_PRICES}"
             )
 
 

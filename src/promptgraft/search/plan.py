@@ -15,7 +15,7 @@ from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
 from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
-from promptgraft.text import dollars, short_count
+from promptgraft.text import counted, dollars, short_count
 
 
 @attrs.frozen(kw_only=True)
@@ -192,16 +192,12 @@ class RunPlan(Shown):
     @property
     def line(self) -> str:
         """The plan in one line."""
-        fewest, most = self.proposals.if_accepted, self.proposals.if_refused
-        proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        expected = _amount(self.expected_tokens, self.expected_cost)
-        bound = _amount(self.tokens, self.cost)
-        calls = f"{self.rollouts} rollouts" + (", " if bound else " and ")
-        return (
-            f"plan: {f'about {expected}' if expected else 'tokens and price unknown'}; at most "
-            f"{calls}{self.reflections} reflections{f' and {bound}' if bound else ''}; "
-            f"{proposals} proposals"
-        )
+        calls = f"about {counted(self.expected_rollouts, 'test call')}"
+        asked = _sum([row.expected.calls for row in self.roles if row.role is Role.REFLECTION], 0)
+        rewrites = f" and {counted(asked, 'rewrite')}" if asked else ""
+        amount = _amount(self.expected_tokens, self.expected_cost)
+        limit = "" if self.max_cost is None else f", stops at {dollars(self.max_cost)}"
+        return f"plan: {calls}{rewrites}, {amount or 'tokens and price unknown'}{limit}"
 
     @property
     def event(self) -> RunPlanned:
@@ -284,5 +280,6 @@ def _amount(tokens: int | None, cost: Decimal | None) -> str:
     """Return both in words; empty when neither is known."""
     if tokens is None and cost is None:
         return ""
-    counted = "an unknown number of" if tokens is None else short_count(tokens)
-    return f"{counted} tokens {'of unknown price' if cost is None else f'for {dollars(cost)}'}"
+    length = "unknown tokens" if tokens is None else f"{short_count(tokens)} tokens"
+    price = "price unknown" if cost is None else dollars(cost) if cost else "free"
+    return f"{length}, {price}"

@@ -13,6 +13,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
@@ -317,23 +318,25 @@ def _warnings(config: RunConfig) -> Iterator[str]:
     sizes = {"training": len(config.split[1]), "validation": config.pareto_set_size}
     if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
         yield (
-            f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "
-            "may be luck"
+            f"there are only {', '.join(few)} cases; use {_FEW} or more in each set, better 50, "
+            "to tell a gain from luck"
         )
     count, least = len(config.held_out), least_cases(LEVEL)
     if config.data.held_out is None and not count:
         yield (
-            "no example is held out: the run cannot show that its winner is better than the "
-            "baseline; add examples, or name some in data.held_out"
+            "there are no test cases: the run cannot prove that its winner is better; add cases, "
+            "or name some in data.held_out"
         )
     elif 0 < count < least:
-        yield f"{counted(count, 'held-out example')} can show no gain: it takes {least} at least"
+        yield f"{counted(count, 'test case')} cannot prove a gain; use {least} or more, better 50"
     elif least <= count < _FEW:
         yield (
-            f"{count} held-out examples can show a gain of {least / count:.2f} at the least; hold "
-            "out more for smaller ones"
+            f"{count} test cases can prove a gain of {least / count:.2f} or more; use more for "
+            "smaller ones"
         )
     yield from config.warnings
+    if compares_expected(metrics_of(config.feedback_fn)):
+        yield from filter(None, [contradictions(cases_of(config))])
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (

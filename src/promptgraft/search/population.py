@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from promptgraft.evals.causes import unusable
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.fresh import Figures
 from promptgraft.search.frontier import (
@@ -62,6 +63,12 @@ class Population:
     passing: Passing = attrs.field(factory=Passing)
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
+    _of_baseline: list[RolloutRecord] = attrs.field(factory=list, init=False)
+
+    @property
+    def unusable_baseline(self) -> str:
+        """Why not a single answer of the baseline could be used; empty if one could."""
+        return unusable((one.example_id, one.fault) for one in self._of_baseline if one.feedback)
 
     def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
         """Return the score of each rollout."""
@@ -91,6 +98,8 @@ class Population:
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
+        if not position:
+            self._of_baseline += records.values()
         if becomes_best:
             pool.best = position
         self._tallies.append(Tally(self.passing))
@@ -126,6 +135,8 @@ class Population:
         if not records:
             return
         pool, scorer = self.pool, self._scorer
+        if not position:
+            self._of_baseline += records.values()
         pool.fill(
             position,
             {

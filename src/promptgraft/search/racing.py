@@ -203,6 +203,11 @@ class RacingValidator(Validator):
         }
         return joined
 
+    def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
+        places = self._missing(0, within=self._order[:most])
+        if self._budget.affords(len(places)):
+            yield from self._try_more({f"final/0/{len(places)}": (0, places)}, 0)
+
     @property
     def estimates_best(self) -> bool:
         return bool(self._untried[self._population.pool.best])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from promptgraft.evals.types import Step
@@ -10,7 +11,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.search.part_questions import ReflectionParams
-from promptgraft.serde import digest
+from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.estimating import STEPS_CHARS
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS
@@ -32,6 +33,7 @@ NOT_REFUSED: Refusal = ("", "")
 """At the first attempt."""
 
 _NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
+_NO_OBJECTIVES: Mapping[str, str] = FrozenMap()
 
 
 def reflection_params(
@@ -39,6 +41,7 @@ def reflection_params(
     records: Sequence[RolloutRecord],
     *,
     earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
+    objectives: Mapping[str, str] = _NO_OBJECTIVES,
     problem: str = "",
     previous: str = "",
 ) -> ReflectionParams:
@@ -48,6 +51,7 @@ def reflection_params(
         description: the module.
         records: its rollouts.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
     """
@@ -64,7 +68,12 @@ def reflection_params(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
-            example_of(record, earlier.get(record.example_id, ()), {description.name: "this part"})
+            example_of(
+                record,
+                earlier.get(record.example_id, ()),
+                {description.name: "this part"},
+                objectives=objectives.get(record.example_id, ""),
+            )
             for record in records
         ),
         edits=HOW_TO_EDIT if is_long else "",
@@ -92,7 +101,11 @@ def limits_of(description: ModuleDescription) -> str:
 
 
 def example_of(
-    record: RolloutRecord, earlier: Sequence[RolloutRecord], parts: Mapping[str, str]
+    record: RolloutRecord,
+    earlier: Sequence[RolloutRecord],
+    parts: Mapping[str, str],
+    *,
+    objectives: str = "",
 ) -> str:
     """Return a rollout as a question shows it.
 
@@ -100,11 +113,13 @@ def example_of(
         record: the rollout.
         earlier: better answers to the same example.
         parts: how the question refers to its parts, by their names.
+        objectives: what a weighted score is made of; empty without weights.
     """
     score = "none" if record.score is None else f"{record.score:g}"
     said = [
         f"### Example {in_one_line(record.example_id)}",
         f"**Score:** {score}",
+        *([f"**Objectives:** {objectives}"] if objectives else ()),
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",
     ]
@@ -155,6 +170,7 @@ def question_on(
     *,
     meta_prompts: MetaPrompts,
     earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
+    objectives: Mapping[str, str] = _NO_OBJECTIVES,
     refused: Refusal = NOT_REFUSED,
 ) -> Question:
     """Return the question that asks for a new text of a module.
@@ -165,15 +181,31 @@ def question_on(
         records: its rollouts; unscored ones are left out.
         meta_prompts: the meta-prompts by key.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
     """
-    shown = [record for record in records if record.feedback is not None]
+    scored = [record for record in records if record.feedback is not None]
     problem, previous = refused
-    params = reflection_params(
-        description, shown, earlier=earlier, problem=problem, previous=previous
-    )
     key = description.meta_prompt
-    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay.
-    return Question(
-        position=position, prompt=meta_prompts[key].bind(params), digest=digest([key, params])
+    plain = partial(
+        reflection_params, records=scored, earlier=earlier, problem=problem, previous=previous
     )
+    params = plain(description)
+    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
+    # also covers what answers and objectives follow from: journals that were written before they
+    # were shown stay valid.
+    content = question_digest(key, params)
+    if objectives or description.answers is not None:
+        params = plain(with_answers(description), objectives=objectives)
+    return Question(position=position, prompt=meta_prompts[key].bind(params), digest=content)
+
+
+def question_digest(key: str, params: ReflectionParams) -> HexDigest:
+    """Return the digest of a question: of its key, and of everything that it shows."""
+    return digest([key, params])
+
+
+def with_answers(description: ModuleDescription) -> ModuleDescription:
+    """Return a description with what the target knows of its answers as their expected form."""
+    answers = description.answers
+    return description if answers is None else attrs.evolve(description, output=answers)

@@ -365,7 +365,8 @@ class Run:
         if not (result.improved or config.keep_anyway):
             if self._context.overrides_store and not is_early(result.stop_reason):
                 _logger.warning(
-                    "the winner is not stored: it is %s; `keep_anyway=True` stores it regardless",
+                    "the winner is not stored (%s): its gain is not proven on test cases; "
+                    "`keep_anyway=True` stores it anyway",
                     result.verdict,
                 )
             return result

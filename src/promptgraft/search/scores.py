@@ -7,12 +7,13 @@ import statistics
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import number
+from promptgraft.strict.checks import ROUNDING, number
 from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
@@ -26,9 +27,6 @@ Row: TypeAlias = "array[float]"
 
 UNSCORED = -math.inf
 """Lower than every score."""
-
-ROUNDING = 1e-9
-"""By how much rounding may lift a weighted mean above the perfect score."""
 
 BELOW_SCORES = -sys.float_info.max
 """The best score of a cell without scores; above ``UNSCORED``, so that nothing leads there."""
@@ -185,9 +183,20 @@ def _of_task(worth: Callable[[Spending], int]) -> Callable[[RolloutRecord], int]
 _microseconds = _of_task(lambda spent: spent.microseconds)
 
 
+def task_cost(record: RolloutRecord) -> Decimal | None:
+    """Return the US dollars of the task's calls of a rollout, exactly; None if one is unknown."""
+    total = Decimal(0)
+    for spent in record.spent:
+        if spent.role is Role.TASK:
+            if spent.cost is None:
+                return None
+            total += spent.cost
+    return total
+
+
 def _dollars(record: RolloutRecord) -> float | None:
-    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
-    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+    cost = task_cost(record)
+    return None if cost is None else float(cost)
 
 
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
@@ -216,6 +225,9 @@ class Scorer:
             calls used, all others come from the feedback.
         also: amounts that are objectives without a weight.
         perfect_score: the highest weighted mean that an answer can have.
+
+    Attributes:
+        is_weighted: whether there are weights.
     """
 
     def __init__(
@@ -226,6 +238,7 @@ class Scorer:
         perfect_score: float = math.inf,
     ) -> None:
         self._weights = dict(weights)
+        self.is_weighted = bool(weights)
         self._perfect_score = perfect_score
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._usual: dict[str, float] = {}
@@ -271,6 +284,21 @@ class Scorer:
         if record.feedback is None or not self._weights:
             return None if record.feedback is None else record.feedback.score
         return self._weighted(record, self.objectives(record) or {}, self._weights)
+
+    def told(self, records: Iterable[RolloutRecord]) -> dict[str, str]:
+        """Return what each weighted score is made of, in one line, by example id."""
+        told: dict[str, str] = {}
+        for record in records:
+            found = self.objectives(record) or {}
+            parts = []
+            for name, weight in self._weights.items():
+                # An amount counts relative to the baseline, so its present value is said too.
+                amount = AMOUNTS[name](record) if name in self._amounts else None
+                used = "" if amount is None else f" for {amount:.6g}"
+                parts.append(f"{name} {found.get(name, 0.0):.4g}{used} (weight {weight:g})")
+            if (score := self.score(record)) is not None:
+                told[record.example_id] = f"{', '.join(parts)}; weighted mean {score:.4g}"
+        return told
 
     def check(self, record: RolloutRecord) -> None:
         """Check that a rollout has a usable score, possibly before the baseline is known.

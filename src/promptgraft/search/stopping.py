@@ -40,6 +40,8 @@ class StopReason(StrEnum):
     """Too many reflections in a row had no usable reply."""
     PROVIDER_FAILED = "provider failed"
     """The provider failed permanently, or too many of the latest rollouts stayed unscored."""
+    UNREADABLE = "unreadable answers"
+    """None of the baseline's answers could be used."""
     DEADLINE = "deadline"
     """The time is up."""
     COST = "cost"
@@ -90,6 +92,12 @@ _WENT_TO_ITS_END = {
 def is_early(reason: str) -> bool:
     """Return whether a run that ended for this reason was stopped early."""
     return reason not in _WENT_TO_ITS_END
+
+
+def may_be_resumed(reason: str) -> bool:
+    """Return whether a run that was stopped early for this reason can continue if resumed."""
+    # Its answers are recorded, and would be found unreadable again.
+    return reason != StopReason.UNREADABLE
 
 
 _REACHED = {

@@ -277,6 +277,8 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
             descriptor.interface_hash,
             None if kind in (None, str) else [options_of(kind), schema_of(kind)],
             [field.content_hash for field in descriptor.output_fields],
+            # Only if it is off, so that runs that began before there was this setting are the same.
+            *([] if template.repair else ["no repair"]),
         ]
     )
 

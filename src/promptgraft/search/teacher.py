@@ -268,7 +268,7 @@ class _Batch(Batch):
 
     def _recall(self, lesson: _Lesson) -> bool:
         answers, ledger = self._books.answers, self._books.ledger
-        ledger.count(answers.spent([lesson.key], [lesson.digest]), recorded=True)
+        ledger.count(answers.spent([lesson.key]), recorded=True)
         match answers.recall(lesson.key, lesson.digest):
             case None:
                 return False

@@ -201,6 +201,11 @@ class Validator:
             self._population.pool.best = joined
         return joined
 
+    def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
+        """Evaluate the baseline on up to ``most`` examples, before the first step."""
+        del most
+        return answered(None)
+
     @property
     def estimates_best(self) -> bool:
         """Whether the best candidate has not been evaluated on the whole validation set yet."""

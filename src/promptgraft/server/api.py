@@ -298,7 +298,7 @@ R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE
 ROUTES: Sequence[Route] = (
     Route("GET /projects", R, list_projects),
     Route("GET /projects/{project}/prompts/{prompt}/structure", R, show_structure),
-    Route("POST /plans", R, make_plan, body=_SUBMISSION),
+    Route("POST /plans", S, make_plan, body=_SUBMISSION),
     Route(
         "POST /jobs",
         S,

@@ -12,7 +12,8 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Generic, TypeAlias, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import attrs
 
@@ -28,12 +29,39 @@ Schema: TypeAlias = "dict[str, Json]"
 _HIDDEN = "something else (not shown)"
 
 
+class Reach(StrEnum):
+    """What a setting reaches outside of the settings, and so only trusted files may name."""
+
+    CODE = "Python code"
+    FILE = "a file or a folder"
+    VARIABLE = "an environment variable"
+    ADDRESS = "an address"
+    COMMAND = "a command"
+
+
 @attrs.frozen
 class Kind(Generic[T_co]):
-    """A kind of value: ``read`` returns the value of a node, or reports faults and returns None."""
+    """A kind of value: ``read`` returns the value of a node, or reports faults and returns None.
+
+    Attributes:
+        read: reads a node.
+        schema: the same as a JSON Schema.
+        reach: what a value of this kind reaches outside of the settings; None for plain values.
+        parts: the kinds of values inside, by their place.
+        rebuild: returns the same kind with other ``parts``; None for a kind without parts.
+    """
 
     read: Callable[[Node], T_co | None]
     schema: Schema = attrs.field(factory=dict, repr=False, hash=False)
+    reach: Reach | None = attrs.field(default=None, kw_only=True)
+    parts: Mapping[str, Kind[Any]] = attrs.field(factory=dict, kw_only=True, repr=False, hash=False)
+    rebuild: Callable[[Mapping[str, Kind[Any]]], Kind[Any]] | None = attrs.field(
+        default=None, kw_only=True, repr=False
+    )
+
+    def reaching(self, reach: Reach) -> Self:
+        """Return the same kind, marked as one that reaches outside."""
+        return attrs.evolve(self, reach=reach)
 
 
 @attrs.frozen
@@ -248,6 +276,8 @@ def _moment(value: object) -> datetime | None:
 
 STRING: Check[str] = instance(str, "a text", {"type": "string"})
 TEXT: Check[str] = check("a text", _text, {"type": "string", "minLength": 1})
+PATH: Check[str] = TEXT.reaching(Reach.FILE)
+"""The path of a file or a folder."""
 FLAG: Check[bool] = instance(bool, "true or false", {"type": "boolean"})
 INTEGER: Check[int] = integer()
 ANY_INTEGER: Check[int] = check("an integer", _integer, {"type": "integer"})
@@ -272,3 +302,18 @@ def plain_number(value: object) -> Any:
         with contextlib.suppress(ValueError, OverflowError):  # too large, or a signalling NaN
             return float(value)
     return value
+
+
+ROUNDING = 1e-9
+"""By how much rounding may move a score away from 0 or 1."""
+
+
+def plain_score(value: object) -> Any:
+    """Convert a score as :func:`plain_number` does, and undo rounding errors beside 0 and 1.
+
+    Sums of shares such as ``0.1 + 0.2 + 0.7`` miss 1 by the last digit on either side.
+    """
+    number = plain_number(value)
+    if isinstance(number, float):
+        return next((edge for edge in (0.0, 1.0) if abs(number - edge) <= ROUNDING), number)
+    return number

@@ -27,19 +27,21 @@ from promptgraft.strict.checks import (
     MOMENT,
     NUMBER,
     OBJECT,
+    PATH,
     STRING,
-    TEXT,
     Check,
     Kind,
+    Reach,
     Schema,
     one_of,
 )
+from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node
+from promptgraft.strict.reach import Parts, around, closed, outside
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_MOST_NAMED = 10
 # An unknown key this similar to a missing one is taken for a misspelling of it.
 _TYPING_MISTAKE = 0.8
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -51,7 +53,7 @@ _SCALARS: Mapping[object, Kind[object]] = {
     str: STRING,
     datetime: MOMENT,
     Decimal: DOLLARS,
-    Path: TEXT,
+    Path: PATH,
 }
 
 
@@ -66,7 +68,8 @@ def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
         values = tuple(item for item in items if item is not None)
         return values if len(values) == len(items) else None
 
-    return Kind(read, {"type": "array", "items": kind.schema})
+    parts, rebuild = around(kind, lambda part: listed(part, what))
+    return Kind(read, {"type": "array", "items": kind.schema}, parts=parts, rebuild=rebuild)
 
 
 def named(
@@ -96,7 +99,10 @@ def named(
     schema: Schema = {"type": "object", "additionalProperties": kind.schema}
     bound: Schema = {"minProperties": least} if least else {}
     names: Schema = {"propertyNames": {"pattern": pattern}} if pattern else {}
-    return Kind(read, {**schema, **bound, **names})
+    parts, rebuild = around(
+        kind, lambda part: named(part, what, least=least, check=check, pattern=pattern)
+    )
+    return Kind(read, {**schema, **bound, **names}, parts=parts, rebuild=rebuild)
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
@@ -116,7 +122,9 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
             refusing(check, value, node)
         return value if node.is_right() else None
 
-    return Kind(read, {**kind.schema, **(schema or {})})
+    parts, rebuild = around(kind, lambda part: checked(part, check, schema))
+    described: Schema = {**kind.schema, **(schema or {})}
+    return Kind(read, described, reach=kind.reach, parts=parts, rebuild=rebuild)
 
 
 def without_name(message: str, name: str) -> str:
@@ -177,8 +185,29 @@ def record(
             _place(str(error), node, members)
             return None
 
+    def rebuild(parts: Parts) -> Kind[T]:
+        reaches = {name: part.reach for name, part in parts.items() if part.reach is not None}
+        if needs := [reach for name, reach in reaches.items() if keys[name].required]:
+            return closed(needs[0])
+        kept = {
+            name: attrs.evolve(keys[name], kind=part)
+            for name, part in parts.items()
+            if name not in reaches
+        }
+        refused = {**(elsewhere or {}), **{name: outside(one) for name, one in reaches.items()}}
+        return record(
+            make,
+            kept,
+            elsewhere=refused,
+            aliases=aliases,
+            left_out=left_out,
+            about=about,
+            rules=rules,
+        )
+
     described: Schema = {"description": about} if about else {}
-    return Kind(read, {**described, **_object_schema(keys), **(rules or {})})
+    schema: Schema = {**described, **_object_schema(keys), **(rules or {})}
+    return Kind(read, schema, parts={name: key.kind for name, key in keys.items()}, rebuild=rebuild)
 
 
 def _object_schema(keys: Keys) -> Schema:
@@ -200,42 +229,6 @@ def _place(fault: str, node: Node, members: Mapping[str, Node]) -> None:
     node.fault(fault)
 
 
-def known_members(
-    node: Node,
-    known: Collection[str],
-    *,
-    elsewhere: Mapping[str, str] | None = None,
-    aliases: Mapping[str, str] | None = None,
-) -> dict[str, Node]:
-    """Return the members of an object that have a value, by key.
-
-    Unknown and repeated keys are reported. The arguments are those of :func:`record`.
-    """
-    members: dict[str, Node] = {}
-    if not isinstance(node.value, dict):
-        node.expected("an object")
-        return members
-    for key, value in node.value.items():
-        name = key if aliases is None else aliases.get(snake_case(key), snake_case(key))
-        if value is None and aliases is not None:
-            continue  # other tools write null for absent values
-        if name not in known:
-            said = (elsewhere or {}).get(name)
-            node.member(key).fault(said or f"unknown key{_known(name, list(known))}")
-        elif name in members:
-            node.member(key).fault(f"repeats `{members[name].path[-1]}`; keep one")
-        elif value is not None:
-            members[name] = node.member(key)
-    return members
-
-
-def snake_case(key: str) -> str:
-    """Return ``finalResponse`` as ``final_response``."""
-    if key.islower():
-        return key
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in key).removeprefix("_")
-
-
 def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
     missing = [name for name, key in keys.items() if key.required and name not in values]
     if not missing or not isinstance(node.value, dict):
@@ -245,14 +238,6 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
         if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
             about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""
             node.fault(f"expected the key `{name}`{about}, found none")
-
-
-def _known(name: str, keys: list[str]) -> str:
-    if near := did_you_mean(name, keys):
-        return near
-    more = len(keys) - _MOST_NAMED
-    listed = ", ".join(f"`{one}`" for one in keys[:_MOST_NAMED])
-    return f"; known here: {listed}{f' and {more} more' if more > 0 else ''}"
 
 
 def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
@@ -265,7 +250,14 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
         node.expected(what)
         return None
 
-    return Kind(read, {"anyOf": [kind.schema for _, kind in kinds]})
+    def rebuild(parts: Parts) -> Kind[T]:
+        rest = [(shape, parts[f"{at}"]) for at, (shape, _) in enumerate(kinds)]
+        reaches = [part.reach for _, part in rest if part.reach is not None]
+        return closed(reaches[0]) if len(reaches) == len(rest) else either(what, *rest)
+
+    parts = {f"{at}": kind for at, (_, kind) in enumerate(kinds)}
+    schema: Schema = {"anyOf": [kind.schema for _, kind in kinds if "not" not in kind.schema]}
+    return Kind(read, schema, parts=parts, rebuild=rebuild)
 
 
 def record_of(
@@ -345,17 +337,21 @@ def class_of(*classes: type[T]) -> Kind[T]:
     A class without required fields may be written as its name alone: ``strict``.
     """
     made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
+    return _class_among(made, {name: record_of(one) for name, one in made.items()})
+
+
+def _class_among(made: Mapping[str, type[T]], kinds: Mapping[str, Kind[T]]) -> Kind[T]:
+    open_ = {name: kind for name, kind in kinds.items() if kind.reach is None}
     needed = {
-        name: [field.name for field in _fields_of(one) if field.default is attrs.NOTHING]
-        for name, one in made.items()
+        name: [field.name for field in _fields_of(made[name]) if field.default is attrs.NOTHING]
+        for name in open_
     }
     spelled = (
         f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
         for name, fields in needed.items()
     )
     what = f"one of {', '.join(spelled)}"
-    kinds = {name: record_of(one) for name, one in made.items()}
-    bare = {name: one for name, one in made.items() if not needed[name]}
+    bare = {name: made[name] for name in open_ if not needed[name]}
 
     def read(node: Node) -> T | None:
         if isinstance(node.value, str) and node.value in bare:
@@ -366,22 +362,27 @@ def class_of(*classes: type[T]) -> Kind[T]:
         (tag,) = node.value
         inner = node.member(tag)
         if tag not in kinds:
-            inner.fault(f"unknown{did_you_mean(tag, list(kinds))}; expected {what}")
+            inner.fault(f"unknown{did_you_mean(tag, list(open_))}; expected {what}")
             return None
         return kinds[tag].read(inner)
 
     alone: list[Json] = [{"enum": list(bare)}] if bare else []
-    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in kinds.items()]
-    return Kind(read, {"anyOf": [*alone, *objects]})
+    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in open_.items()]
+
+    def rebuild(parts: Parts) -> Kind[T]:
+        return _class_among(made, {**kinds, **parts})
+
+    return Kind(read, {"anyOf": [*alone, *objects]}, parts=open_, rebuild=rebuild)
 
 
 def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
     """Return the kind of a field: its check, or the kind of its type with its validator."""
     validator = field.validator
-    if (
-        isinstance(validator, Check) and validator.schema
-    ):  # checks without one are for Python objects
-        return validator
+    # Checks without a schema are for Python objects.
+    if isinstance(validator, Check) and validator.schema:
+        # A path stays one, however its check is written.
+        is_path = Path in (field.type, *get_args(field.type))
+        return validator.reaching(Reach.FILE) if is_path else validator
     kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:
         return kind

@@ -13,6 +13,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import Entry
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
 from promptgraft.targets.part import PromptModule, View
@@ -84,8 +85,18 @@ class Grafting:
             # The same part of one of several prompts has the name of the prompt before its own.
             if found.name != module.name:
                 found = attrs.evolve(found, name=module.name)
+            if isinstance(self.prompt, TextsPrompt):
+                found = attrs.evolve(found, answers=self._answers(recent.view))
             recent.described[module] = found
         return found
+
+    def _answers(self, view: View) -> str:
+        """Return what is known of the answers of a prompt of texts; empty for nothing."""
+        known = self.prompt.answers if isinstance(self.prompt, TextsPrompt) else None
+        if known is None:
+            return ""
+        paths = (section.path for section in self.prompt.descriptor.sections)
+        return known({show_path(path): view.body(path) for path in paths})
 
     def in_force(self, override: PromptOverride) -> Json:
         """Return what is in force with changes, as plain data."""

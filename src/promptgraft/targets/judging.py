@@ -10,7 +10,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
-from promptgraft.evals.metrics.base import ReferenceMetric
+from promptgraft.evals.causes import compares_expected
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
@@ -105,7 +105,7 @@ class MetricFeedback:
     @property
     def wants_expected(self) -> bool:
         """Whether a metric compares the whole answer with ``expected``."""
-        return any(isinstance(one, ReferenceMetric) and one.is_whole for one in self.metrics)
+        return compares_expected(self.metrics)
 
     @property
     def functions(self) -> Mapping[str, Json]:
@@ -142,7 +142,7 @@ class MetricFeedback:
             raise TransientProviderError(f"not judged: {outcome.error}")
         return RolloutFeedback(
             score=outcome.score,
-            feedback=feedback_text(case, verdicts),
+            feedback=feedback_text(case, verdicts, notes=answer.notes),
             objectives={
                 verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
             },

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 
@@ -102,6 +102,15 @@ class Flow(Protocol):
             CandidateError: the answer is unusable and scores 0.
             ProviderError, LimitReachedError: as adapters do.
         """
+        ...
+
+
+@runtime_checkable
+class CheckedFlow(Protocol):
+    """A flow that can tell before a call whether it takes the parameters of an example."""
+
+    def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:
+        """Raise a ``ConfigError`` for parameters or prompts that cannot be answered."""
         ...
 
 

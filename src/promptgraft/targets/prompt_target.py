@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from promptgraft.adapters.base import check_serves
 from promptgraft.errors import (
     BindingError,
     ConfigError,
@@ -24,7 +25,7 @@ from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.part import PartOf, PromptModule
-from promptgraft.targets.prompt_rollout import PromptRollout, too_long
+from promptgraft.targets.prompt_rollout import CheckedFlow, PromptRollout, too_long
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -169,6 +170,8 @@ class PromptTarget:
         if self.rollout.flow is not None:
             if fault := self._too_long(self.baseline()):
                 raise ConfigError(f"guards.max_prompt_chars: {fault}")
+            if isinstance(self.rollout.flow, CheckedFlow):
+                self.rollout.flow.check(self.rollout.prompts, examples[0].params)
             return
         for example in examples:
             try:
@@ -184,6 +187,7 @@ class PromptTarget:
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
         self._check_reads(examples[0])
+        check_serves(self.rollout.adapter, self._render(self.baseline(), examples[0]))
 
     def _check_reads(self, example: GepaExample) -> None:
         """Refuse a prompt that reads no value of its examples but names one in braces."""

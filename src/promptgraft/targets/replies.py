@@ -8,27 +8,19 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import attrs
-
 from promptgraft.errors import DataFormatError
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.prompt.answers import answer_text, blocks
+from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.text import clip
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"
 """The tags of a reply's block: free text, or one JSON object."""
 
-_FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 _CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say it
-
-
-@attrs.frozen
-class _Block:
-    info: str
-    text: str
 
 
 def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop") -> str:
@@ -45,9 +37,12 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
     """
     if finish_reason in _CUT_OFF:
         raise _unreadable("the reply was cut off before its end; write a shorter text")
-    blocks = _blocks(reply.replace("\r\n", "\n").replace("\r", "\n"))
-    chosen = [block for block in blocks if block.info.lower() == tag] or blocks
-    bare = reply.strip()
+    text = answer_text(reply)
+    found, is_open = blocks(text)
+    if is_open:
+        raise _unreadable("the reply's fenced block does not end; close it with the same fence")
+    chosen = [block for block in found if block.info.lower() == tag] or found
+    bare = text.strip()
     if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
         return _checked(bare)
     if not chosen:
@@ -57,7 +52,7 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
         )
-    if any(not block.info for block in blocks[blocks.index(chosen[0]) + 1 :]):
+    if any(not block.info for block in found[found.index(chosen[0]) + 1 :]):
         raise _unreadable(
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
@@ -71,47 +66,6 @@ def _checked(text: str) -> str:
         raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
     _check_characters(body, "the text")
     return body
-
-
-def _blocks(reply: str) -> list[_Block]:
-    """Return the outermost fenced blocks.
-
-    Inside a block, a fence with a language opens an inner block; a bare fence that is long
-    enough closes the innermost one. CommonMark has no inner blocks, but models write them.
-    """
-    blocks: list[_Block] = []
-    open_runs: list[str] = []
-    info = ""
-    lines: list[str] = []
-    for line in reply.split("\n"):
-        fence = _FENCE.fullmatch(line)
-        if not open_runs:
-            if fence:
-                open_runs.append(fence["run"])
-                info, lines = fence["info"].strip(), []
-            continue
-        if fence and _closes(fence, open_runs[-1]):
-            open_runs.pop()
-            if not open_runs:
-                blocks.append(_Block(info, "\n".join(lines)))
-                continue
-        elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
-            open_runs.append(fence["run"])
-        lines.append(line)
-    if open_runs:
-        raise _unreadable("the reply's fenced block does not end; close it with the same fence")
-    return blocks
-
-
-def _closes(fence: re.Match[str], opening: str) -> bool:
-    run = fence["run"]
-    return not fence["info"].strip() and run[0] == opening[0] and len(run) >= len(opening)
-
-
-def _nests(fence: re.Match[str], outermost: str) -> bool:
-    """Return whether a fence could close the outermost block; shorter ones are plain text."""
-    run = fence["run"]
-    return run[0] == outermost[0] and len(run) >= len(outermost)
 
 
 _ALIASES = "aliases"

@@ -363,6 +363,9 @@ class ModuleDescription:
         opaque: the meaning of markers that stand for more than a value.
         max_chars: maximum length of a new text.
         output: the expected form of the prompt's answers.
+        answers: what the target itself knows of its answers, such as the types that a function
+            declares, instead of ``output``; empty if it knows nothing, None to show ``output``.
+            It must follow from the target's identity and the candidate.
         neighbours: name and current text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.
@@ -378,6 +381,7 @@ class ModuleDescription:
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     max_chars: int
     output: str = ""
+    answers: str | None = None
     neighbours: Sequence[tuple[str, str]] = ()
     schema: str = ""
     siblings: Sequence[str] = ()

@@ -241,7 +241,6 @@ def test_calls_count_whatever_the_reason() -> None:
         {**answer(), "content": "text"},
         answer({"type": "text", "text": 1}),
         {**answer(), "type": "ping"},
-        {**answer(), "usage": {"input_tokens": "1"}},
     ],
 )
 def test_what_is_no_answer_cannot_be_read(body: JsonObject) -> None:

@@ -157,10 +157,13 @@ UNREADABLE = received(200, {"choices": []})
             "HTTP 400 x: prompt is too long; shorten the prompt",
         ),
         (
-            [UNREADABLE] * 3,
+            [UNREADABLE] * 2,
             TransientProviderError,
-            3,
-            "unreadable answer (request 3 of 3): expected a text, found {'choices': []}",
+            2,
+            (
+                "unreadable answer (the same twice, not tried again): expected a text, found "
+                "{'choices': []}"
+            ),
         ),
         (
             [NothingReceivedError("reset")] * 3,

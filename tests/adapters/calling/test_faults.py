@@ -116,7 +116,11 @@ def test_a_body_without_an_error_is_to_be_read() -> None:
 def test_a_body_that_cannot_be_read_may_come_out_right_next_time() -> None:
     fault = unreadable(UnreadableTurnError("no `choices`"))
     assert fault == Fault(
-        error=TransientProviderError, what="unreadable answer", detail="no `choices`", retried=True
+        error=TransientProviderError,
+        what="unreadable answer",
+        detail="no `choices`",
+        retried=True,
+        shape=True,
     )
 
 

@@ -22,7 +22,8 @@ from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -244,6 +245,14 @@ class ModelAdapter(ABC):
             deadline=deadline,
             max_tool_rounds=self.max_tool_rounds,
         )
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if a prompt has no form in the provider's format."""
+        try:
+            self.wire.open(rendered)
+        except PromptgraftError as error:
+            where = f"{self.api.adapter} cannot send `{rendered.ns}/{rendered.key}`"
+            raise ConfigError(f"{where}: {error}") from error
 
     def ask(
         self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None

@@ -26,6 +26,7 @@ from promptgraft.errors import (
     ToolRoundsError,
     TruncatedAnswerError,
 )
+from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject, own_names
 from promptgraft.runtime.deadline import Deadline
@@ -41,8 +42,11 @@ from promptgraft.serde import (
     unstructure,
 )
 from promptgraft.strict import structure
+from promptgraft.text import clip
 
 OutputT = TypeVar("OutputT")
+
+_SHOWN_NAMES = 200
 
 Ask = Callable[[JsonObject], Turn]
 """Sends the body of a request and returns the model's turn."""
@@ -76,7 +80,7 @@ def converse(
         said = said + turn.text if turn.finish is not Finish.TOOLS else ""
         is_done = turn.finish not in {Finish.TOOLS, Finish.PAUSED}
         # Checked before the tools are called: their results could not be sent any more.
-        if is_done or rounds == max_tool_rounds:
+        if is_done or rounds == max_tool_rounds or (turn.requests and not rendered.tools):
             break
         answers = []
         for wanted in turn.requests:
@@ -84,16 +88,17 @@ def converse(
                 deadline.check()
             answers.append(answer_request(wanted, rendered.tools, session))
         request = wire.extend(request, turn, answers)
-    text, reason = said or turn.text, turn.finish_reason
-    if fault := _fault(turn, text, rounds):
-        unread = PromptResponse[object](text=text, usage=usage, finish_reason=reason)
+    reply, reason = said or turn.text, turn.finish_reason
+    text = answer_text(reply)
+    if fault := _fault(turn, text, rounds, has_tools=bool(rendered.tools)):
+        unread = PromptResponse[object](text=text or reply, usage=usage, finish_reason=reason)
         # Metrics and the reflector are shown what there is of an incomplete answer.
         session.dispatch(PromptExecuted(response=unread))
         raise fault
     return answered(rendered, read(text), session=session, usage=usage, finish_reason=reason)
 
 
-def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
+def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> OutputError | None:
     """Return why the answer is incomplete; None if it is complete."""
     who = f"`{turn.model}`"
     match turn.finish:
@@ -110,11 +115,19 @@ def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
             )
         case Finish.TOOLS | Finish.PAUSED:
             wanted = ", ".join(sorted({request.name for request in turn.requests}))
+            if wanted and not has_tools:
+                # Not asked again: no result of a tool could be sent.
+                return OutputError(
+                    f"{who} calls {clip(wanted, _SHOWN_NAMES, around=' ')}, but the prompt has no "
+                    "tools; ask for an answer in words"
+                )
             return ToolRoundsError(
                 f"{who} was not done after {rounds} rounds of tool calls"
                 + (f" and asks for {wanted}" if wanted else "")
                 + "; raise max_tool_rounds, or say in the prompt when to stop"
             )
+    if not text.strip() and turn.text.strip():
+        return EmptyAnswerError(f"{who}: {ONLY_THOUGHTS}; ask for an answer after them")
     if not text.strip():
         return EmptyAnswerError(
             f"{who} answered without a text ({turn.finish_reason}); ask for an answer in words"

@@ -9,9 +9,16 @@ from datetime import UTC, datetime
 
 import attrs
 
-from promptgraft.adapters.calling.turns import NothingReceivedError, Received, UnreadableTurnError
+from promptgraft.adapters.calling.turns import (
+    NothingReceivedError,
+    Received,
+    UnreadableTurnError,
+    UselessReplyError,
+    sendable,
+)
 from promptgraft.errors import (
     DataFormatError,
+    Lasting,
     PermanentProviderError,
     PromptgraftError,
     PromptTooLongError,
@@ -19,6 +26,7 @@ from promptgraft.errors import (
     RefusedAnswerError,
     RejectedRequestError,
     TransientProviderError,
+    lasting_of_status,
 )
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json, is_unicode, parse_json
@@ -35,6 +43,8 @@ class Fault:
         mend: what the user can do; empty if nothing.
         retried: whether the same request may succeed later.
         wait: minimum seconds before the next request, as the provider states; None if it does not.
+        shape: whether the answer has another shape than the API's; the same one twice in a row
+            will not change.
     """
 
     error: type[PromptgraftError]
@@ -43,6 +53,7 @@ class Fault:
     mend: str = ""
     retried: bool = False
     wait: float | None = None
+    shape: bool = False
 
     @property
     def limited(self) -> bool:
@@ -53,6 +64,8 @@ class Fault:
 def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
     """Return the body of a good response, or its fault; ``now`` is in UTC."""
     if isinstance(outcome, NothingReceivedError):
+        if isinstance(outcome, UselessReplyError):
+            return Fault(error=RejectedRequestError, what="unusable reply", detail=str(outcome))
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
     # Before the body: that of a redirect is a page for people.
@@ -90,7 +103,7 @@ def _redirect(received: Received) -> Fault:
 
 def unreadable(error: UnreadableTurnError) -> Fault:
     """Return the fault of a body that is not an answer."""
-    return _transient("unreadable answer", str(error))
+    return attrs.evolve(_transient("unreadable answer", str(error)), shape=True)
 
 
 def _body(received: Received) -> JsonObject | Fault:
@@ -100,9 +113,8 @@ def _body(received: Received) -> JsonObject | Fault:
         problem = str(error)
     else:
         if isinstance(body, dict):
-            if is_unicode(body):
-                return body
-            return _transient("unreadable answer", "it holds half of a character (a surrogate)")
+            # Asked again, the model would write the same: halves of characters become U+FFFD.
+            return body if is_unicode(body) else sendable(body)
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
     return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
@@ -163,9 +175,6 @@ _TOO_LONG_TEXT = re.compile(
 )
 _TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
 
-_PERMANENT = {401, 402, 403, 404, 405, 407, 410, 415, 426, 451}
-# 409 is a lock timeout to the SDKs, which retry it too.
-_TRANSIENT = {408, 409, 425}
 _MEND = {
     401: "check the API key",
     402: "check the account's billing",
@@ -183,7 +192,7 @@ def _refusal(received: Received, said: _ErrorBody, status: int, now: datetime) -
     wait = retry_after(received.headers, now=now)
     if wait is None and issubclass(error, RateLimitedError):
         wait = rate_limit_reset(received.headers, now=now)
-    retried = issubclass(error, TransientProviderError)
+    retried = error.lasting is Lasting.TRANSIENT
     return Fault(
         error=error,
         what=f"HTTP {received.status}{inside} {words}".rstrip(),
@@ -215,10 +224,11 @@ def _error_class(said: _ErrorBody, status: int) -> type[PromptgraftError]:
         # A single request above the limit per minute fails however long one waits.
         alone = _TOO_LARGE_TEXT.search(said.message)
         return RejectedRequestError if alone else RateLimitedError
-    if status in _TRANSIENT or status >= 500:
-        return TransientProviderError
-    if status in _PERMANENT or status < 400:
-        return PermanentProviderError
+    match lasting_of_status(status):
+        case Lasting.TRANSIENT:
+            return TransientProviderError
+        case Lasting.PERMANENT:
+            return PermanentProviderError
     return RejectedRequestError
 
 

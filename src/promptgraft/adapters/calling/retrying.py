@@ -142,13 +142,18 @@ async def retry(
 
     # The loop below starts with the outcome that is already known instead of sending again.
     sent, end, known = 0, "", [first]
+    before: Fault | None = None
 
     def wait_after(error: Exception) -> bool | float:
         """Return the seconds to wait before the next request, or False."""
-        nonlocal sent, end
+        nonlocal sent, end, before
         if not isinstance(error, _RefusedError) or not error.fault.retried:
             return False
         sent += 1
+        if error.fault.shape and error.fault == before:
+            end = " (the same twice, not tried again)"
+            return False
+        before = error.fault
         if sent >= policy.attempts:
             end = f" (request {sent} of {policy.attempts})"
             return False

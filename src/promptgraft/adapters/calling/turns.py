@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.errors import TransientProviderError
+from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
@@ -79,7 +79,18 @@ class Turn:
 
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-"""A token count; a negative or absurd one makes the answer unreadable."""
+"""A token count; a negative or absurd one makes the price of the answer unknown."""
+
+
+def counted_in(kind: type[T], usage: object) -> T:
+    """Return the token counts of an answer; none if they are missing or cannot be read.
+
+    The answer is good whatever a server says of its tokens; it is kept, and its price is unknown.
+    """
+    try:
+        return msgspec.convert(usage, kind)
+    except msgspec.ValidationError:
+        return kind()
 
 
 def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
@@ -136,6 +147,12 @@ class NothingReceivedError(TransientProviderError):
         super().__init__(message)
         self.timed_out = timed_out
         self.unreachable = unreachable
+
+
+class UselessReplyError(NothingReceivedError):
+    """A reply arrived, and asking again would bring the same one: it lacks what was asked for."""
+
+    lasting = Lasting.PERMANENT
 
 
 Files: TypeAlias = Sequence[tuple[str, tuple[str, bytes, str]]]

@@ -11,6 +11,7 @@ from promptgraft.adapters.offline.reflector import QUESTIONS, nothing_learned, r
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.fields import fields_of, options_of
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -78,6 +79,14 @@ class OfflineAdapter:
         del usage
         return Decimal(0)
 
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Raise a ``ConfigError`` if the embedded model does not serve this kind of prompt."""
+        asks = rendered.ns == _GRADIENT_NS or (
+            rendered.ns == _META_NS and rendered.key in QUESTIONS
+        )
+        if not asks and not _has_form(rendered):
+            raise _unserved(rendered)
+
     def evaluate(
         self,
         prompt: Prompt[OutputT],
@@ -93,7 +102,7 @@ class OfflineAdapter:
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        kind, attention, words = rendered.output_type, self._attention, self._words_per_failure
+        attention, words = self._attention, self._words_per_failure
         # By name, because the output types of these prompts do not tell them from a user's.
         if rendered.ns == _META_NS and rendered.key in QUESTIONS:
             text = reflect(
@@ -105,18 +114,27 @@ class OfflineAdapter:
             text = gradients.answer(
                 rendered.key, rendered.text, words_per_failure=words, attention=attention
             )
-        elif rendered.tools or fields_of(kind) or options_of(kind):
+        elif _has_form(rendered):
             # Projects are also checked and planned for without asking anything.
             from promptgraft.adapters.offline.agent import act
 
             text = act(rendered, session=session, deadline=deadline, attention=attention)
         else:
-            raise ConfigError(
-                f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it "
-                "answers prompts whose output type is a choice (an Enum or Literal of strings) or "
-                f"a class, prompts with tools, and the questions of `{_META_NS}` and "
-                f"`{_GRADIENT_NS}`; found output type {shown(kind)}; use the adapter of a model "
-                "provider"
-            )
+            raise _unserved(rendered)
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
+
+
+def _has_form(rendered: RenderedPrompt[object]) -> bool:
+    kind = rendered.output_type
+    return bool(rendered.tools or fields_of(kind) or options_of(kind))
+
+
+def _unserved(rendered: RenderedPrompt[object]) -> ConfigError:
+    return ConfigError(
+        f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it "
+        "answers prompts whose output type is a choice (an Enum or Literal of strings) or "
+        f"a class, prompts with tools, and the questions of `{_META_NS}` and "
+        f"`{_GRADIENT_NS}`; found output type {shown(rendered.output_type)}; use the adapter of a "
+        "model provider"
+    )

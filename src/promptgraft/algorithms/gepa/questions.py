@@ -76,6 +76,7 @@ class Draft:
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         number: distinguishes the questions of an attempt.
         changes: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
@@ -87,6 +88,7 @@ class Draft:
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict)
+    objectives: Mapping[str, str] = attrs.field(factory=dict)
     number: int = 0
     changes: Changes = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
@@ -125,6 +127,7 @@ class Draft:
             self.records,
             meta_prompts=meta_prompts,
             earlier=self.earlier,
+            objectives=self.objectives,
             refused=self.refused,
         )
 

@@ -171,8 +171,15 @@ class Reflector:
         kind: type[Draft] = Draft,
     ) -> Draft:
         """Return a question about some parts that shows some rollouts."""
-        earlier = better_answers(attempt.earlier, records, self.kit.scorer)
-        return kind(attempt=attempt, parts=parts, records=records, earlier=earlier, number=number)
+        scorer = self.kit.scorer
+        return kind(
+            attempt=attempt,
+            parts=parts,
+            records=records,
+            earlier=better_answers(attempt.earlier, records, scorer),
+            objectives=scorer.told(records) if scorer.is_weighted else {},
+            number=number,
+        )
 
     def ask(self, attempt: Attempt, drafts: Sequence[Draft]) -> Asking[None]:
         """Ask questions, then the repairs of refused replies."""

@@ -16,6 +16,9 @@ from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import RejectionReason
 
+_SURELY_UNUSABLE = 20
+"""Answers of the baseline after which a run ends if none of them can be used."""
+
 
 class GepaSearch(Stepping[Step, Attempt], BaseSearch):
     """One GEPA search."""
@@ -42,6 +45,9 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         yield from self.evaluate_baseline(self.by.validator.baseline, required=required)
         # Lines 7 to 19: make steps while the budget lasts.
         yield from self.pipeline.run()
+
+    def evaluate_more_of_baseline(self) -> Asking[None]:
+        return self.by.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
 
     def begin(self, number: int, *, ahead: int) -> Step:
         """Line 8, algorithm 2: select the parent of a step from the frontier."""

@@ -91,10 +91,13 @@ def decide(
 ) -> GateDecision:
     """Apply the rules of a gate to a report.
 
-    Unknown is not a pass: a stopped evaluation, more unscored answers than allowed, an unscored
+    Answers of which none can be used pass no gate, whatever it requires. Unknown is not a pass: a
+    stopped evaluation, more unscored answers than allowed, an unscored
     critical case, or no score at all take precedence over every other rule.
     """
     rulings = [_scored(report, rules)]
+    if why := report.unusable:
+        rulings.append(Ruling(rule="answers", held=False, said=why))
     if rules.fail_under is not None:
         rulings.append(_least("mean score", report.mean_score, rules.fail_under))
     if rules.min_pass_rate is not None:

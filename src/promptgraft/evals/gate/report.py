@@ -11,7 +11,8 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
-from promptgraft.evals.attempt import Attempt, ParamsOf
+from promptgraft.evals.attempt import UNUSABLE, Attempt, ParamsOf
+from promptgraft.evals.causes import constant_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.metrics.base import is_required
@@ -23,6 +24,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, unstructure
 from promptgraft.text import counted, score
 
+_CRASHED = CaseStatus.CRASHED
 _SHOWN_IDS = 20
 _SHOWN_OF_CASES = ("id", "critical", "score", "passed", "reason")
 
@@ -63,6 +65,7 @@ class CaseResult:
         required: the metrics that a case must pass.
         again: additional answers to a critical case that scored lower than in a baseline. They
             count in no mean and in no rate.
+        repairs: how those of its answers were repaired that had to be, one line each.
     """
 
     id: str
@@ -71,6 +74,7 @@ class CaseResult:
     seconds: tuple[float, ...]
     required: frozenset[str] = frozenset()
     again: tuple[CaseOutcome, ...] = ()
+    repairs: tuple[str, ...] = ()
 
     @property
     def scores(self) -> tuple[float, ...]:
@@ -141,6 +145,11 @@ def case_results(
             outcomes=tuple(one.outcome for one in found[case.id]),
             seconds=tuple(one.seconds for one in found[case.id]),
             required=required,
+            repairs=tuple(
+                "; ".join(one.answer.notes)
+                for one in found[case.id]
+                if one.answer is not None and one.answer.notes
+            ),
         )
         for case in cases
         if case.id in found
@@ -204,9 +213,37 @@ class GateReport(Tried, Shown):
         return tuple(sorted(failing, key=lambda case: (not case.critical, case.score)))
 
     @property
+    def unusable(self) -> str:
+        """Why not a single answer could be used; empty if one could, or for very few answers."""
+        outcomes = [one for case in self.cases for one in case.outcomes]
+        return unusable(
+            (one.case_id, one.error.removeprefix(UNUSABLE) if one.status is _CRASHED else "")
+            for one in outcomes
+        )
+
+    @property
     def unscored(self) -> int:
         """The number of unscored answers."""
         return sum(case.unscored for case in self.cases)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """A line for each metric that gave all of many answers the same score below 1."""
+        scores: dict[str, list[float]] = {}
+        outcomes = (outcome for case in self.cases for outcome in case.outcomes)
+        for verdict in (verdict for outcome in outcomes for verdict in outcome.verdicts):
+            if verdict.score is not None:
+                scores.setdefault(verdict.metric, []).append(verdict.score)
+        return tuple(constant_metrics(scores))
+
+    @property
+    def repaired(self) -> str:
+        """How many answers were repaired, and how the first was; empty if none was."""
+        repairs = [note for case in self.cases for note in case.repairs]
+        if not repairs:
+            return ""
+        answers = sum(len(case.outcomes) for case in self.cases)
+        return f"{len(repairs)} of {counted(answers, 'answer')} repaired: {repairs[0]}"
 
     @property
     def critical_unscored(self) -> tuple[str, ...]:
@@ -263,6 +300,7 @@ class GateReport(Tried, Shown):
             "mean_score": self.mean_score,
             "pass_rate": self.pass_rate,
             "unscored": self.unscored,
+            "repaired": self.repaired,
             "stopped": self.stopped,
             "cases": [
                 {

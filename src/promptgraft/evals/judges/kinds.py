@@ -45,7 +45,8 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.kinds import Key, listed, record, record_of, snake_case
+from promptgraft.strict.kinds import Key, listed, record, record_of
+from promptgraft.strict.members import snake_case
 from promptgraft.strict.nodes import Node
 from promptgraft.text import clip, fenced
 

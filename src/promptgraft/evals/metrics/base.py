@@ -24,7 +24,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, STRING, TEXT, number
+from promptgraft.strict.checks import SHARE, STRING, TEXT, number, plain_score
 from promptgraft.text import clip, raised_at
 
 LONGEST_REASON = 1000
@@ -114,6 +114,7 @@ class BaseMetric(ABC):
 
     def verdict(self, score: float, why: str, amount: float | None = None) -> Verdict:
         """Return the verdict for a score; the reason becomes one paragraph of limited length."""
+        score = plain_score(score)
         passed = score >= self.threshold
         return Verdict(
             metric=self.name, score=score, passed=passed, reason=reason(why), amount=amount
@@ -239,6 +240,18 @@ def verdict_of(
     if judged is None:
         why = f"node `{node}` gave no output"
         return Verdict(metric=metric.name, score=0.0, passed=False, reason=why, node=node)
+    verdict = verdict_on(metric, case, judged, session=session)
+    return attrs.evolve(verdict, node=node) if node else verdict
+
+
+def verdict_on(
+    metric: Metric, case: Case, judged: Answer, *, session: SessionProtocol | None = None
+) -> Verdict:
+    """Return the verdict of a metric on exactly this answer, whatever node it judges.
+
+    Raises:
+        FeedbackError: as :func:`verdict_of`.
+    """
     try:
         said = metric.judge(case, judged, session=session)
         verdict: object = awaited(said, deadline=deadline_of(session))
@@ -253,7 +266,7 @@ def verdict_of(
         raise FeedbackError(
             f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"
         )
-    return attrs.evolve(verdict, node=node) if node else verdict
+    return verdict
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:

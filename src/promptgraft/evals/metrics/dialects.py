@@ -16,7 +16,8 @@ from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.serde import Json
 from promptgraft.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
-from promptgraft.strict.kinds import known_members, record_of
+from promptgraft.strict.kinds import record_of
+from promptgraft.strict.members import known_members
 from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")

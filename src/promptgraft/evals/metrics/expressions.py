@@ -10,8 +10,15 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections import UserDict
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
+from collections.abc import Awaitable, Callable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    runtime_checkable,
+)
 
 import attrs
 
@@ -19,10 +26,11 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.metrics.base import BaseMetric, deadline_of, each_of, held
 from promptgraft.evals.metrics.reading import LONGEST_QUOTE, UnusableAnswerError, answer_data, brief
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.functions import call_fault
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.checks import SHARE, plain_number
+from promptgraft.strict.checks import SHARE, plain_score
 from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
@@ -192,7 +200,7 @@ class Check(_ExpressionMetric):
         value = self._value(self.expression, case, answer)
         if isinstance(value, Verdict):
             return value
-        if not isinstance(value, (bool, int, float)) or not 0 <= value <= 1:
+        if not isinstance(value, (bool, int, float)) or not 0 <= plain_score(value) <= 1:
             raise self.lacking(
                 case,
                 f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
@@ -202,8 +210,19 @@ class Check(_ExpressionMetric):
         return self.verdict(float(value), f"`{source}` is {said}{shown_answer}")
 
 
-Outcome: TypeAlias = bool | float | tuple[bool | float, str] | Verdict
-"""A score from 0 to 1 or a boolean, optionally with a reason; or a whole verdict."""
+@runtime_checkable
+class ScoredObject(Protocol):
+    """An object with a score and a reason, such as a prediction of DSPy."""
+
+    score: bool | float
+    feedback: str
+
+
+Outcome: TypeAlias = (
+    bool | float | tuple[bool | float, str] | Mapping[str, object] | ScoredObject | Verdict
+)
+"""A score from 0 to 1 or a boolean, alone, with a reason in a pair, or as ``score`` and
+``feedback`` of a mapping or an object; or a whole verdict."""
 Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
@@ -220,6 +239,8 @@ def _function(value: Judge | str) -> Judge:
             raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
     if not callable(found):
         raise ConfigError(f"function: expected a function, found {shown(found)}{place}")
+    if fault := call_fault(found, "case", "answer"):
+        raise ConfigError(f"function: {fault}")
     return found
 
 
@@ -252,15 +273,28 @@ class Python(BaseMetric):
             outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
-        given: tuple[object, ...] = outcome if isinstance(outcome, tuple) else (outcome, "")
-        pair = (plain_number(given[0]), *given[1:]) if given else given
+        given = _given(outcome)
+        pair = (plain_score(given[0]), *given[1:]) if given else given
         if not _is_scored(pair):
             raise FeedbackError(
-                f"{where}: expected a score from 0 to 1, a pair of score and reason, or a "
-                f"Verdict, found {shown(outcome)}"
+                f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
+                f"an object with `score` and `feedback`, or a Verdict, found {shown(outcome)}"
             )
         score, why = pair
         return self.verdict(score, why or f"`{self.name}` returned {score:g}")
+
+
+def _given(outcome: object) -> tuple[object, ...]:
+    """Return score and reason of what a function returned, unchecked."""
+    if isinstance(outcome, tuple):
+        return outcome
+    if isinstance(outcome, Mapping):
+        # Other keys would be lost without a word.
+        known = outcome.keys() <= {"score", "feedback"} and "score" in outcome
+        return (outcome["score"], outcome.get("feedback") or "") if known else ()
+    if isinstance(outcome, ScoredObject):
+        return outcome.score, outcome.feedback or ""
+    return outcome, ""
 
 
 def _is_scored(pair: object) -> TypeGuard[tuple[float, str]]:

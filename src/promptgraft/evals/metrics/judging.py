@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Protocol, runtime_checkable
@@ -29,6 +30,7 @@ from promptgraft.evals.types import (
     Turn,
     Verdict,
 )
+from promptgraft.functions import call_fault
 from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown
@@ -52,6 +54,8 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
                 f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
                 "metrics.python(function=f) makes one of a function"
             )
+        if fault := call_fault(metric.judge, "case", "answer", named=("session",)):
+            raise ConfigError(f"metric `{metric.name}`: {fault}")
     names = [metric.name for metric in metrics]
     for name in names:
         if names.count(name) > 1:
@@ -122,6 +126,8 @@ def check_cases(
         if isinstance(metric, ChecksCases)
     ]
     for case in cases:
+        for fault in _hint_faults(case, metrics) if metrics else ():
+            faults.add_of(case, fault)
         for metric, needed_texts in checking:
             played = by_turn or (case.recorded is not None and case.recorded.turns)
             if played and any(can_judge(metric, turn) for turn in turn_cases(case)):
@@ -134,6 +140,22 @@ def check_cases(
                 faults.add_of(case, str(error))
     if noted is None:
         faults.refuse()
+
+
+_SEVERITY = re.compile(r"P(?P<number>[0-9]+):", re.IGNORECASE)
+_SEVERITIES = ("P0", "P1", "P2", "P3")
+
+
+def _hint_faults(case: Case, metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield a line for each hint for an unknown metric, or with an unknown severity."""
+    names = [metric.name for metric in metrics]
+    for name, hint in case.hints.items():
+        if name and name not in names:
+            near = did_you_mean(name, names)
+            yield f"hints: no metric is called {shown(name)}{near}; metrics: {listed(names)}"
+        severity = _SEVERITY.match(hint)
+        if severity and severity[0][:-1] not in _SEVERITIES:
+            yield f"hints: expected a severity from P0 to P3, found {shown(severity[0][:-1])}"
 
 
 def _check_options(
@@ -264,8 +286,10 @@ def _exchange(query: str, answer: str) -> tuple[Message, Message]:
     return Message(Speaker.USER, query), Message(Speaker.ASSISTANT, answer)
 
 
-def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
+def feedback_text(case: Case, verdicts: Sequence[Verdict], *, notes: Iterable[str] = ()) -> str:
     """Return the verdicts with their reasons, the user's hints, and the origin of a taught answer.
+
+    ``notes`` say how the answer was repaired.
 
     Failed metrics come first, then unscored ones, then those that passed.
     """
@@ -275,6 +299,7 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
         parts.append(f"hint: {general}")
     if isinstance(case, TaughtCase):
         parts.append(case.remark)
+    parts += [f"the answer was repaired: {note}" for note in notes]
     return clip("\n".join(parts), LONGEST_FEEDBACK)
 
 

@@ -16,7 +16,8 @@ from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, did_you_mean, field_names, shown
 from promptgraft.strict.checks import COUNT, OBJECT, TEXT, Kind
-from promptgraft.strict.kinds import known_members, record_of
+from promptgraft.strict.kinds import record_of
+from promptgraft.strict.members import known_members
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_origin
@@ -13,7 +14,7 @@ from promptgraft.files import is_file
 from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.outline import Block, Outline, read_outline, slug_of
+from promptgraft.project.markdown.outline import Block, Outline, ascii_slug, read_outline, slug_of
 from promptgraft.project.markdown.values import (
     EXAMPLE,
     OUTPUT,
@@ -29,7 +30,7 @@ from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json, did_you_mean
+from promptgraft.serde import Json, did_you_mean, digest_text
 from promptgraft.strict.checks import TEXT, Kind, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, record, record_of
 from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
@@ -48,6 +49,7 @@ class FrontMatter:
         key: the key of the prompt; empty for the stem of the file's name.
         placeholders: strings that a plain text must keep.
         output: the type of answers, if it is written as an object.
+        repair: whether answers that are not strict JSON are repaired, with a note.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -58,6 +60,7 @@ class FrontMatter:
     syntax: str = BodySyntax.DOLLAR.value
     placeholders: tuple[str, ...] = ()
     output: Value | None = None
+    repair: bool = True
     tools: str = ""
     examples: str = ""
 
@@ -236,9 +239,8 @@ class _Loader:
         sections = (*self.sections_below((), outline.blocks), *self.implicit_sections(outline))
         self.check_placeholders(outline)
         files = (self.front, *(found.file for found in self.attached.values()))
-        raise_lines(
-            str(self.path), [*self.unread, *(line for file in files for line in file.faults)]
-        )
+        lines = (line for file in files for line in file.faults)
+        raise_lines(str(self.path), [*self.unread, *lines])
         template = self.template(answer or Answer(), sections)
         return Loaded(template, self.path, outline, self.front, self.attached)
 
@@ -328,8 +330,7 @@ class _Loader:
             where, _, text = str(error).partition(": ")
             line = where.rpartition(":")[2]
             within = int(line) - 1 if line.isdecimal() else 0
-            fault = f"section `{show_path(block.path)}`: {text}"
-            self.front.note(block.body_line + within, fault)
+            self.front.note(block.body_line + within, f"section `{show_path(block.path)}`: {text}")
             return MarkdownSection(key=block.path[-1], title=block.title, children=children)
 
     def implicit_sections(self, outline: Outline) -> Iterator[MarkdownSection]:
@@ -360,9 +361,8 @@ class _Loader:
 
     def check_placeholders(self, outline: Outline) -> None:
         """Note placeholders of a plain text that no section contains."""
-        names = frozenset(self.said.placeholders)
-        bodies = (block.body for block in outline.blocks)
-        held = {name for body in bodies for name in kept_names(body, BodySyntax.PLAIN, names)}
+        bodies = "\n".join(block.body for block in outline.blocks)
+        held = kept_names(bodies, BodySyntax.PLAIN, frozenset(self.said.placeholders))
         nodes = self.front.root.member("placeholders").items()
         for name, node in zip(self.said.placeholders, nodes, strict=False):
             if name not in held:
@@ -373,9 +373,8 @@ class _Loader:
     ) -> PromptTemplate[object]:
         if not sections:
             raise DataFormatError(f"{self.path}: expected a prompt, found no text")
-        key = self.said.key or slug_of(self.path.stem)
-        if not key:
-            raise DataFormatError(f"{self.path}: the name makes no key; write `key:` above it")
+        stem = unicodedata.normalize("NFC", self.path.stem)
+        key = self.said.key or ascii_slug(stem) or f"prompt-{digest_text(stem)[:8]}"
         try:
             return PromptTemplate(
                 ns=self.said.ns,
@@ -384,6 +383,7 @@ class _Loader:
                 sections=sections,
                 output_type=answer.type,
                 choice=answer.choice,
+                repair=self.said.repair,
             )
         except PromptDefinitionError as error:
             raise DataFormatError(f"{self.path}: {error}") from None

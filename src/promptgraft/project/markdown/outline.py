@@ -18,7 +18,7 @@ import attrs
 
 from promptgraft.errors import InvalidIdentifierError
 from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.parts.validation import check_key
+from promptgraft.parts.validation import check_section_key, in_key
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.yaml_text import Note
 
@@ -134,8 +134,9 @@ def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
     line = start + 1 + _breaks_before(raw)
     yield Block(path=(INTRO,), line=line, body_line=line, raw=raw)
     open_keys: list[tuple[int, str]] = []
-    for heading, (begin, following) in zip(headings, itertools.pairwise(begins), strict=True):
-        title, key, frozen = _titled(heading.title, begin + 1, note)
+    for number, heading in enumerate(headings, start=1):
+        begin, following = begins[number - 1 : number + 1]
+        title, key, frozen = _titled(heading.title, number, begin + 1, note)
         while open_keys and open_keys[-1][0] >= heading.level:
             open_keys.pop()
         open_keys.append((heading.level, key))
@@ -159,8 +160,11 @@ def _breaks_before(raw: str) -> int:
     return len(BREAK.findall(raw[: len(raw) - len(raw.lstrip("\r\n"))]))
 
 
-def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
-    """Return the title, the key, and whether the section is frozen."""
+def _titled(written: str, number: int, line: int, note: Note) -> tuple[str, str, bool]:
+    """Return the title, the key, and whether the section is frozen.
+
+    ``number`` is that of the heading; it makes the key of a title without letters and digits.
+    """
     if "\n" in written:
         count = written.count("\n") + 1
         mend = "put an empty line above the underline if it is a rule, or use `#`"
@@ -176,23 +180,38 @@ def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
         else:
             meant = did_you_mean(attribute, [_FROZEN]) or "; expected `{#key .frozen}`"
             note(line, f"unknown attribute {shown(attribute)}{meant}")
-    key = key or slug_of(title)
-    fault = f"the heading {shown(title)} makes no key; write one behind it: `{{#key}}`"
+    key = key or slug_of(title) or f"section-{number}"
     try:
-        if key:
-            check_key(key, "section key")
-            return title, key, frozen
+        return title, check_section_key(key), frozen
     except InvalidIdentifierError as error:
-        fault = str(error)
-    note(line, fault)
+        note(line, str(error))
     # A stand-in, unique in the file, so that further faults can be found.
     return title, f"line-{line}", frozen
 
 
 def slug_of(title: str) -> str:
-    """Derive a key from a title: ``Édit rules!`` gives ``edit-rules``; it may be empty."""
+    """Derive a key from a title: ``Édit rules!`` gives ``edit-rules``, ``Задача 1`` ``задача-1``.
+
+    It is empty for a title without letters and digits.
+    """
+    is_latin = all(_is_latin(one) for one in title if one.isalpha())
+    plain = ascii_slug(title) if is_latin else unicodedata.normalize("NFKC", title).lower()
+    # Composed again: lower case may decompose a letter.
+    spaced = "".join(one if in_key(one) and one != "_" else " " for one in plain)
+    key = "-".join(unicodedata.normalize("NFC", spaced).replace("-", " ").split())
+    # A mark belongs to the letter before it, and there may be none.
+    first = next((at for at, one in enumerate(key) if one.isalnum()), len(key))
+    return key[first : first + 64].rstrip("-")
+
+
+def ascii_slug(title: str) -> str:
+    """Derive a key of ASCII letters, as names of prompts are; it may be empty."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
+
+
+def _is_latin(letter: str) -> bool:
+    return "LATIN" in unicodedata.name(letter, "")
 
 
 def _deduplicated(blocks: Sequence[Block], note: Note) -> Iterator[Block]:

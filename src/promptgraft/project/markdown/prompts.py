@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.files import as_path
 from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import BodySyntax, Piece, Slot, write_body
@@ -88,12 +89,13 @@ class MarkdownSource:
         return tuple(FileChange(path, before[path], text) for path, text in changes.items())
 
 
-def load_markdown_prompt(path: Path) -> MarkdownPrompt:
+def load_markdown_prompt(path: str | Path) -> MarkdownPrompt:
     """Read a prompt from a Markdown file, with the tools and examples beside it.
 
     Raises:
         DataFormatError: all faults of all its files, one line each.
     """
+    path = as_path(path)
     python = PythonSource(path.parent)
     loaded = load_texts(path, {}, python)
     return MarkdownPrompt(Prompt(loaded.template), MarkdownSource(loaded, python))

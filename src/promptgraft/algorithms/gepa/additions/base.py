@@ -59,7 +59,8 @@ class Addition:
 
     def started(self, tools: Tools) -> Self:
         """Return a copy for one search."""
-        own = attrs.evolve(self) if attrs.has(type(self)) else copy.copy(self)
+        kind: type = type(self)
+        own: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
         own.tools = tools
         own.start()
         return own

@@ -14,6 +14,7 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
 from promptgraft.algorithms.gepa.select import Draws, Turn
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.examples import one_line
 from promptgraft.search.acceptance import Change
 from promptgraft.search.asks import Asking, Question, Reply
@@ -24,6 +25,7 @@ from promptgraft.search.reflection import (
     example_of,
     limits_of,
     reflection_params,
+    with_answers,
 )
 from promptgraft.serde import Json, digest
 from promptgraft.strict.checks import SHARE
@@ -140,6 +142,7 @@ class WholeDraft(Draft):
             self.records,
             meta_prompts=meta_prompts,
             earlier=self.earlier,
+            objectives=self.objectives,
             refused=self.refused,
         )
 
@@ -185,6 +188,7 @@ def question_on_all(
     *,
     meta_prompts: MetaPrompts,
     earlier: Mapping[str, Sequence[RolloutRecord]],
+    objectives: Mapping[str, str] = FrozenMap(),
     refused: Refusal = NOT_REFUSED,
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
@@ -197,6 +201,7 @@ def question_on_all(
         records: their rollouts; unscored ones are left out.
         meta_prompts: the meta-prompts by key.
         earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
         refused: the previous reply, and why it could not be used, if there is one.
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
@@ -209,11 +214,9 @@ def question_on_all(
         max_chars=_PREVIOUS_CHARS,
     )
     params = reflection_params(whole, (), problem=problem, previous=previous)
-    examples = (
-        example_of(record, earlier.get(record.example_id, ()), marks)
-        for record in records
-        if record.feedback is not None
-    )
+    scored = [record for record in records if record.feedback is not None]
+    better = [earlier.get(record.example_id, ()) for record in scored]
+    examples = map(partial(example_of, parts=marks), scored, better)
     params = attrs.evolve(
         params,
         part="one or several",
@@ -225,8 +228,16 @@ def question_on_all(
         if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
         else "",
     )
-    prompt = meta_prompts[WHOLE.key].bind(params)
-    return Question(position=position, prompt=prompt, digest=digest([WHOLE.key, params]))
+    known = digest([WHOLE.key, params])  # without answers and objectives, as of one part
+    if objectives or whole.answers is not None:
+        told = [objectives.get(record.example_id, "") for record in scored]
+        shown = [
+            example_of(record, seen, marks, objectives=line)
+            for record, seen, line in zip(scored, better, told, strict=True)
+        ]
+        output = fenced_part(with_answers(whole).output)
+        params = attrs.evolve(params, output=output, examples="\n\n".join(shown))
+    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=known)
 
 
 class Edit(NamedTuple):

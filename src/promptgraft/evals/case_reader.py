@@ -1,0 +1,132 @@
+"""Cases from rows: which form each has, its id, and what repeats."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
+from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.plain import PlainReader
+from promptgraft.evals.rows import Row
+from promptgraft.evals.types import Case
+from promptgraft.serde import HexDigest, Json, digest, shown
+from promptgraft.strict.checks import INTEGER
+from promptgraft.strict.nodes import Node, Source
+
+# Hexadecimal digits: 48 bits tell the cases of any data set apart, and an id stays readable.
+_SHORT_DIGEST = 12
+
+
+class CaseReader:
+    """Reads cases from rows and collects their faults.
+
+    With ``finds_eval_cases``, rows that look like cases of an EvalSet are read as such; ``plain``
+    reads all others. Messages name ``source``. All rows of a table have the columns of the first.
+    With ``drops_duplicates``, rows that repeat another one are counted in ``dropped`` and left out.
+    """
+
+    def __init__(
+        self,
+        plain: PlainReader,
+        *,
+        finds_eval_cases: bool,
+        source: str,
+        is_table: bool = False,
+        drops_duplicates: bool = False,
+    ) -> None:
+        self._plain = plain
+        self._is_table = is_table
+        self._drops = drops_duplicates
+        self.dropped = 0
+        self._rows: set[HexDigest] = set()
+        self._finds = finds_eval_cases
+        self._source = source
+        self._lines: dict[str, int] = {}
+        self._noted = Source("")  # shared by all cases until one has a fault
+        self.faults = CaseFaults(source)
+
+    def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
+        """Return all cases, or raise all faults at once."""
+        read = map(self._read, self._settled(rows))
+        cases = tuple(case for case in read if case is not None)
+        for line, fault, case_id in self._plain.mixed():
+            self.faults.add(line, fault, case_id)
+        self.faults.raise_all()
+        return cases
+
+    def _settled(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows once it is clear which columns are fields and which are parameters."""
+        given, others = iter(rows), list[Row]()
+        first = next((row for row in given if _is_object(row, others)), None)
+        yield from others
+        if first is None or not isinstance(first.value, dict):
+            return
+        if self._is_table:
+            node = Node(first.value, (), self._noted)
+            self._plain.check_columns(first.value, node)
+            self._note_faults(first.line, "")
+        chained = itertools.chain([first], given)
+        held: list[Row] = []
+        settled = set[str]()
+        while names := [one for one in self._plain.unclear(first.value) if one not in settled]:
+            # Only the rows of these files are held in memory.
+            held = held or list(chained)
+            for name in names:
+                values = (row.value.get(name) for row in held if isinstance(row.value, dict))
+                self._plain.settle(name, values)
+            settled.update(names)
+        yield from held or chained
+
+    def _note_faults(self, line: int, case_id: str) -> None:
+        for fault in self._noted.faults:
+            self.faults.add(line, fault, case_id)
+        if self._noted.faults:
+            self._noted = Source("")
+
+    def _is_dropped(self, value: dict[str, Json]) -> bool:
+        """Return whether a row repeats another one and is left out."""
+        row = digest(value)
+        is_known = row in self._rows
+        self._rows.add(row)
+        self.dropped += is_known
+        return is_known
+
+    def _read(self, row: Row) -> Case | None:
+        line, value, in_eval_set = row
+        if not isinstance(value, dict):
+            self.faults.add(line, f"expected an object, found {shown(value)}")
+            return None
+        if self._drops and self._is_dropped(value):
+            return None
+        node = Node(value, (), self._noted)
+        origin = f"{self._source}:{line}"
+        if in_eval_set or (self._finds and is_eval_case(value)):
+            case_id = self._id(eval_case_id(value), node, line)
+            case = read_eval_case(node, case_id=case_id, origin=origin)
+        else:
+            case_id = self._id(self._plain.id_of(value), node, line)
+            case = self._plain.read(node, case_id=case_id, origin=origin, line=line)
+        self._note_faults(line, case_id)
+        return case
+
+    def _id(self, given: Json, node: Node, line: int) -> str:
+        if given is None:
+            case_id, what = str(digest(node.value))[:_SHORT_DIGEST], "the same case without an id"
+        elif (isinstance(given, str) and given.strip()) or INTEGER.fits(given) is not None:
+            case_id, what = str(given), "the same id"
+        else:
+            node.fault(f"id: expected a text or an integer, found {shown(given)}")
+            return ""
+        first = self._lines.setdefault(case_id, line)
+        if first != line:
+            mend = "" if given is not None else "; take it out, or set `duplicates: drop`"
+            node.fault(f"{what} as in line {first}{mend}")
+        return case_id
+
+
+def _is_object(row: Row, others: list[Row]) -> bool:
+    """Return whether a row is an object; add it to ``others`` if not."""
+    if not isinstance(row.value, dict):
+        others.append(row)
+    return isinstance(row.value, dict)

@@ -1,0 +1,51 @@
+"""Loading all that a project names, to find its faults at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from promptgraft.errors import CallerError, DataFormatError
+from promptgraft.project.parts import load_teacher, twin_faults
+from promptgraft.project.settings import target_faults
+
+if TYPE_CHECKING:
+    from promptgraft.project.project import Project
+
+
+def faults_of(project: Project) -> Iterator[str]:
+    """Load everything but the models, and yield a line for each fault."""
+    around, config = project.surroundings, project.config
+    parts: list[Callable[[], object]] = [
+        *(partial(project.prompt, name) for name in project.names),
+        lambda: project.parts,
+        lambda: project.metrics,
+        lambda: project.params,
+        lambda: config.teacher and load_teacher(config.teacher, around),
+        lambda: project.asking,
+        project.store,
+    ]
+    found = [line for part in parts for line in _lines(part)]
+    yield from found
+    if found:
+        return
+    yield from _lines(lambda: project.aggregation)
+    yield from twin_faults(map(project.prompt, project.names), around)
+    if (targets := config.optimizer.targets) is not None:
+        descriptors = [project.prompt(name).prompt.descriptor for name in config.prompts]
+        if missing := target_faults(targets, descriptors, around):
+            yield from missing
+            return
+    for name in () if project.unsplit else project.names:
+        yield from _lines(partial(project.run_config, name))
+
+
+def _lines(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except DataFormatError as error:
+        return error.faults
+    except CallerError as error:
+        return (str(error),)
+    return ()

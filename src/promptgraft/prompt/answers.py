@@ -1,0 +1,364 @@
+"""What in a reply of a model is the answer: without thoughts, decorations and other wrapping.
+
+Everything that reads replies builds on this module: rollouts, judges, agents and reflections. It
+repairs what can be meant in one way only, and refuses everything else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar, get_origin
+
+import attrs
+
+from promptgraft.errors import DataFormatError, OutputError
+from promptgraft.prompt.fields import Described, options_of
+from promptgraft.prompt.lenient_json import BOOL_WORDS, Data, data_in, fitted
+from promptgraft.prompt.schema import own_names
+from promptgraft.serde import shown
+from promptgraft.strict import structure
+
+T = TypeVar("T")
+
+_NAMES = r"(?:seed:)?think(?:ing)?|thoughts?|reasoning"
+# As models write them: Qwen and R1, Magistral, Kimi, and models that imitate o1.
+_OPENING = re.compile(
+    rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis<\|message\|>",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(
+    rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
+    r"|<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>",
+    re.IGNORECASE,
+)
+_EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
+_BLANK = " \t\r\n\ufeff"
+_BLANKS = re.compile(f"[{_BLANK}]*+")
+_LINE_END = re.compile(r"[^\S\n]*+\n")
+ONLY_THOUGHTS = "the reply ends with its thoughts; no answer follows them"
+
+
+def answer_text(reply: str) -> str:
+    """Return a reply without the thoughts before the answer; otherwise it is unchanged.
+
+    Some servers leave out the tag that begins the thoughts, so a lone tag that ends them counts if
+    it ends or begins a line. The result is empty if the reply has no answer after its thoughts.
+    """
+    start = 0
+    while (end := _end_of_thought(reply, start)) is not None:
+        start = end
+    return reply[start:]
+
+
+def _end_of_thought(reply: str, start: int) -> int | None:
+    """Return where the answer begins if there is a thought at ``start``; None if there is none."""
+    found = _EITHER.search(reply, start)
+    if found is None:
+        return None
+    before = reply[start : found.start()]
+    if not found["opening"]:
+        begins_line = not before.rpartition("\n")[2].strip()
+        is_end = begins_line or _LINE_END.match(reply, found.end())
+        return _after_blanks(reply, found.end()) if is_end else None
+    if before.strip(_BLANK):
+        return None
+    depth, last = 0, len(reply)
+    for tag in _EITHER.finditer(reply, start):
+        depth += 1 if tag["opening"] else -1
+        if not tag["opening"]:
+            last = tag.end()
+        if depth <= 0:
+            break
+    # A thought may mention the tag that begins it: then its last end counts.
+    return _after_blanks(reply, last)
+
+
+def _after_blanks(reply: str, start: int) -> int:
+    found = _BLANKS.match(reply, start)
+    return found.end() if found else start
+
+
+@attrs.frozen
+class Block:
+    """A fenced block: what stands beside its opening fence, and its text."""
+
+    info: str
+    text: str
+
+
+_FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
+
+
+def blocks(text: str) -> tuple[list[Block], bool]:
+    """Return the outermost fenced blocks, and whether the last one has no end and is left out.
+
+    Inside a block, a fence with a language opens an inner block; a bare fence that is long
+    enough closes the innermost one. CommonMark has no inner blocks, but models write them.
+    """
+    found: list[Block] = []
+    open_runs: list[str] = []
+    info = ""
+    lines: list[str] = []
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        fence = _FENCE.fullmatch(line)
+        if not open_runs:
+            if fence:
+                open_runs.append(fence["run"])
+                info, lines = fence["info"].strip(), []
+            continue
+        if fence and _closes(fence, open_runs[-1]):
+            open_runs.pop()
+            if not open_runs:
+                found.append(Block(info, "\n".join(lines)))
+                continue
+        elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
+            open_runs.append(fence["run"])
+        lines.append(line)
+    return found, bool(open_runs)
+
+
+def _closes(fence: re.Match[str], opening: str) -> bool:
+    run = fence["run"]
+    return not fence["info"].strip() and run[0] == opening[0] and len(run) >= len(opening)
+
+
+def _nests(fence: re.Match[str], outermost: str) -> bool:
+    """Return whether a fence could close the outermost block; shorter ones are plain text."""
+    run = fence["run"]
+    return run[0] == outermost[0] and len(run) >= len(outermost)
+
+
+_WRAPPING = " \t\r\n`*\"'.“”‘’"
+_STATED = re.compile(
+    r"\b(?:answer|category|label|choice|result|response|classification|output)\b[*_` \t]*"
+    r"(?:\bis\b|[:：=])[*_ \t]*:?",
+    re.IGNORECASE,
+)
+_IN_TAG = re.compile(r"<(answer|output|result)>(?P<text>[^<]*+)</\1>", re.IGNORECASE)
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
+# English only: in other languages an option counts as named wherever it occurs.
+_DENIED_BEFORE = re.compile(
+    r"(?:\b(?:not|cannot|neither|nor|never|unable|instead of|rather than)\b|n['’]t\b)"
+    r"[^.;:,!?\n]*\Z",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"[\s`*\"'”’]*(?:is|was|does|do|can|could|would|seems|may|might)?\s*"
+    r"(?:\bnot\b|\bcannot\b|n['’]t\b)",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\bI(?:['’]m| am) (?:sorry|unable|not able|not sure)\b|\bas an AI\b"
+    r"|\bI (?:can(?:no|['’])t|cannot|won['’]t|could ?n['’]t|do not|don['’]t|refuse|decline)\b",
+    re.IGNORECASE,
+)
+
+
+def choice_in(options: Sequence[str], reply: str) -> str:
+    """Return the option that a reply chooses.
+
+    It may be decorated, or be stated: after ``Answer:``, in a fence or tag, as the only option
+    among the values of a JSON object, or among the lines as the last one or the first paragraph. A
+    sentence chooses an option if it names no other and does not deny it.
+
+    Raises:
+        DataFormatError: it chooses none of them, or several.
+    """
+    text = answer_text(reply)
+    for passage in _statements(text):
+        if (option := _option(options, passage)) is not None:
+            return option
+    for passages, ends in (
+        (_texts_in_data(text), ()),
+        (text.splitlines(), _first_and_last(text)),
+    ):
+        chosen = _options(options, passages)
+        if len(chosen) == 1 and (not ends or chosen & _options(options, ends)):
+            return chosen.pop()
+    stated = _after_marker(text)
+    if stated and len(named := _named(options, stated)) == 1 and not _denies(stated, *named):
+        return named.pop()
+    named = _named(options, text)
+    if len(named) != 1:
+        problem = "names none of them" if not named else f"names {len(named)} of them"
+    elif not _begins(named, text) and (_REFUSAL.search(text) or _denies(text, *named)):
+        problem = "refuses or denies"
+    else:
+        return named.pop()
+    raise DataFormatError(
+        f"answer: expected one of {', '.join(options)}; found {shown(text)}, which {problem}"
+    )
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Yield the passages of a reply that may be a bare answer, the most explicit first."""
+    yield text
+    if tagged := [*_IN_TAG.finditer(text)]:
+        yield tagged[-1]["text"]
+    if stated := _after_marker(text):
+        yield stated
+    fenced, _ = blocks(text)
+    if len(fenced) == 1:
+        yield fenced[0].text
+
+
+def _first_and_last(text: str) -> tuple[str, str]:
+    """Return the first paragraph and the last line of a text."""
+    bare = text.strip()
+    return _PARAGRAPH.split(bare, maxsplit=1)[0], bare.rpartition("\n")[2]
+
+
+def _after_marker(text: str) -> str:
+    """Return the line after the last ``Answer:`` or the like; empty if there is none."""
+    if not (marks := [*_STATED.finditer(text)]):
+        return ""
+    lines = text[marks[-1].end() :].strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def _texts_in_data(text: str) -> list[str]:
+    """Return the texts in the JSON object or list of an answer; empty if there is none."""
+    if "{" not in text and "[" not in text:
+        return []
+    try:
+        data = data_in(text).value
+    except DataFormatError:
+        return []
+    values = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return [value for value in values if isinstance(value, str)]
+
+
+def _option(options: Sequence[str], text: str) -> str | None:
+    """Return the option that is all of a text, apart from decoration."""
+    bare = text.strip(_WRAPPING)
+    folds: tuple[Callable[[str], str], ...] = (str, str.casefold)
+    for fold in folds:  # exact case first: options may differ only in case
+        matches = [option for option in options if fold(option) == fold(bare)]
+        if len(matches) == 1:
+            return matches[0]
+    return None
+
+
+def _options(options: Sequence[str], passages: Iterable[str]) -> set[str]:
+    """Return the options that are all of one of several passages."""
+    return {option for each in passages if (option := _option(options, each)) is not None}
+
+
+def _begins(named: set[str], text: str) -> bool:
+    """Return whether a text begins with its only option and a break, as in ``No, not today``."""
+    (option,) = named
+    bare = text.lstrip(_WRAPPING)
+    after = bare[len(option) :].lstrip("`*\"'”’")
+    return bare[: len(option)].casefold() == option.casefold() and after[:1] in {*",.;:!–—\n"}
+
+
+def _denies(text: str, option: str) -> bool:
+    """Return whether a text says that an option is not the answer."""
+    return any(
+        _DENIED_BEFORE.search(text, max(0, found.start() - 80), found.start())
+        or _DENIED_AFTER.match(text, found.end())
+        for found in _occurrences(option, text)
+    )
+
+
+def _occurrences(option: str, text: str) -> Iterator[re.Match[str]]:
+    return re.finditer(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text, re.IGNORECASE)
+
+
+def _named(options: Sequence[str], text: str) -> set[str]:
+    """Return the options that occur in ``text`` as words, but not inside a longer option."""
+    found = [
+        (match.start(), -match.end(), option)
+        for option in options
+        if option
+        for match in _occurrences(option, text)
+    ]
+    named: set[str] = set()
+    widest = (0, 0)
+    # At each start the longest match comes first; shorter ones inside it are not named.
+    for start, minus_end, option in sorted(found):
+        if -minus_end > widest[1] or (start, -minus_end) == widest:
+            widest = (start, -minus_end)
+            named.add(option)
+    return named
+
+
+_NUMBER = re.compile(r"(?<![\w.,/])[-+−]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?(?![\w,/]|\.\d)")
+
+
+def number_in(reply: str) -> int | float:
+    """Return the only number in a reply; digits in groups, such as ``1,234``, are refused.
+
+    Raises:
+        DataFormatError: there is none, or several.
+    """
+    text = answer_text(reply)
+    for passage in (*_statements(text), text):
+        found = _NUMBER.findall(passage.strip(_WRAPPING))
+        if len(found) == 1 and not _REFUSAL.search(text):
+            number = found[0].replace("−", "-")
+            try:
+                value = int(number) if number.lstrip("+-").isdigit() else float(number)
+            except ValueError:  # an integer of absurd length
+                break
+            if math.isfinite(value):
+                return value
+    raise DataFormatError(f"answer: expected one number, found {shown(text)}")
+
+
+@attrs.frozen
+class Parsed(Generic[T]):
+    """A reply as a value of the output type, and notes on what was repaired."""
+
+    output: T | None
+    notes: tuple[str, ...] = ()
+
+
+def read_output(
+    output_type: type[T] | None,
+    reply: str,
+    described: Mapping[str, Described] | None = None,
+    *,
+    repair: bool = True,
+) -> Parsed[T]:
+    """Parse a reply into ``output_type``; the output is None without a type.
+
+    A choice is read by :func:`choice_in`. A class is read from a JSON object, see :func:`data_in`;
+    its keys may be names or aliases of the fields, in any case and with any of ``_``, ``-`` and
+    spaces; unknown keys are ignored.
+
+    Args:
+        output_type: the type.
+        reply: the text of the model.
+        described: descriptions of fields that replace those of their annotations.
+        repair: whether what can be meant in one way only is repaired, with a note.
+
+    Raises:
+        OutputError: the reply does not fit; the message says what would.
+    """
+    if output_type is None:
+        return Parsed(None)
+    try:
+        data = _value_in(output_type, reply, described or {}, repair=repair)
+        return Parsed(structure(data.value, output_type, where="answer"), data.notes)
+    except DataFormatError as error:
+        raise OutputError(str(error)) from None
+
+
+def _value_in(kind: Any, reply: str, described: Mapping[str, Described], *, repair: bool) -> Data:
+    if kind is str:
+        return Data(answer_text(reply))
+    if options := options_of(kind):
+        return Data(choice_in(options, reply))
+    if kind is bool:
+        return Data(BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)])
+    if kind in (int, float):
+        data = Data(number_in(reply))
+    else:
+        wants_list = get_origin(kind) in (list, tuple, Sequence)
+        data = data_in(answer_text(reply), repair=repair, wants_list=wants_list)
+    value, notes = own_names(data.value, kind, described), list[str]()
+    value = fitted(value, kind, notes) if repair else value
+    return Data(value, (*data.notes, *notes))

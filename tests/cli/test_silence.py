@@ -1,0 +1,69 @@
+"""A command that waits for a slow model says what for."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from promptgraft.cli.evaluating import EvalProgress
+from promptgraft.cli.progress import PlainProgress
+from promptgraft.cli.silence import Silence
+
+SHORT = 0.01
+
+
+def test_the_silence_is_broken_and_then_twice_as_long() -> None:
+    lines: queue.Queue[str] = queue.Queue()
+    with Silence(lines.put, lambda: "an answer", seconds=SHORT):
+        first, second = lines.get(timeout=60), lines.get(timeout=60)
+    assert first.startswith("still waiting for an answer (")
+    assert second.startswith("still waiting for an answer (")
+
+
+def test_nothing_is_said_where_nothing_is_waited_for() -> None:
+    asked = threading.Semaphore(0)
+    lines: list[str] = []
+
+    def what() -> str:
+        asked.release()
+        return ""
+
+    with Silence(lines.append, what, seconds=SHORT):
+        assert asked.acquire(timeout=60)
+    assert lines == []
+
+
+def test_an_evaluation_says_how_many_answers_are_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    progress = EvalProgress(3, silence=SHORT)
+    say = progress._say
+
+    def watched(what: str) -> None:
+        say(what)
+        told.set()
+
+    monkeypatch.setattr(progress._silence, "_say", watched)
+    with progress:
+        for _ in range(3):
+            progress.begun()
+        progress.ended(None)
+        assert told.wait(60)
+    assert "still waiting for 2 answers, 1 of 3 are there" in capsys.readouterr().err
+
+
+def test_a_run_says_what_it_is_doing(capsys: pytest.CaptureFixture[str]) -> None:
+    told = threading.Event()
+
+    class Watched(PlainProgress):
+        def say(self, what: str) -> None:
+            super().say(what)
+            if "waiting" in what:
+                told.set()
+
+    with Watched("title", silence=SHORT):
+        assert told.wait(60)
+    assert "still waiting for an answer, starting (" in capsys.readouterr().err

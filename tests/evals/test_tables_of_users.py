@@ -1,0 +1,245 @@
+"""Tables as users have them: their columns, encodings, repeated rows, and what is too large."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import importlib
+import os
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from promptgraft import Dataset
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.types import Message, Speaker
+from promptgraft.serde import Json
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def written(folder: Path, text: str, name: str = "cases.csv", encoding: str = "utf-8") -> Path:
+    path = folder / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def faults_of(path: Path, **options: Any) -> list[str]:
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path, **options)
+    return [fault.removeprefix(f"{path}:") for fault in caught.value.faults]
+
+
+# ---- the first row decides nothing ----
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_empty_row_is_one_fault_wherever_it_stands(tmp_path: Path, seed: int) -> None:
+    rows = [",travel", "maps,travel", "odes,poetry", "soup,cooking", "pies,cooking"]
+    random.Random(seed).shuffle(rows)
+    path = written(tmp_path, "\n".join(["input,expected", *rows]))
+
+    (fault,) = faults_of(path)
+
+    assert fault.startswith(f"{rows.index(',travel') + 2}: case `")
+    assert fault.endswith("`: input: expected a text, found nothing")
+
+
+def test_the_rarer_form_is_at_fault_wherever_it_stands(tmp_path: Path) -> None:
+    odd = '{"id": "odd", "input": "x"}'
+    plain = [f'{{"id": "{n}", "note": "n{n}"}}' for n in range(3)]
+    for at in range(4):
+        path = written(tmp_path, "\n".join([*plain[:at], odd, *plain[at:]]), "cases.jsonl")
+        said = "`input` here, but parameters in 3 other cases; use one of both"
+        assert faults_of(path) == [f"{at + 1}: case `odd`: {said}"]
+
+
+# ---- columns that are called like fields ----
+
+CELLS: Mapping[str, str] = {
+    "context": "The maps are on the second shelf.",
+    "state": "Ohio",
+    "tools": "hammer and saw",
+    "turns": "left then right",
+    "recorded": "The answer of a model.",
+    "fields": "wheat",
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_column_of_other_values_is_a_parameter(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, f"question,{name},expected\nWhere?,{CELLS[name]},second\nWhy?,,no\n")
+    first, second = Dataset.load(path)
+    if name == "recorded":  # a text has the form of a recorded answer
+        path = written(tmp_path, f"question,{name}\nWhere?,{CELLS[name]}\n", "other.csv")
+        (first,) = Dataset.load(path, parameters=[name])
+    else:
+        assert second.input == {"question": "Why?", name: ""}
+    assert first.input == {"question": "Where?", name: CELLS[name]}
+
+
+def test_a_column_of_our_form_stays_a_field_unless_the_prompt_reads_it(tmp_path: Path) -> None:
+    cell = '"[{""role"": ""user"", ""content"": ""Hello""}]"'
+    path = written(tmp_path, f"question,context,hints\nWhere?,{cell},look twice\n")
+
+    (case,) = Dataset.load(path)
+    assert (case.input, case.hints[""]) == ({"question": "Where?"}, "look twice")
+    assert case.context == (Message(Speaker.USER, "Hello"),)
+
+    (case,) = Dataset.load(path, parameters=["question", "context", "hints"])
+    text = '[{"role": "user", "content": "Hello"}]'
+    assert case.input == {"question": "Where?", "context": text, "hints": "look twice"}
+    assert (case.context, dict(case.hints)) == ((), {})
+
+
+def test_where_both_forms_occur_the_message_names_the_mend(tmp_path: Path) -> None:
+    path = written(tmp_path, 'question,context\nWhere?,[]\nWhy?,"The second shelf."\n')
+    (fault,) = faults_of(path)
+    assert fault.endswith(
+        "context: expected JSON in the cell, found 'The second shelf.'; "
+        "`fields: {input: [..., context]}` makes a parameter of the column"
+    )
+    loaded = Dataset.load(path, fields={"input": ["question", "context"]})
+    assert loaded.cases[1].input == {"question": "Why?", "context": "The second shelf."}
+
+
+def test_a_column_input_is_a_parameter_beside_others_that_the_prompt_reads(tmp_path: Path) -> None:
+    path = written(tmp_path, "input,context,expected\nWhere?,Second shelf.,second\n")
+    (case,) = Dataset.load(path, parameters=["input", "context"])
+    assert case.input == {"input": "Where?", "context": "Second shelf."}
+    alone = written(tmp_path, "input,expected\nWhere?,second\n", "alone.csv")
+    assert Dataset.load(alone, parameters=["input"]).cases[0].input == "Where?"
+
+
+def test_a_column_that_does_not_exist_is_one_fault_with_those_that_do(tmp_path: Path) -> None:
+    rows = "".join(f"question {n},answer {n}\n" for n in range(9))
+    path = written(tmp_path, f"question,answer\n{rows}")
+    names = {"input": "query", "expected": "answr"}
+    assert faults_of(path, fields=names, keep=["day"])[:3] == [
+        "2: there is no column 'answr' (did you mean `answer`?); columns: `question`, `answer`",
+        "2: there is no column 'day'; columns: `question`, `answer`",
+        "2: there is no column 'query'; columns: `question`, `answer`",
+    ]
+
+
+# ---- conversations as input ----
+
+
+def test_messages_as_input_are_the_last_question_with_what_was_said_before() -> None:
+    said = [
+        {"role": "system", "content": "You sort mail."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "Where is it?"},
+    ]
+    (case,) = Dataset.of([{"id": "a", "input": said, "expected": "here"}])
+    assert case.input == "Where is it?"
+    assert [(one.speaker.value, one.text) for one in case.context] == [
+        ("system", "You sort mail."),
+        ("user", "Hello"),
+        ("assistant", "Yes?"),
+    ]
+    for wrong in (said[:3], [], [{"role": "tool", "content": "x"}]):
+        with pytest.raises(DataFormatError, match="input"):
+            Dataset.of([{"id": "a", "input": wrong}])
+
+
+# ---- encodings, long cells, repeated rows ----
+
+WORDS = {
+    "cp1252": "Rückgabe, Café",
+    "utf-16": "Задача 任务",
+    "shift_jis": "質問",
+    "koi8-r": "Задача",
+    "utf-8-sig": "任务",
+}
+
+
+@pytest.mark.parametrize("encoding", WORDS)
+def test_a_table_may_have_another_encoding(tmp_path: Path, encoding: str) -> None:
+    text = f'input,expected\r\n"{WORDS[encoding]}\nsecond line",x\r\n'
+    path = written(tmp_path, text, encoding=encoding)
+    (case,) = Dataset.load(path, encoding=encoding)
+    assert case.input == f"{WORDS[encoding]}\nsecond line"
+    if encoding != "utf-8-sig":
+        assert "name its `encoding`" in faults_of(path)[0]
+
+
+def test_a_wrong_encoding_is_a_fault_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "input\nRückgabe\n", encoding="cp1252")
+    assert faults_of(path, encoding="utf-8")[0].startswith("1: expected utf-8, found other bytes")
+    for unknown in ("utf8000", "hex", 5):
+        with pytest.raises(ConfigError, match="encoding: expected the name of one"):
+            Dataset.load(path, encoding=unknown)  # type: ignore[arg-type] # what is refused
+
+
+def test_a_cell_may_be_long_and_the_limit_of_the_process_stays(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    path = written(tmp_path, f"id,input\n1,{'x' * 300_000}\n2,y\n")
+    assert [len(str(case.input)) for case in Dataset.load(path)] == [300_000, 1]
+    assert csv.field_size_limit() == before
+
+
+def test_repeated_rows_are_refused_or_dropped_and_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, "input,expected\na,x\nb,y\na,x\na,x\nb,z\n")
+    first, second = faults_of(path)
+    assert first.startswith("4: ")
+    assert second.endswith(
+        "the same case without an id as in line 2; take it out, or set `duplicates: drop`"
+    )
+    loaded = Dataset.load(path, duplicates="drop")
+    assert [(case.input, case.expected) for case in loaded] == [("a", "x"), ("b", "y"), ("b", "z")]
+    assert loaded.dropped == 2
+    with pytest.raises(ConfigError, match="duplicates: expected one of `refuse`, `drop`"):
+        Dataset.load(path, duplicates="keep")
+
+
+# ---- work ----
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpacked(
+    tmp_path: Path,
+) -> None:
+    parquet = importlib.import_module("pyarrow.parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 1_000, pyarrow.int32()), pyarrow.array(["x" * 4_000_000])
+    )
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array(range(1_001), pyarrow.int32()), texts)
+    for name, column in (("texts", texts), ("lists", lists)):
+        path = tmp_path / f"{name}.parquet"
+        parquet.write_table(pyarrow.table({"input": column}), path)
+        assert path.stat().st_size < 1_000_000
+        (fault,) = faults_of(path)
+        assert "expected at most 2,000,000,000 bytes in all, found 4,000,000,000" in fault
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(DataFormatError, match="expected a file, found a pipe or a device"):
+        Dataset.load(path)
+
+
+def test_a_million_keys_are_compared_with_fields_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared, compare = list[str](), difflib.get_close_matches
+
+    def counting(word: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
+        compared.append(word)
+        return compare(word, known, n, cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counting)
+    keys: dict[str, Json] = {f"key {n}": "x" for n in range(20_000)}
+    (case,) = Dataset.of([keys])
+    assert isinstance(case.input, dict)
+    assert (len(case.input), len(compared)) == (20_000, 1_000)
+
+    compared.clear()
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of([{"input": "x", **keys}])
+    assert "19,990 more unknown keys" in "\n".join(caught.value.faults)
+    assert len(compared) < 2_000
