@@ -35,13 +35,13 @@ def grouped(**leaves: Any) -> dict[str, Any]:
 
     Additions may be written as leaves of the strategy, as in earlier versions.
     """
-    if "additions" not in leaves and any(name in leaves for name in FORMER):
-        leaves["additions"] = [
-            _ADDITIONS[name](**given) for name, given in additions_of(leaves).items()
-        ]
-        former = {name: leaves.pop(name) for name in FORMER if name in leaves}
-        if former.get("module_choice", "blamed") != "blamed":
-            leaves["module_choice"] = former["module_choice"]
+    if any(name in leaves for name in FORMER):
+        former = [_ADDITIONS[name](**given) for name, given in additions_of(leaves).items()]
+        choice = leaves.get("module_choice", "blamed")
+        leaves = {name: value for name, value in leaves.items() if name not in FORMER}
+        leaves = {"additions": former, **leaves}
+        if choice != "blamed":
+            leaves["module_choice"] = choice
     flat, groups = _parted(leaves)
     return flat | {group: _GROUPS[group](**given) for group, given in groups.items()}
 

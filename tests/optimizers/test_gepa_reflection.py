@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import pytest
@@ -382,10 +382,8 @@ class _Forged(MemoryJournal):
         super().__init__()
         self._whole, self._forged, self._forgery = journal, key, changes
 
-    def begin(
-        self, fingerprint: Mapping[str, Json], *, reuse_scores: bool = False
-    ) -> Mapping[str, Json]:
-        recorded = super().begin(fingerprint, reuse_scores=reuse_scores)
+    def begin(self, fingerprint: Mapping[str, Json], **how: Any) -> Mapping[str, Json]:
+        recorded = super().begin(fingerprint, **how)
         for record in self._whole.records():
             found = record.answer
             if record.key == self._forged and isinstance(found, dict):

@@ -346,7 +346,7 @@ def test_the_published_question_shows_the_text_and_the_rollouts_alone() -> None:
     [("lean", {"reflect-section", WHOLE.key}), ("paper", {PUBLISHED.key})],
 )
 def test_a_preset_decides_which_questions_are_asked(preset: Preset, keys: set[str]) -> None:
-    settings = attrs.evolve(config(), strategy=Strategy(preset=preset))
+    settings = attrs.evolve(config(), strategy=Strategy(preset=preset), additions=None)
     run = Run(settings, reflection=lambda _: "?")
     run.start()
     assert {request.key for request in run.reflection.requests} == keys

@@ -46,7 +46,7 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
 )
 from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
-from promptgraft.algorithms.gepa.plan import Strategy
+from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
 from promptgraft.algorithms.gepa.sample import Known, Minibatches
 from promptgraft.algorithms.gepa.select import Draws, Turn, Turns
 from promptgraft.errors import ConfigError, TransientProviderError
@@ -57,6 +57,7 @@ from promptgraft.search import StopReason
 from promptgraft.search.scores import Scorer, is_behind
 from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
+from promptgraft.serde import digest_text
 from promptgraft.targets.part_kinds import (
     SectionModule,
     TaskExampleModule,
@@ -65,7 +66,7 @@ from promptgraft.targets.part_kinds import (
 from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
 from targets.test_own_target import Forecast
 
-BASELINE = Candidate(changes={}, digest="0" * 64)
+BASELINE = Candidate(changes={}, digest=digest_text("baseline"))
 WRONG = RolloutFeedback(score=0.0, feedback="no")
 
 

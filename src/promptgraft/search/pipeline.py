@@ -5,8 +5,9 @@ step has led to a result, or when that result has been validated. Its work waits
 certain to cover it. So the budget decides how many steps there are, never what they do, and a run
 with a larger budget continues a smaller one.
 
-An algorithm in steps is a :class:`Stepping` search: ``begin``, ``commit`` and ``close`` are called in the order of the steps, ``work`` runs beside other work, and ``conclude`` validates the
-result of a complete step.
+An algorithm in steps is a :class:`Stepping` search: ``begin``, ``commit`` and ``close`` are called
+in the order of the steps, ``work`` runs beside other work, and ``conclude`` validates the result of
+a complete step.
 """
 
 from __future__ import annotations

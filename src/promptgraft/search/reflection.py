@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+import attrs
+
 from promptgraft.evals.types import Step
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.additions.base import Addition
     from promptgraft.algorithms.gepa.additions.blame import Blame
     from promptgraft.algorithms.gepa.additions.history import History
-    from promptgraft.algorithms.gepa.additions.lines import Lines
+    from promptgraft.algorithms.gepa.additions.lines.addition import Lines
     from promptgraft.algorithms.gepa.additions.shorten import Shorten
     from promptgraft.algorithms.gepa.additions.whole_prompt import WholePrompt
-    from promptgraft.algorithms.gepa.attempt import Attempt, Changes
+    from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
     from promptgraft.algorithms.gepa.config import GepaConfig
     from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
     from promptgraft.algorithms.gepa.plan import Strategy
@@ -94,6 +94,7 @@ __all__ = [
     "Objectives",
     "OptimizationJob",
     "Paired",
+    "Proposer",
     "Racing",
     "RolePlan",
     "RolloutFeedback",
@@ -114,10 +115,10 @@ _NAMES = {
     "algorithms.gepa.additions.base": "Addition",
     "algorithms.gepa.additions.blame": "Blame",
     "algorithms.gepa.additions.history": "History",
-    "algorithms.gepa.additions.lines": "Lines",
+    "algorithms.gepa.additions.lines.addition": "Lines",
     "algorithms.gepa.additions.shorten": "Shorten",
     "algorithms.gepa.additions.whole_prompt": "WholePrompt",
-    "algorithms.gepa.attempt": "Attempt Changes",
+    "algorithms.gepa.attempt": "Attempt Changes Proposer",
     "algorithms.gepa.config": "GepaConfig",
     "algorithms.gepa.optimizer": "GepaOptimizer",
     "algorithms.gepa.plan": "Strategy",

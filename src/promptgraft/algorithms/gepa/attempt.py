@@ -173,7 +173,7 @@ class Step(PipelineStep[Attempt]):
         is_incumbent: whether the parent was the best candidate when the step began, or was
             expected to become it.
         better: the committed attempts whose children were better than their parent.
-        last_taught: the last committed attempt that could learn something; None without one.
+        last_to_learn: the last committed attempt that could learn something; None without one.
         has_tried: whether it evaluated a child that no earlier attempt had tried.
     """
 
@@ -181,7 +181,7 @@ class Step(PipelineStep[Attempt]):
     candidate: Candidate
     is_incumbent: bool
     better: list[Attempt] = attrs.field(factory=list)
-    last_taught: Attempt | None = None
+    last_to_learn: Attempt | None = None
     has_tried: bool = False
 
     def begin(self, index: int, *, of: int, ahead: int, tried: int, kit: Kit) -> Attempt:
@@ -209,7 +209,7 @@ class Step(PipelineStep[Attempt]):
         if not attempt.is_reflection:
             self.has_tried = True
         if attempt.had_failures or not attempt.is_reflection:
-            self.last_taught = attempt
+            self.last_to_learn = attempt
 
     def count_idle(self, patience: Patience) -> None:
         """Count whether it has tried anything new.
@@ -217,7 +217,7 @@ class Step(PipelineStep[Attempt]):
         Raises:
             RunStoppedError: there were too many steps without anything new.
         """
-        taught = self.last_taught
+        taught = self.last_to_learn
         if taught is None:
             patience.idle("in the last minibatches every answer with a score was perfect")
         elif self.has_tried:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from promptgraft.serde import Json
@@ -58,3 +59,24 @@ def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         "strategy.module_choice": choice,
         "additions": [[name, dict(settings)] for name, settings in additions.items()],
     }
+
+
+def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
+    """Return the settings of a project file with additions instead of a former strategy."""
+    strategy = written.get("strategy")
+    if not isinstance(strategy, Mapping) or written.get("additions") is not None:
+        return written, ()
+    former = [name for name, value in strategy.items() if is_former(name, value)]
+    if not former:
+        return written, ()
+    additions = additions_of({name: value for name, value in strategy.items() if value is not None})
+    kept = {name: value for name, value in strategy.items() if name not in former}
+    listed: list[Json] = [
+        {name: dict(settings)} if settings else name for name, settings in additions.items()
+    ]
+    notes = [
+        f"strategy.{name}: additions do this today, and it is read as `additions: "
+        f"{json.dumps(listed)}`; write that instead"
+        for name in former
+    ]
+    return {**written, "strategy": kept, "additions": listed}, notes

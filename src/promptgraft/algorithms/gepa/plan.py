@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, get_args
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition
-from promptgraft.algorithms.gepa.additions.registry import addition_named
-from promptgraft.algorithms.gepa.earlier import in_additions
+from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_named
+from promptgraft.algorithms.gepa.earlier import in_additions, with_additions
 from promptgraft.algorithms.gepa.questions import ATTEMPTS
 from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.sample import MinibatchChoice
@@ -27,6 +27,7 @@ from promptgraft.strict.checks import (
     COUNT,
     FLAG,
     SHARE,
+    Kind,
     check,
     instance,
     integer,
@@ -60,6 +61,8 @@ ADDITIONS: Mapping[Preset, Sequence[str]] = {
     "lean": ("lines", "whole_prompt", "blame", "shorten"),
 }
 """The additions of each preset, those first that take over a proposal before others."""
+CHOOSING = ("lines", "whole_prompt", "blame")
+"""Those of them that choose modules."""
 COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
 """Default of ``guards.max_copied_words``; 0 for no guard."""
 VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
@@ -109,7 +112,8 @@ class Strategy(Settings):
             one example of each minibatch.
         module_choice: which modules a reflection is about: ``turns``: one after the other; ``all``:
             every part in each step, of what is no single prompt up to four; or ``random``: any one
-            of them.
+            of them. Given, it leaves out the additions of the preset that choose modules; not
+            given, it is ``turns`` for what these leave to it.
         learn_from_perfect: reflect on minibatches too in which every answer is perfect; else such
             a step changes nothing.
         reflections_per_module: in every other proposal the failures of a minibatch are shared among
@@ -142,8 +146,8 @@ class Strategy(Settings):
         default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
     )
     reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
-    module_choice: ModuleChoice = attrs.field(
-        default="turns", validator=one_of(*get_args(ModuleChoice))
+    module_choice: ModuleChoice | None = attrs.field(
+        default=None, validator=one_of(*get_args(ModuleChoice)).or_none
     )
     learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
     reflections_per_module: int = attrs.field(
@@ -224,9 +228,17 @@ class GepaSettings(RunConfig):
         return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
 
     @property
+    def module_choice(self) -> ModuleChoice:
+        """Which modules a reflection is about, where no addition chooses them."""
+        return self.strategy.module_choice or "turns"
+
+    @property
     def used_additions(self) -> tuple[Addition, ...]:
         """The additions of the search, each with its settings."""
-        given = ADDITIONS[self.strategy.preset] if self.additions is None else self.additions
+        given: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
+        if self.strategy.module_choice is not None:
+            given = [name for name in given if name not in CHOOSING]
+        given = given if self.additions is None else self.additions
         return tuple(addition_named(one) if isinstance(one, str) else one for one in given)
 
     @property
@@ -286,11 +298,20 @@ class GepaSettings(RunConfig):
             "enable_merge": self.enable_merge,
             "example_mutation_rate": self.example_mutation_rate,
             **{f"strategy.{name}": value for name, value in of_strategy.items()},
+            "strategy.module_choice": self.module_choice,
             "strategy.validation": repr(self.validation),
             "strategy.frontier_pruning": self.frontier_pruning,
             "guards.max_copied_words": self.copied_words,
             "additions": additions,
         }
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, Kind[object]]:
+        return {"additions": ADDITIONS_KIND}
+
+    @classmethod
+    def modernized(cls, written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
+        return with_additions(written)
 
     def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
         return in_additions(recorded)
@@ -360,7 +381,7 @@ class GepaSettings(RunConfig):
         return shared + alone * self._reflections_if_not_shared
 
     def expected_questions(self, proposals: int, modules: int) -> int:
-        each = float(modules if self.strategy.module_choice == "all" else 1)
+        each = float(modules if self.module_choice == "all" else 1)
         for addition in reversed(self.used_additions):
             each = addition.expected_questions(modules, each)
         return round(proposals * _QUESTIONS_EACH * each)
@@ -447,14 +468,14 @@ class GepaSettings(RunConfig):
     def most_together(self) -> int:
         """Parts that a proposal changes at most."""
         asks_several = any(addition.asks_several for addition in self.used_additions)
-        if self.strategy.module_choice != "all" and not asks_several:
+        if self.module_choice != "all" and not asks_several:
             return 1
         # A target that is no prompt says itself what may change.
         if not self.names_targets:
             return MOST_AT_ONCE
         further = self.targets.summaries, self.targets.tools, self.targets.output_fields
         named = [self.target_section_paths, *further]
-        if self.strategy.module_choice == "all":
+        if self.module_choice == "all":
             examples = self.target_tool_examples, self.target_task_examples
             return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
         return min(max(1, sum(map(len, named))), MOST_AT_ONCE)

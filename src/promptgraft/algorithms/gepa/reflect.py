@@ -76,7 +76,7 @@ class Reflector:
         if attempt.had_failures:
             self.turns.took(attempt.turn, attempt.modules)
 
-    def has_lesson(self, attempt: Attempt) -> bool:
+    def can_learn(self, attempt: Attempt) -> bool:
         """Return whether there is anything to learn from the parent's rollouts."""
         failures, perfect = self.parted(attempt)
         return bool(failures or (perfect and self.learns_from_perfect))

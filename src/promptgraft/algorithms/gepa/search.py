@@ -1,13 +1,13 @@
 """GEPA as published (Agrawal et al. 2025, arXiv:2507.19457): algorithms 1 and 2.
 
 The numbers of lines are those of algorithm 1. Its loop (line 7) is in ``search/pipeline.py``, which
-calls ``begin``, ``work``, ``commit``, ``close`` and ``conclude`` for each step while the budget lasts.
-Whatever a search does beyond the algorithm is an addition.
+calls ``begin``, ``work``, ``commit``, ``close`` and ``conclude`` for each step. Whatever a search
+does beyond the algorithm is an addition (``additions/``).
 """
 
 from __future__ import annotations
 
-from promptgraft.algorithms.gepa.attempt import TWIN, Attempt, Changes, Result, Step
+from promptgraft.algorithms.gepa.attempt import TWIN, Attempt, Result, Step
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.setup import Parts
 from promptgraft.search.algorithm import BaseSearch, Kit
@@ -15,9 +15,6 @@ from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import RejectionReason
-
-_SURELY_UNUSABLE = 20
-"""Answers of the baseline after which a run ends if none of them can be used."""
 
 
 class GepaSearch(Stepping[Step, Attempt], BaseSearch):
@@ -27,13 +24,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         super().__init__(kit)
         self.config = config
         self.by = Parts.of(config, kit)
-        self.pipeline = Pipeline[Step, Attempt](
-            search=self,
-            kit=kit,
-            validator=self.by.validator,
-            at_once=config.strategy.steps_at_once,
-            most_questions=config.reflections_per_proposal,
-        )
+        self.pipeline: Pipeline[Step, Attempt] = self.by.pipeline(self)
         self._result: Result | None = None
         self._positions: dict[str, int] = {}
 
@@ -47,7 +38,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         yield from self.pipeline.run()
 
     def evaluate_more_of_baseline(self) -> Asking[None]:
-        return self.by.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
+        return self.by.evaluate_more_of_baseline()
 
     def begin(self, number: int, *, ahead: int) -> Step:
         """Line 8, algorithm 2: select the parent of a step from the frontier."""
@@ -76,26 +67,12 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
             examples=[one for one in attempt.minibatch if one.id not in attempt.known],
         )
         attempt.add(records)
-        changes = yield from self._propose(attempt)
+        # Lines 12 and 13: reflect on the module and the rollouts.
+        changes = yield from self.by.propose(attempt)
         attempt.propose(changes)
         if changes:
             compared = yield from self.by.comparer.compare(*attempt.comparison)
             attempt.judge(compared)
-
-    def _propose(self, attempt: Attempt) -> Asking[Changes]:
-        """Lines 12 and 13: reflect on the module and the rollouts."""
-        if attempt.is_reflection:
-            attempt.had_failures = self.by.reflector.has_lesson(attempt)
-            if not attempt.had_failures:
-                return ()
-        changes: Changes | None = None
-        for propose in attempt.proposers:
-            if changes is None:
-                changes = yield from propose(attempt)
-        for addition in self.by.additions:
-            if changes:
-                changes = addition.revise(attempt, changes)
-        return changes or ()
 
     def commit(self, attempt: Attempt, ended: Asking[None]) -> Asking[None]:
         """Line 15: keep the child if it was better. Called in the order of the steps."""
@@ -120,7 +97,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
 
     def close(self, step: Step) -> Asking[None]:
         """Combine the accepted children of a step into its result."""
-        if step.last_taught is None:
+        if step.last_to_learn is None:
             # The best candidate may be perfect everywhere: find out.
             yield from self.pipeline.or_broken(self.by.validator.deepen(self.steps))
         step.count_idle(self.by.patience)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition, Tools
-from promptgraft.algorithms.gepa.attempt import Attempt, Result, Step
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
 from promptgraft.algorithms.gepa.merge import Merger
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.questions import questions_of
@@ -18,9 +18,13 @@ from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.pipeline import Pipeline, Stepping
 from promptgraft.search.population import Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Validator
+
+_SURELY_UNUSABLE = 20
+"""Answers of the baseline after which a run ends if none of them can be used."""
 
 
 @attrs.frozen(kw_only=True)
@@ -118,6 +122,35 @@ class Parts:
             attempt.minibatch, attempt.known = self.minibatches.draw(attempt.candidate)
         attempt.largest = self.config.trial_size - len(attempt.known)
 
+    def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
+        """Return what runs the steps of a search."""
+        return Pipeline(
+            search=search,
+            kit=self.kit,
+            validator=self.validator,
+            at_once=self.config.strategy.steps_at_once,
+            most_questions=self.config.reflections_per_proposal,
+        )
+
+    def propose(self, attempt: Attempt) -> Asking[Changes]:
+        """Return the changes of a child: those of a reflection, or of an addition instead."""
+        if attempt.is_reflection:
+            attempt.had_failures = self.reflector.can_learn(attempt)
+            if not attempt.had_failures:
+                return ()
+        changes: Changes | None = None
+        for propose in attempt.proposers:
+            if changes is None:
+                changes = yield from propose(attempt)
+        for addition in self.additions:
+            if changes:
+                changes = addition.revise(attempt, changes)
+        return changes or ()
+
+    def evaluate_more_of_baseline(self) -> Asking[None]:
+        """Evaluate the baseline on more examples, to see whether any answer can be used."""
+        return self.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
+
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
         known = attempt.known
@@ -154,9 +187,9 @@ def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
             config.seed,
             kit.target.modules,
             example_rate=config.example_mutation_rate,
-            are_drawn=strategy.module_choice == "random",
+            are_drawn=config.module_choice == "random",
         ),
-        module_choice=strategy.module_choice,
+        module_choice=config.module_choice,
         most_together=config.most_together,
         perfect=config.objectives.perfect_score,
         learns_from_perfect=strategy.learn_from_perfect,

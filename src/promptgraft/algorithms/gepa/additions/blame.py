@@ -32,7 +32,7 @@ class _Note:
     blame: Mapping[str, int] = attrs.field(factory=dict)
 
 
-@attrs.define
+@attrs.define(slots=False)
 class Blame(Addition):
     """Reflects on the modules that failures name.
 

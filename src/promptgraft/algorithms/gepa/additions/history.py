@@ -45,7 +45,7 @@ class BestAnswers:
         return dict(self._best)
 
 
-@attrs.define
+@attrs.define(slots=False)
 class History(Addition):
     """Shows better answers of earlier candidates.
 

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.errors import ConfigError
 from promptgraft.serde import did_you_mean
+from promptgraft.strict.checks import Kind
+from promptgraft.strict.kinds import listed, record_of, without_name
+from promptgraft.strict.nodes import Node
 
 GROUP = "promptgraft.additions"
 """The entry point group under which a package registers a subclass of :class:`Addition`."""
 
 _OWN: Mapping[str, str] = {
-    "lines": "lines:Lines",
+    "lines": "lines.addition:Lines",
     "whole_prompt": "whole_prompt:WholePrompt",
     "blame": "blame:Blame",
     "history": "history:History",
@@ -42,6 +45,34 @@ def addition_named(name: str) -> Addition:
         ConfigError: there is none of that name, or it cannot be loaded; lists those that exist.
     """
     return addition_class(name)()
+
+
+def _read(node: Node) -> Addition | None:
+    """Read an addition: its name, or its name with its settings."""
+    if not isinstance(node.value, str) and not (
+        isinstance(node.value, dict) and len(node.value) == 1
+    ):
+        node.expected("the name of an addition, or `NAME: {SETTING: ...}`")
+        return None
+    name = node.value if isinstance(node.value, str) else next(iter(node.value))
+    try:
+        kind = addition_class(name)
+        if isinstance(node.value, str):
+            return kind()
+        return record_of(kind).read(node.member(name))
+    except ConfigError as error:
+        node.fault(without_name(str(error), "additions"))
+        return None
+
+
+ADDITIONS_KIND: Kind[object] = listed(
+    Kind(
+        _read,
+        {"anyOf": [{"type": "string"}, {"type": "object", "minProperties": 1, "maxProperties": 1}]},
+    ),
+    "a list of additions",
+)
+"""How files write additions: ``[lines, shorten: {margin: 0.02}]``."""
 
 
 def names() -> list[str]:

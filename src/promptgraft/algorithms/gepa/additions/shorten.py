@@ -164,7 +164,7 @@ class LineTrials:
         return self.added.get(example.id, self.scores.get(example.id))
 
 
-@attrs.define
+@attrs.define(slots=False)
 class Shorten(Addition):
     """Drops the lines that the best candidate does not need, at the end of the search.
 

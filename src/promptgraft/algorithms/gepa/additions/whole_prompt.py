@@ -55,7 +55,7 @@ class _Note:
     was_asked: bool = False
 
 
-@attrs.define
+@attrs.define(slots=False)
 class WholePrompt(Addition):
     """Asks one question about all instructions, which may change several of them.
 
