@@ -13,7 +13,7 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras soak mutants check format docs bench bench-search bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs bench bench-search bench-shapes bench-tasks clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
@@ -23,6 +23,9 @@ test: $(STAMP)
 
 extras:
 	$(PYTHON) tests/extras.py $(EXTRAS)
+
+lowest: $(STAMP)
+	$(BIN)/python tests/lowest.py
 
 soak: $(STAMP)
 	@cd tests && PYTHONPATH=.:resume $(abspath $(BIN))/python -m soak --minutes $(MINUTES) \

@@ -81,7 +81,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "regex": ("evals/metrics/patterns.py", True),
     "numpy": ("evals/statistics.py", True),
     "prometheus_client": ("server/", False),
-    "pydantic": ("baml/", True),
+    "pydantic": (("baml/", "strict/converter.py"), True),
     "rich": ("cli/", False),
     "scipy": ("evals/statistics.py", True),
     "starlette": ("server/", False),

@@ -54,18 +54,33 @@ differently (``specs/errors.md``).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
-from promptgraft.text import clip
+from promptgraft.text import clip, visible_line
 
 LONGEST_MESSAGE = 500
 """Characters of an error message; the middle of a longer one is left out."""
 
 
 def _bounded(message: str) -> str:
-    return clip(" ".join(message.splitlines()), LONGEST_MESSAGE, around=" ")
+    # Names of models, files and cases in it may be hostile to terminals.
+    line = visible_line(" ".join(message.splitlines()))
+    return clip(line, LONGEST_MESSAGE, around=" ")
+
+
+def user_errors() -> tuple[type[BaseException], ...]:
+    """Return what boundaries to user code take for its failure, to be named after ``except``.
+
+    Not only ``Exception``: a script may call ``sys.exit``, and asyncio's ``CancelledError`` derives
+    from ``BaseException``. Ctrl+C passes, and whatever ends the process.
+    """
+    # Nobody can raise it before the module is loaded, which takes longer than promptgraft itself.
+    asyncio: Any = sys.modules.get("asyncio")
+    cancelled = getattr(asyncio, "CancelledError", None)
+    return (Exception, SystemExit) if cancelled is None else (Exception, SystemExit, cancelled)
 
 
 def joined_faults(lines: Sequence[str], more: int = 0) -> str:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, overload
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, user_errors
 from promptgraft.serde import field_names
 from promptgraft.text import raised
 
@@ -101,7 +101,7 @@ def isolated(value: T, *, where: str) -> T:
         return value
     try:
         return copy.deepcopy(value)
-    except Exception as error:  # whatever a class of the user raises
+    except user_errors() as error:
         raise ConfigError(
             f"{where}: every use needs a copy, and copying raised {raised(error)}; use plain data "
             "or give the class a `__deepcopy__`"

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import DataFormatError, user_errors
 
 HexDigest = NewType("HexDigest", str)
 """64 lower-case hexadecimal digits: a SHA-256."""
@@ -154,6 +155,8 @@ def shown(value: object) -> str:
         text = without_keys(repr(value))
     except (ValueError, RecursionError) as error:  # a huge integer inside, or deeply nested data
         text = f"<{type(value).__name__}: {error}>"
+    except user_errors() as error:  # the class is the user's
+        text = f"<{type(value).__name__}: its `__repr__` raised {type(error).__name__}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
@@ -246,7 +249,7 @@ def _plain_object(value: object, path: str) -> Json:
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...] | None:
-    """Return the field names of an attrs class or dataclass; None for other types."""
+    """Return the field names of an attrs class, dataclass or pydantic model; None for others."""
     if kind not in _FIELD_NAMES:
         _FIELD_NAMES[kind] = _find_field_names(kind)
     return _FIELD_NAMES[kind]
@@ -261,4 +264,12 @@ def _find_field_names(kind: type[Any]) -> tuple[str, ...] | None:
         return tuple(attribute.name for attribute in attrs.fields(kind))
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
-    return None
+    return tuple(kind.model_fields) if is_pydantic(kind) else None
+
+
+def is_pydantic(kind: object) -> bool:
+    """Return whether a type is a model of pydantic, which is imported only by those who use it."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None or not isinstance(kind, type):
+        return False
+    return issubclass(kind, pydantic.BaseModel) and kind is not pydantic.BaseModel

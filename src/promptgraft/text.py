@@ -154,9 +154,18 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, even of one that cannot tell it."""
+    try:
+        return str(error)
+    # The class is the user's: its `__str__` may raise anything, or return no text.
+    except Exception as second:  # noqa: BLE001
+        return f"(its message cannot be read: `__str__` raised {type(second).__name__})"
+
+
 def raised(error: BaseException) -> str:
     """Return the type and the message of an exception."""
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 def raised_at(error: BaseException) -> str:

@@ -174,3 +174,135 @@ def test_render_shows_what_baml_sends(programs: Programs, folder: Path) -> None:
         programs.promptgraft("render", "--case", "One", "--as", "anthropic", folder=folder).stdout
     )
     assert "1 and 2" in json.dumps(claude["messages"])
+
+
+# ---- without a project file ----
+
+TWO = (
+    BAML
+    + BAML[BAML.index("function Add") : BAML.index("test One")].replace("Add(", "Sub(")
+    + "".join(
+        f'test Sub{n} {{\n  functions [Sub]\n  args {{ text "{n}" }}\n  {HOLDS}\n}}\n'
+        for n in range(3)
+    )
+)
+
+
+def bare(folder: Path, source: str = TWO) -> None:
+    (folder / "promptgraft.yaml").unlink()
+    (folder / "baml_src" / "add.baml").write_text(source)
+
+
+def test_all_functions_with_tests_are_improved_each_with_a_file_of_its_own(
+    programs: Programs, folder: Path
+) -> None:
+    bare(folder)
+    done = programs.promptgraft(
+        *("optimize", "--baml", "baml_src", "--reflection", "offline", "--budget", "12"),
+        folder=folder,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert sorted(file.name for file in folder.glob("*.yaml")) == [
+        "Add.promptgraft.yaml",
+        "Sub.promptgraft.yaml",
+    ]
+    assert done.stderr.count("wrote ") == 2
+    assert len(list((folder / "runs").iterdir())) == 2
+    again = programs.promptgraft(
+        *("eval", "--project", "Sub.promptgraft.yaml", "--split", "all"), folder=folder
+    )
+    assert again.returncode == 0, again.stderr
+
+
+def test_functions_are_named_one_after_another(programs: Programs, folder: Path) -> None:
+    bare(folder)
+    names = ("--function", "Sub", "--function", "Add")
+    done = programs.promptgraft(
+        *("optimize", "--baml", "baml_src", *names, "--reflection", "offline", "--budget", "12"),
+        folder=folder,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr.index("wrote Sub.") < done.stderr.index("wrote Add.")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--function", "Sub", "--test", "::Sub0"), "no cases for"),
+        (("--function", "Sub", "--reflection", "missing.py:make"), "missing.py"),
+        (("--function", "Sub", "--weights", "smal=1"), "no objective `smal`"),
+        (("--function", "Sub", "--weights", "small=1"), "no objective `small`"),
+    ],
+)
+def test_a_command_that_fails_leaves_no_project_file(
+    programs: Programs, folder: Path, more: tuple[str, ...], message: str
+) -> None:
+    bare(folder)
+    done = programs.promptgraft("optimize", "--baml", "baml_src", *more, folder=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().split("\n")) == 1
+    assert not list(folder.glob("*.yaml"))
+    assert not (folder / "runs").exists()
+
+
+def test_the_second_of_two_functions_is_checked_before_the_first_is_paid_for(
+    programs: Programs, folder: Path
+) -> None:
+    bare(folder, TWO[: TWO.index("test Sub1")])  # a single test of `Sub`
+    done = programs.promptgraft(
+        "optimize", "--baml", "baml_src", "--reflection", "offline", folder=folder
+    )
+    assert done.returncode == 2
+    assert "no cases for" in done.stderr
+    assert not (folder / "runs").exists()
+
+
+def test_a_check_is_weighted_by_its_name_and_candidates_say_where_they_come_from(
+    programs: Programs, folder: Path
+) -> None:
+    bare(folder, BAML.replace("== 4 }})", "== 3 }})").replace("== 5 }})", "== 3 }})"))
+    text = (folder / "baml_src" / "add.baml").read_text()
+    checked = text.replace(HOLDS, f"{HOLDS}\n  @@check(tiny, {{{{ this.total < 2 }}}})")
+    (folder / "baml_src" / "add.baml").write_text(checked.replace('"three"', '"drei"'))
+    done = programs.promptgraft(
+        *("optimize", "--baml", "baml_src", "--function", "Add", "--reflection", "offline"),
+        *("--weights", "accuracy=0.8,tiny=0.2"),
+        folder=folder,
+    )
+    assert done.returncode in (0, 1, 3), done.stderr  # the offline model has nothing to learn
+    assert '"check:tiny": 0.2' in (folder / "promptgraft.yaml").read_text()
+    [first] = (folder / "runs").glob("*/candidates/0.baml")
+    head = first.read_text().split("\n")[:4]
+    assert head[:3] == ["// Candidate 0", "// Iteration: 0", "// Parent candidates: []"]
+    assert head[3].startswith("// Score when it was accepted: 0.8")
+    assert "check:tiny=0" in head[3]
+
+
+def test_a_perfect_score_with_failing_checks_is_said(programs: Programs, folder: Path) -> None:
+    source = BAML.replace("== 4 }})", "== 3 }})").replace("== 5 }})", "== 3 }})")
+    checked = source.replace(HOLDS, f"{HOLDS}\n  @@check(tiny, {{{{ this.total < 2 }}}})")
+    (folder / "baml_src" / "add.baml").write_text(checked.replace('"three"', '"drei"'))
+    done = programs.promptgraft("optimize", folder=folder)
+    said = " ".join(f"{done.stdout}{done.stderr}".split())
+    assert "perfect" in said
+    assert "check:tiny (0) of the best candidate still fails" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "ours"),
+    [
+        ("--max-evals", "--budget"),
+        ("--trials", "--budget"),
+        ("--parallel", "--workers"),
+        ("--output-dir", "--runs"),
+        ("--verbose", "--json"),
+    ],
+)
+def test_options_of_the_specification_are_answered_with_ours(
+    programs: Programs, folder: Path, option: str, ours: str
+) -> None:
+    done = programs.promptgraft("optimize", option, "5", folder=folder)
+    assert done.returncode == 2
+    assert f"no such option `{option}`" in done.stderr
+    assert f"`{ours}`" in done.stderr

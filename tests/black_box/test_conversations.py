@@ -324,3 +324,14 @@ def test_a_metric_of_tools_is_refused_for_an_agent_that_does_not_say_them() -> N
 def test_an_example_of_one_question_is_shown_as_its_text() -> None:
     example = GepaExample(id="c", params=(Case(id="c", input="how many?", expected="4"),))
     assert default_example_formatter(example, None) == ("how many?", "<no response>")
+
+
+def test_thoughts_of_an_agent_are_no_part_of_a_conversation() -> None:
+    agent = Noting()
+
+    def thinking(query: str, call: AgentCall) -> str:
+        return f"<think>{query}?</think>\n{agent(query, call)}"
+
+    response = asked(thinking, BOOKING)
+    assert response.text == "Booked for Friday."
+    assert agent.calls[1][1].history[0].answer == "For when?"

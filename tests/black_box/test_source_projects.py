@@ -13,6 +13,7 @@ from promptgraft.agents.live import LiveFiles
 from promptgraft.cli.main import run
 from promptgraft.errors import DataFormatError
 from promptgraft.project import load_project
+from promptgraft.project.agents import TextsSource
 from promptgraft.project.checking import check_project
 
 CODE = """
@@ -202,14 +203,7 @@ metrics: [{name: exact}]
 models: {reflection: {provider: offline}}
 optimizer: {rollout_budget: 120, seed: 1}
 """
-# Answers rightly once the text names the desk of the query, whatever else is in it.
-CLERK = """
-def answer(query, call):
-    if "tools:" in call.texts["clerk"]:
-        return "front matter"
-    lines = [line[2:].split(": ") for line in call.texts["clerk"].splitlines() if ": " in line]
-    return next((name for name, words in lines if query.split()[-1] in words), "none")
-"""
+CLERK = "def answer(query, call):\n    return call.texts['clerk']\n"
 
 
 @pytest.mark.parametrize(
@@ -232,11 +226,7 @@ def test_front_matter_is_no_part_of_a_text_unless_the_project_says_so(
     (tmp_path / "agents" / "clerk.md").write_text(f"{SUBAGENT}You name desks.\n")
     (tmp_path / "agent.py").write_text(CLERK)
     (tmp_path / "promptgraft.yaml").write_text(SHELVES.replace("CLERK", clerk))
-    words = ["lamp", "bulb", "post", "bin", "sofa", "fridge"]
-    cases = [
-        {"input": f"case {n} {words[n % 6]}", "expected": "light" if n % 6 < 3 else "waste"}
-        for n in range(30)
-    ]
+    cases = [{"input": f"note {n}", "expected": "light"} for n in range(30)]
     (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
 
     project = load_project(tmp_path / "promptgraft.yaml")
@@ -248,9 +238,8 @@ def test_front_matter_is_no_part_of_a_text_unless_the_project_says_so(
     for line in protected:
         assert line.startswith("promptgraft.yaml:2: prompts.clerk.files.clerk: the front matter")
         assert line.endswith("agents/clerk.md, never changes; `frozen: none` opens it")
-    if is_protected:
-        run(["optimize", "-q"])
-        assert run(["apply", "--candidate", "1", "--keep-anyway", "--to-source"]) == 0
-        written = (tmp_path / "agents" / "clerk.md").read_text()
-        assert written.startswith(SUBAGENT)
-        assert written != f"{SUBAGENT}You name desks.\n"
+    source = project.prompt().source
+    assert isinstance(source, TextsSource)
+    source.sources.write({"clerk": "New."}, by="a test")
+    written = (tmp_path / "agents" / "clerk.md").read_text()
+    assert written == (f"{SUBAGENT}New.\n" if is_protected else "New.\n")

@@ -82,7 +82,7 @@ WRONG = {
     f"show {NAME} --template prompts.py:TEMPLAT": "--template: `prompts.py` has no `TEMPLAT` (did "
     "you mean `TEMPLATE`?); templates in it: TEMPLATE",
     f"show {NAME} --template prompts.py:Prompt": "--template: expected `prompts.py:Prompt` to be a "
-    "PromptTemplate or a Prompt, found <class 'promptgraft.prompt.template.Prompt'>",
+    "PromptTemplate or a Prompt, found the class Prompt",
     f"show {NAME} --template other.py:OTHER": "--template: other.py:OTHER is prompt "
     f"`support/other`, not `{NAME}`; name the source of that prompt",
     f"diff {NAME} --template other.py:OTHER": f"the override is for prompt `{NAME}`, the source "

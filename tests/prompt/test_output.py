@@ -233,7 +233,7 @@ def test_long_answers_are_searched_in_linear_time() -> None:
             parsed(Verdict, text)
 
 
-@pytest.mark.parametrize("kind", [None, str, Queue, Answer, Mood, Verdict, Note])
+@pytest.mark.parametrize("kind", [None, str, Queue, Answer, Mood, Verdict, Note, Number])
 def test_what_an_answer_can_be_parsed_into_may_be_an_output_type(kind: Any) -> None:
     check_output_type(kind, "prompt `a/b`")
     template: PromptTemplate[Any] = PromptTemplate(ns="a", key="b", output_type=kind)
@@ -243,23 +243,17 @@ def test_what_an_answer_can_be_parsed_into_may_be_an_output_type(kind: Any) -> N
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
-        (int, "<class 'int'>"),
-        (dict, "<class 'dict'>"),
-        (list[str], "list[str]"),
-        (Number, "<enum 'Number'>"),
-        (Empty, "<enum 'Empty'>"),
-        (Literal[1, "a"], "typing.Literal[1, 'a']"),
-        (Verdict(Queue.REFUND, 1.0), "Verdict("),
-        ("str", "'str'"),
+        (bytes, "no plain data can become <class 'bytes'>"),
+        (list[bytes], "no plain data can become <class 'bytes'>"),
+        (Empty, "type `Empty` has no JSON Schema"),
+        (Verdict(Queue.REFUND, 1.0), "expected a type such as str, an Enum, a class or list[str]"),
+        ("str", "expected a type such as str, an Enum, a class or list[str], found 'str'"),
     ],
 )
 def test_what_no_answer_can_be_parsed_into_is_refused(kind: Any, found: str) -> None:
     with pytest.raises(PromptDefinitionError) as caught:
         PromptTemplate(ns="a", key="b", output_type=kind)
-    assert str(caught.value).startswith(
-        "prompt `a/b`: output_type: expected str, an Enum or Literal of strings, an attrs class or "
-        f"a dataclass, found {found}"
-    )
+    assert str(caught.value).startswith(f"prompt `a/b`: output_type: {found}")
 
 
 def test_a_class_with_a_field_that_json_cannot_give_is_refused_before_it_is_answered() -> None:

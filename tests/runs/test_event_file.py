@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -17,11 +18,12 @@ from msgspec.structs import replace
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import FakeClock
 from promptgraft.runs import list_runs
-from promptgraft.runs.event_file import EventFile, read_lines
+from promptgraft.runs.event_file import EventFile, EventLines, read_lines
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
-from promptgraft.search.events import MutationProposed
-from promptgraft.search.notices import CallWaits, Event, RunPlanned
+from promptgraft.search.events import MutationProposed, RolloutCompleted
+from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress
+from promptgraft.targets.types import RolloutRecord
 from runs.toy_runs import make_job, new_folder
 
 TEXTS = st.text(max_size=8)
@@ -111,3 +113,21 @@ def test_waits_are_told_from_many_threads_line_by_line(tmp_path: Path) -> None:
     waits = [event for _, event in read_lines(folder.events) if isinstance(event, CallWaits)]
     assert sorted(wait.seconds or 0.0 for wait in waits) == [float(n) for n in range(200)]
     assert {(wait.model, wait.reason) for wait in waits} == {("slow", "rate limited")}
+
+
+def test_a_run_whose_clock_stands_still_has_its_state_near_the_end_of_the_file() -> None:
+    """Otherwise a list of runs would read all events of each run that has not ended."""
+    told, record = EventLines(FakeClock()), rollout_record()
+    kinds: list[type[Event]] = []
+    for number in range(200):
+        proposed = MutationProposed(step=number, parent=0, module="m", before="", after="")
+        made = RolloutCompleted(position=f"step/{number}/child/0", record=record, total_rollouts=1)
+        kinds += [type(line) for event in (proposed, made) for line in told.of(event)]
+    places = [place for place, kind in enumerate(kinds) if kind is RunProgress]
+    assert [b - a for a, b in itertools.pairwise([-1, *places])] == [33] * (200 // 32)
+
+
+def rollout_record() -> RolloutRecord:
+    return RolloutRecord(
+        example_id="e1", inputs_repr="", output_repr="", tool_trace_repr="", feedback=None
+    )

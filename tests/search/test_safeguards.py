@@ -214,7 +214,8 @@ def test_rollouts_in_flight_count_towards_the_budget(budget: int, allowed: bool)
 def test_calls_of_a_branch_that_is_given_up_are_not_made() -> None:
     later = Later()
     # Whoever waits for calls that nobody makes is told so.
-    world = World(executor=later, deadline=Deadline.after(5))
+    deadline = Deadline.after(5)
+    world = World(executor=later, deadline=deadline)
 
     def search() -> Asking[int]:
         yield from Start(iter(rollouts("branch", 4)))
@@ -223,6 +224,7 @@ def test_calls_of_a_branch_that_is_given_up_are_not_made() -> None:
         return used
 
     assert world.driver.run(search()) == 1
+    assert not deadline.expired
     assert [future.cancelled() for future, _ in later.kept] == [False, True, True, True]
     assert [one.key for one in world.journal.records()] == ["branch/0"]
 

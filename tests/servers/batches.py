@@ -74,6 +74,7 @@ class BatchServer(ThreadedServer):
         names: makes the id of the n-th batch.
         on_look: is called when a batch is looked at.
         on_made: is called when a batch is made, before that is answered.
+        damage: fields that replace those of a batch of OpenAI that has ended.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class BatchServer(ThreadedServer):
         self.names: Callable[[int], str] = lambda number: f"batch_{number}"
         self.on_look: Callable[[], None] = lambda: None
         self.on_made: Callable[[], None] = lambda: None
+        self.damage: JsonObject = {}
         self._brain = brain
         self._fate = fate
         self._refusals = list(refusals)
@@ -231,6 +233,7 @@ class BatchServer(ThreadedServer):
                 name = f"file_{batch.id}_{field}"
                 self._files[name] = _jsonl(lines)
                 state[field] = name if lines else None
+            state |= self.damage
         return state
 
     def _results(self, batch: Batch) -> list[JsonObject]:

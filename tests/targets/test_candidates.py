@@ -183,3 +183,13 @@ def test_a_part_of_another_prompt_is_no_part() -> None:
     baseline = alone.baseline()
     with pytest.raises(TypeError, match="expected a part of team/c"):
         alone.text(PARTS[0], baseline)
+
+
+def test_a_candidate_has_its_parent_and_changes_by_the_names_of_the_specification() -> None:
+    alone = target_of(["team/c"])
+    baseline = alone.baseline()
+    child = alone.graft(baseline, alone.modules[0], "Other.", parents=(3,), examples=())
+    assert (baseline.parent_index, child.parent_index) == (None, 3)
+    assert baseline.section_overrides == {}
+    assert child.section_overrides == child.section_bodies != {}
+    assert child.generated_examples == ()

@@ -19,6 +19,7 @@ from promptgraft.errors import (
     OutputError,
     PromptgraftError,
     TransientProviderError,
+    user_errors,
 )
 from promptgraft.folders import temporary_folder
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
@@ -317,7 +318,7 @@ def evaluated(
     # What the standard library raises for a network; an adapter need not know our errors.
     except (ConnectionError, TimeoutError) as error:
         raise TransientProviderError(f"{where} raised {raised_at(error)}") from error
-    except Exception as error:
+    except user_errors() as error:
         raise AdapterError(
             f"{where} raised {raised_at(error)}; raise a TransientProviderError for failures that "
             "may pass"

@@ -29,7 +29,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING, instance, money
-from promptgraft.text import clip
+from promptgraft.text import clip, message_of
 
 _COST = money(0).or_none
 _NO_STATE: Mapping[str, Json] = FrozenMap()
@@ -251,7 +251,7 @@ def refusal_of(name: str, status: int, said: str) -> PromptEvaluationError:
 
 def error_text(error: BaseException) -> str:
     """Return the class of an exception and the start of its message, in one line."""
-    text = clip(" ".join(str(error).split()), LONGEST_SHOWN, around=" ")
+    text = clip(" ".join(message_of(error).split()), LONGEST_SHOWN, around=" ")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -16,9 +16,10 @@ from promptgraft.errors import (
     LimitReachedError,
     PromptEvaluationError,
     PromptgraftError,
+    user_errors,
 )
 from promptgraft.functions import code_digest, function_name, place_of
-from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
 from promptgraft.serde import shown
 from promptgraft.strict.checks import FLAG, SECONDS, STRING
 
@@ -98,8 +99,9 @@ class PythonAgent:
             raise too_late(self.name, self.timeout) from None
         except PromptEvaluationError:
             raise
-        # A script wrapped as a function may call `sys.exit`, which must not end the run.
-        except (Exception, SystemExit) as error:
+        except CancelledElsewhereError:
+            raise AgentFaultError("the agent was cancelled by its own code") from None
+        except user_errors() as error:
             # Not raised by the user's code but by the wait for it, so it is not the agent's fault.
             if isinstance(error, PromptgraftError) and not place_of(error):
                 raise

@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 
 from promptgraft.agents.writing import SourceWriter, WrittenText, may_be_run, settle_left_over
-from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
+from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError, user_errors
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_key
 from promptgraft.runtime.event_loop import awaited
@@ -96,7 +96,7 @@ class CallbackSource:
 def _called(name: str, function: Callable[..., object], *args: str) -> object:
     try:
         return awaited(function(*args))
-    except Exception as error:  # a user's function may raise anything
+    except user_errors() as error:
         raise ConfigError(f"{name} raised {' '.join(raised(error).split())}") from error
 
 

@@ -225,6 +225,19 @@ def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozens
     return frozenset(found)
 
 
+def tested_functions(folder: Path) -> tuple[str, ...]:
+    """Return the functions with a prompt that a test of the project names, in order."""
+    paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
+    files = [BamlFile(path, _read(path)) for path in paths]
+    tested = {name for file in files for test in tests_in(file) for name in test.functions}
+    declared = (one for file in files for one in file.declarations)
+    return tuple(
+        one.name
+        for one in declared
+        if one.kind == "function" and one.prompt is not None and one.name in tested
+    )
+
+
 def load_function(name: str, folder: Path, *, with_inputs: bool = False) -> BamlFunction:
     """Return a function of a BAML project, without compiling it.
 

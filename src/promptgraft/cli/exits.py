@@ -102,9 +102,24 @@ def usage_line(error: click.ClickException) -> str:
     return f"{where}{message}{mend}"
 
 
+_ELSEWHERE = {
+    "--max-evals": "`--budget`",
+    "--trials": "`--budget`, which counts test calls, not steps",
+    "--parallel": "`--workers`",
+    "--output-dir": "`--runs`",
+    "--verbose": "`--json`, which prints every event",
+    "--weight": "`--weights`",
+    "--reflection-model": "`--reflection`",
+    "--resume": "`promptgraft resume`",
+    "--reset-gepa-prompts": "`promptgraft meta`, which edits the questions",
+}
+
+
 def _message(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         near = " or ".join(f"`{name}`" for name in error.possibilities or ())
+        # Options of the specification of typed functions, and of BAML's command line.
+        near = _ELSEWHERE.get(error.option_name, near)
         asked = f" (did you mean {near}?)" if near else ""
         return f"no such option `{error.option_name}`{asked}"
     if isinstance(error, click.MissingParameter) and error.param is not None:

@@ -64,6 +64,15 @@ webhooks_option = click.option(
 )
 
 
+log_option = click.option(
+    "--log",
+    "log",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The form of the log on standard error: lines, or a JSON object per line.",
+)
+
+
 @contextmanager
 def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
     """Send events to the webhooks in a file while the context is open."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TextIO, TypedDict, Unpack
 
@@ -15,18 +14,16 @@ import attrs
 import click
 
 from promptgraft.cli import options
+from promptgraft.cli.baml_files import REFLECTION, BamlOptions, baml_projects, given_baml_options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_of
-from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.outcome import MODEL, Runner, conclude_run
 from promptgraft.cli.progress import Progress, progress_for
-from promptgraft.errors import ConfigError
-from promptgraft.project.files import FILE_NAME
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.running import Changes, Runnable, loaded, loaded_again, run_dry
 from promptgraft.project.services import ExecutorConfig, cluster
 from promptgraft.runs import RunFolder
 from promptgraft.search.settings import Size
-from promptgraft.serde import Json
 
 
 class Limits(TypedDict):
@@ -38,25 +35,11 @@ class Limits(TypedDict):
     timeout: float | None
 
 
-class _BamlOptions(TypedDict):
-    """``--baml`` and the options that go with it; each is named as its option is."""
-
-    baml: str | None
-    function: str | None
-    test: tuple[str, ...]
-    weights: str | None
-    reflection: str | None
-
-
-class _OptimizeOptions(Limits, _BamlOptions):
+class _OptimizeOptions(Limits, BamlOptions):
     """The options of ``optimize`` that are passed on together."""
 
     auto: Size | None
 
-
-_REFLECTION = "openai/gpt-5"
-_OBJECTIVES = {"accuracy": "score", "latency": "seconds"}
-"""Our names of objectives that BAML's own optimizer names differently."""
 
 limit_options = options.together(
     click.option(
@@ -89,7 +72,12 @@ dask_option = click.option(
 
 _baml_options = options.together(
     click.option("--baml", metavar="DIR", help="A folder of BAML files, in place of a project."),
-    click.option("--function", metavar="NAME", help="With --baml: the function to improve."),
+    click.option(
+        "--function",
+        multiple=True,
+        metavar="NAME",
+        help="With --baml: the function to improve; several, or all by default, one after another.",
+    ),
     click.option(
         "--test",
         multiple=True,
@@ -100,13 +88,13 @@ _baml_options = options.together(
         "--weights",
         metavar="WEIGHTS",
         help="With --baml: weights of the objectives, such as `accuracy=0.8,tokens=0.2`; also "
-        "latency, prompt_tokens, completion_tokens and check:NAME.",
+        "latency, prompt_tokens, completion_tokens and the names of checks.",
     ),
     click.option(
         "--reflection",
         metavar="MODEL",
         help="With --baml: the reflection model: `openai/MODEL`, `anthropic/MODEL`, `offline` or "
-        f"`file.py:NAME`; by default {_REFLECTION}.",
+        f"`file.py:NAME`; by default {REFLECTION}.",
     ),
 )
 
@@ -179,11 +167,10 @@ def optimize_command(
     with `promptgraft apply`; that of a job is stored where the job says. Ctrl+C stops the run
     and keeps the best candidate so far; a second Ctrl+C ends the command at once.
     """
-    named = _given_baml_options(given)
+    named = given_baml_options(given)
     if given["baml"] is not None:
         if target is not None or project is not None:
             raise click.UsageError("--baml: names the prompt; leave PROMPT and --project out")
-        project = str(_baml_project(Path(given["baml"]), given))
     elif named:
         raise click.UsageError(f"{named[0]}: is for a BAML project; name it with --baml")
     if dry:
@@ -199,7 +186,47 @@ def optimize_command(
         max_tokens=given["max_tokens"],
         timeout=given["timeout"],
     )
-    stream = sys.stdout if as_json else None
+    run = partial(
+        _optimized,
+        changes=changes,
+        runs=runs,
+        dry=dry,
+        workers=workers,
+        dask=dask,
+        quiet=quiet,
+        stream=sys.stdout if as_json else None,
+    )
+    if given["baml"] is None:
+        return run(target, project)
+    files = baml_projects(Path(given["baml"]), given, auto=given["auto"])
+    for file in files if len(files) > 1 else ():
+        # All are checked before the first is paid for.
+        with file.written() as path, loaded(None, str(path), to_plan=True) as found:
+            found.plan()
+    code = ExitCode.OK
+    for file in files:
+        with file.written() as path:
+            # The worst of several, so that no failure is hidden by a success after it.
+            code = max(code, run(None, str(path), file.keep))
+        if code > ExitCode.NOT_IMPROVED:
+            break
+    return code
+
+
+def _optimized(
+    target: str | None,
+    project: str | None,
+    on_start: Callable[[], None] = lambda: None,
+    *,
+    changes: Changes,
+    runs: str | None,
+    dry: bool,
+    workers: int | None,
+    dask: str | None,
+    quiet: bool,
+    stream: TextIO | None,
+) -> ExitCode:
+    """Make one run; ``on_start`` is called when nothing can refuse it any more."""
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
         progress = progress_for(title, quiet=quiet, stream=stream)
@@ -210,7 +237,9 @@ def optimize_command(
             if dry:
                 outcome = run_dry(source.job, runner.run)
             else:
-                outcome = runner.run_in(source.make_folder(kept_in.root), source.job)
+                folder = source.make_folder(kept_in.root)
+                on_start()
+                outcome = runner.run_in(folder, source.job)
     return _concluded(outcome, kept_in, stream=stream, to_source=found.to_source)
 
 
@@ -305,84 +334,3 @@ def _concluded(outcome: Outcome, runs: Runs, *, stream: TextIO | None, to_source
 
     # OK is 0: the code of the run counts unless its winner could not be applied.
     return apply_unattended(outcome.folder) or code
-
-
-def _given_baml_options(given: _BamlOptions) -> list[str]:
-    """Return the given options that go with ``--baml``, ``--function`` first."""
-    values = dict(given)
-    names = ("function", "test", "weights", "reflection")
-    return [f"--{name}" for name in names if values[name]]
-
-
-def _baml_project(folder: Path, given: _OptimizeOptions) -> Path:
-    """Return the project file beside a folder of BAML files; write it if there is none."""
-    if given["function"] is None:
-        raise click.UsageError("--function: expected a function of the BAML project, found none")
-    path = folder.resolve().parent / FILE_NAME
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    if path.exists():
-        _check_same(shown, folder, given)
-        return shown
-    from promptgraft.baml.functions import chosen_tests, load_function
-
-    # Raises if a pattern matches no test, before anything is written.
-    chosen_tests(load_function(given["function"], folder), given["test"])
-    # JSON is YAML too, and quotes every text.
-    written = "".join(
-        f"{name}: {json.dumps(value, ensure_ascii=False)}\n"
-        for name, value in _baml_settings(folder, given["function"], given).items()
-    )
-    try:
-        # Never over a file that someone else has written since it was looked for.
-        with path.open("x", encoding="utf-8") as file:
-            file.write(written)
-    except OSError as error:
-        raise ConfigError(f"{shown} cannot be written: {error.strerror}") from error
-    complain(f"wrote {shown}; change it to change the run")
-    return shown
-
-
-def _check_same(path: Path, folder: Path, given: _BamlOptions) -> None:
-    """Refuse options that an existing project file contradicts or would ignore."""
-    from promptgraft.project import open_project
-
-    found = open_project(path).config.baml
-    if found is None or (path.parent / found.baml).resolve() != folder.resolve():
-        raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
-    if found.function != given["function"]:
-        raise ConfigError(f"--function: {path} names `{found.function}`; change it there")
-    if others := _given_baml_options(given)[1:]:
-        raise ConfigError(f"{others[0]}: {path} already exists; change it there, or remove it")
-
-
-def _baml_settings(folder: Path, function: str, given: _OptimizeOptions) -> Mapping[str, Json]:
-    """Return the project file of a BAML function, as plain data."""
-    from promptgraft.search.scores import weights_of
-
-    weights = weights_of(given["weights"], "--weights") if given["weights"] else {}
-    named: dict[str, Json] = {_OBJECTIVES.get(one, one): value for one, value in weights.items()}
-    tests: dict[str, Json] = {"tests": list(given["test"])} if given["test"] else {}
-    objectives: dict[str, Json] = {"objectives": {"weights": named}} if named else {}
-    # The limits of names of prompts, see `NAME` in `project.format_agents`.
-    key = re.sub("[^a-z0-9_-]", "-", function.lower())[:64]
-    return {
-        "version": 1,
-        "prompts": {key: {"baml": folder.resolve().name, "function": function, **tests}},
-        "models": {"reflection": _model(given["reflection"] or _REFLECTION)},
-        "optimizer": {"rollout_budget": given["auto"] or "light", **objectives},
-    }
-
-
-def _model(written: str) -> dict[str, Json]:
-    provider, _, model = written.partition("/")
-    if ":" in written:
-        return {"python": written}
-    if provider == "offline" and not model:
-        return {"provider": provider}
-    if provider not in ("openai", "anthropic") or not model:
-        raise click.UsageError(
-            "--reflection: expected `openai/MODEL`, `anthropic/MODEL`, `offline` or "
-            f"`file.py:NAME`, found {written!r}"
-        )
-    # A reference: the file is meant to be committed, so the key itself must not be in it.
-    return {"provider": provider, "model": model, "api_key": f"${{{provider.upper()}_API_KEY}}"}

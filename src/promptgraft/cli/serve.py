@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -18,6 +19,7 @@ from promptgraft.cli.exits import handling_signals
 from promptgraft.cli.job_options import (
     EXTRA,
     jobs_option,
+    log_option,
     managed,
     named_projects,
     projects_option,
@@ -49,6 +51,7 @@ _SECONDS_FOR_WORKERS = 35
 @click.option("--certificate", metavar="FILE", help="A certificate for TLS, with its chain.")
 @click.option("--key", metavar="FILE", help="The private key of the certificate.")
 @webhooks_option
+@log_option
 @projects_option
 @jobs_option
 def serve_command(
@@ -61,6 +64,7 @@ def serve_command(
     certificate: str | None,
     key: str | None,
     webhooks: str | None,
+    log: Literal["text", "json"],
     projects: tuple[str, ...],
     url: str | None,
 ) -> None:
@@ -76,6 +80,7 @@ def serve_command(
             url, projects, workers = held.enter_context(_demo())
         named = named_projects(projects)
         manager = held.enter_context(managed(url, named))
+        held.enter_context(_logged(log))
         held.enter_context(sending_webhooks(manager, webhooks))
         if demo:
             for seed in range(3):
@@ -92,7 +97,7 @@ def serve_command(
         access = Access(TokenStore(manager.database), hosts=names)
         # Readable by this user only; what is in it can be written again from the database.
         mirrors = held.enter_context(temporary_folder())
-        held.enter_context(_workers(workers, manager.database.secret_url, projects))
+        held.enter_context(_workers(workers, manager.database.secret_url, projects, log))
         scheme = "https" if secure or behind_proxy else "http"
         if is_loopback(host) and not behind_proxy:
             echo(f"open {scheme}://{names[0]}/login?code={access.new_code()}")
@@ -104,6 +109,13 @@ def serve_command(
         # uvicorn installs handlers of its own, which know nothing of a signal before them.
         if not is_asked_to_end():
             serve(app, socket, certificate=certificate, key=key)
+
+
+def _logged(form: Literal["text", "json"]) -> AbstractContextManager[None]:
+    """Return a context in which logs are written to standard error."""
+    from promptgraft.jobs.logs import writing_logs  # needs the extra `server`
+
+    return writing_logs(form)
 
 
 @contextmanager
@@ -169,12 +181,12 @@ def _demo() -> Iterator[tuple[str, tuple[str, ...], int]]:
 
 
 @contextmanager
-def _workers(count: int, url: str, projects: tuple[str, ...]) -> Iterator[None]:
+def _workers(count: int, url: str, projects: tuple[str, ...], log: str) -> Iterator[None]:
     """Run workers while the context is open."""
     named = [part for one in projects for part in ("--project", one)]
     environment = {**os.environ, "PROMPTGRAFT_JOBS": url}
     # With `-P` no module in the current folder can take the place of promptgraft.
-    command = [sys.executable, "-P", "-m", "promptgraft", "worker", *named]
+    command = [sys.executable, "-P", "-m", "promptgraft", "worker", "--log", log, *named]
     # The URL is passed in the environment because it may contain a password.
     started = [subprocess.Popen(command, env=environment) for _ in range(count)]  # noqa: S603
     try:
@@ -270,6 +282,7 @@ def revoke_command(name: str, *, url: str | None) -> None:
 )
 @click.option("--name", help="The name that lists show; by default host and process id.")
 @webhooks_option
+@log_option
 @projects_option
 @jobs_option
 def worker_command(
@@ -279,19 +292,22 @@ def worker_command(
     name: str | None,
     calls: int | None,
     webhooks: str | None,
+    log: Literal["text", "json"],
     projects: tuple[str, ...],
     url: str | None,
 ) -> None:
     """Run the jobs of a project.
 
     Each job runs in its own process. On SIGTERM and Ctrl+C the worker pauses its jobs after
-    their current step, puts them back into the queue, and exits.
+    their current step, puts them back into the queue, and exits. It logs jobs that it takes and
+    what becomes of them, waits for a database that is away for a while, and ends with code 2 if
+    the database is full, damaged or another one.
     """
     named = named_projects(projects)
     with managed(url, named) as manager, sending_webhooks(manager, webhooks):
         from promptgraft.jobs import Worker
 
         worker = Worker(manager, processes=processes, name=name, calls=calls)
-        with handling_signals(lambda *_: worker.stop()):
+        with _logged(log), handling_signals(lambda *_: worker.stop()):
             echo(f"worker for {', '.join(named)}", error=True)
             worker.run(until_idle=until_idle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +26,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
 from promptgraft.database.connecting import engine_of, setting_up, shown_url, url_of
+from promptgraft.database.faults import BUSY, GIVEN_UP, has_code, lasting_of, mend, reason
 from promptgraft.database.tables import SCHEMA_VERSION, Tables
-from promptgraft.errors import ConfigError, StoreError
+from promptgraft.errors import ConfigError, Lasting, StoreError
 from promptgraft.serde import shown
-from promptgraft.text import clip
 
 T = TypeVar("T")
 
@@ -38,11 +37,18 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,29}|")
 _MOST_ATTEMPTS = 8
 _SECONDS_BETWEEN_ATTEMPTS = 0.25
 _BUSY_MS = 20
-_MAX_REASON_CHARS = 300
 
 
 class DatabaseError(StoreError):
-    """The database cannot be reached, or refuses a statement."""
+    """The database cannot be reached, or refuses a statement.
+
+    Attributes:
+        lasting: whether a later call may succeed, by the code of the driver.
+    """
+
+    def __init__(self, message: str, lasting: Lasting = Lasting.UNKNOWN) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class Database:
@@ -173,7 +179,8 @@ class Database:
             if found != SCHEMA_VERSION:
                 raise DatabaseError(
                     f"database {self.name}: expected tables of version {SCHEMA_VERSION}, found "
-                    f"version {found}; use the promptgraft that made them, or another prefix"
+                    f"version {found}; use the promptgraft that made them, or another prefix",
+                    Lasting.PERMANENT,
                 )
             self._opened = True
 
@@ -189,7 +196,8 @@ class Database:
         if not self._create:
             raise DatabaseError(
                 f"database {self.name}: there is no table `{self.tables.schema.name}`; make the "
-                "tables with the SQL that `promptgraft jobs schema` prints"
+                "tables with the SQL that `promptgraft jobs schema` prints",
+                Lasting.PERMANENT,
             )
 
         def make(connection: Connection) -> int:
@@ -220,7 +228,7 @@ class Database:
                         return found
                 except DBAPIError as error:
                     passed = time.monotonic() - began
-                    if _is_one(error, _BUSY) and passed < self._timeout_seconds:
+                    if has_code(error, BUSY) and passed < self._timeout_seconds:
                         continue
                     is_away = not is_connected or error.connection_invalidated
                     # If the connection broke during a commit, the commit may have succeeded.
@@ -228,7 +236,7 @@ class Database:
                         time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
                         continue
                     attempt += 1
-                    if not (repeats_all or _is_one(error, _GIVEN_UP)) or attempt == _MOST_ATTEMPTS:
+                    if not (repeats_all or has_code(error, GIVEN_UP)) or attempt == _MOST_ATTEMPTS:
                         raise
 
     @contextlib.contextmanager
@@ -237,7 +245,7 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise DatabaseError(
-                f"database {self.name}: {_reason(error)}; {_mend(error)}"
+                f"database {self.name}: {reason(error)}; {mend(error)}", lasting_of(error)
             ) from error
 
     def _begin(self, connection: Connection) -> None:
@@ -266,34 +274,3 @@ _SECONDS = {
     "mysql": "unix_timestamp(now(6)) + 0e0",
 }
 """Seconds since 1970 in SQL, by dialect."""
-
-_BUSY = frozenset[object]({sqlite3.SQLITE_BUSY})
-_LOCKED = _BUSY | {"55P03", 1205}
-_NO_RIGHT = frozenset[object]({"42501", "25006", 1044, 1142, 1290, sqlite3.SQLITE_READONLY})
-_GIVEN_UP = frozenset[object]({"40P01", "40001", "23505", 1020, 1062, 1213})
-"""Deadlocks, and rows that another transaction inserted first: a repetition may succeed."""
-
-
-def _is_one(error: SQLAlchemyError, codes: frozenset[object]) -> bool:
-    """Return whether an error has one of these codes: text in PostgreSQL, numbers elsewhere."""
-    original: object = getattr(error, "orig", None)
-    arguments = original.args[:1] if isinstance(original, Exception) else ()
-    known = [getattr(original, name, None) for name in ("sqlstate", "sqlite_errorcode")]
-    return not codes.isdisjoint([*known, *arguments])
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    original: object = getattr(error, "orig", None)
-    # PyMySQL puts a number before the message.
-    arguments: list[object] = list(original.args) if isinstance(original, Exception) else []
-    said = arguments[-1] if arguments else error
-    words = " ".join(str(said).split())
-    return clip(words, _MAX_REASON_CHARS, around=" ") or type(error).__name__
-
-
-def _mend(error: SQLAlchemyError) -> str:
-    if _is_one(error, _NO_RIGHT):
-        return "give the user the right to read and write the tables"
-    if _is_one(error, _LOCKED):
-        return "another process has held a lock for too long; check what it is doing"
-    return "check that the database is running and not full, and that URL and user are right"

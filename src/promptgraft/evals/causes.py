@@ -11,7 +11,6 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.serde import Json, canonical_json, shown
 from promptgraft.text import clip, counted
 
-_FEWEST_UNUSABLE = 4  # fewer answers may be unusable by chance
 _FEWEST_SCORES = 10  # fewer scores may be equal by chance
 _LONGEST_FAULT = 300
 _OF_ANSWER = "answer:"  # how faults of parsing begin
@@ -19,14 +18,15 @@ _OF_ANSWER = "answer:"  # how faults of parsing begin
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
-def unusable(faults: Iterable[tuple[str, str]]) -> str:
-    """Return why all of several answers could not be used; empty if one could, or for too few.
+def unusable(faults: Iterable[tuple[str, str]], *, least: int = 1) -> str:
+    """Return why not a single answer could be used; empty if one could.
 
     Args:
         faults: the id of the case of each answer, and why it could not be used; empty if it could.
+        least: the number of answers below which chance may explain it.
     """
     pairs = list(faults)
-    if len(pairs) < _FEWEST_UNUSABLE or not all(fault for _, fault in pairs):
+    if len(pairs) < max(1, least) or not all(fault for _, fault in pairs):
         return ""
     case, fault = pairs[0]
     kinds = len({_QUOTED.sub("", each) for _, each in pairs})

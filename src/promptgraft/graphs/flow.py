@@ -14,7 +14,14 @@ from promptgraft.adapters.base import (
     adapter_identity,
     check_serves,
 )
-from promptgraft.errors import CallerError, CandidateError, ConfigError, FlowError, PromptgraftError
+from promptgraft.errors import (
+    CallerError,
+    CandidateError,
+    ConfigError,
+    FlowError,
+    PromptgraftError,
+    user_errors,
+)
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import call_fault, function_identity
 from promptgraft.graphs.describing import source_view
@@ -149,7 +156,7 @@ class GraphRunner:
         token = under_way.set(run)
         try:
             return self._answered(run, params)
-        except Exception as error:
+        except user_errors() as error:
             # The first fault ends the answer, even if the flow caught it and raised another error.
             if run.fault not in (None, error):
                 raise run.fault from error

@@ -6,9 +6,11 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from promptgraft.database import Database, DatabaseError
 from promptgraft.errors import CallerError
+from promptgraft.jobs.logs import told, writing_logs
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.jobs.running import carry_out
@@ -22,6 +24,11 @@ _logger = logging.getLogger("promptgraft.jobs")
 def main() -> None:
     """Run the job that standard input describes."""
     task = json.loads(sys.stdin.buffer.read())
+    with writing_logs(task["log"]):
+        _carry_out(task)
+
+
+def _carry_out(task: dict[str, Any]) -> None:
     # After a lease without the database the job belongs to another worker anyway.
     database = Database(task["url"], prefix=task["prefix"], patience_seconds=LEASE_SECONDS)
     rows = JobRows(database)
@@ -32,7 +39,8 @@ def main() -> None:
         project = _as_submitted(Path(task["project"]), job)
         carry_out(database, claim, project, calls=task["calls"])
     except DatabaseError as error:
-        sys.exit(f"promptgraft: job {job.id}: {error}")
+        told(_logger, logging.ERROR, "database_lost", str(error), job=job.id)
+        sys.exit(1)
     finally:
         database.close()
 
@@ -46,7 +54,7 @@ def _as_submitted(path: Path, job: Job) -> Project:
         why = "it has changed since its worker began"
     except CallerError as error:
         why = str(error)
-    _logger.warning("job %s: project %s: %s", job.id, path, why)
+    told(_logger, logging.WARNING, "project_changed", f"project {path}: {why}", job=job.id)
     sys.exit(HAS_CHANGED)
 
 

@@ -15,7 +15,7 @@ import attrs
 
 from promptgraft.adapters.calling.access import is_address, is_confidential
 from promptgraft.database import DatabaseError
-from promptgraft.errors import ConfigError, DataFormatError, StoreError
+from promptgraft.errors import ConfigError, DataFormatError, Lasting, StoreError
 from promptgraft.jobs.interface import MOST_EVENTS, Changes, Jobs
 from promptgraft.jobs.mirror import folder_of
 from promptgraft.jobs.preparing import check_idempotency_key, plain, read_changes, written_changes
@@ -249,7 +249,7 @@ class JobClient(Jobs):
                 return DataFormatError.of((said, *faults))
             # As from a local manager, so that callers wait and try again either way.
             case 503:
-                return DatabaseError(said)
+                return DatabaseError(said, Lasting.TRANSIENT)
         return StoreError(f"server {self._server}: {said}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,17 +17,23 @@ import attrs
 from sqlalchemy import Connection
 
 from promptgraft.database import DatabaseError
-from promptgraft.errors import ConfigError, LeaseLostError
+from promptgraft.errors import ConfigError, Lasting, LeaseLostError
 from promptgraft.jobs.lines import spent_for_today
+from promptgraft.jobs.logs import form_of_logs, told
 from promptgraft.jobs.manager import JobManager
 from promptgraft.jobs.preparing import submitted_digest
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.running import carry_out
-from promptgraft.jobs.types import Job
+from promptgraft.jobs.types import Job, JobNotFoundError, JobState
 from promptgraft.project import Project
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_TO_PAUSE = 30.0
+
+_MOST_UNKNOWN = 240
+"""Looks in a row that a fault of unknown length is borne; with the waits between them, a minute."""
+
+_logger = logging.getLogger("promptgraft.jobs")
 
 HAS_CHANGED = 4
 """Exit code of a child that finds another version of the project than was submitted."""
@@ -41,6 +48,31 @@ class _Child:
     process: subprocess.Popen[bytes]
 
 
+@attrs.define
+class _Outage:
+    """Looks at the database that failed in a row, and the message of the latest."""
+
+    looks: int = 0
+    message: str = ""
+
+    def bear(self, error: DatabaseError) -> None:
+        """Note a failed look, and say so once; raise the error if waiting is in vain."""
+        self.looks += 1
+        is_over_soon = error.lasting is Lasting.TRANSIENT
+        if error.lasting is Lasting.PERMANENT or (not is_over_soon and self.looks > _MOST_UNKNOWN):
+            raise error
+        if self.message != str(error):
+            self.message = str(error)
+            told(_logger, logging.WARNING, "database_lost", f"{error}; trying again")
+
+    def end(self) -> None:
+        """Note a look that succeeded."""
+        if self.looks:
+            words = f"the database is back after {self.looks} looks in vain"
+            told(_logger, logging.INFO, "database_back", words)
+        self.looks, self.message = 0, ""
+
+
 class Worker:
     """Runs the jobs of some projects, each in a child process.
 
@@ -53,6 +85,7 @@ class Worker:
         name: the name that is shown; by default host and process id.
         calls: model calls that may be in flight to an account, divided evenly among the
             processes; by default each process adapts to what the account allows.
+        seconds: between two looks at the queue.
 
     Raises:
         ConfigError: there are fewer calls than processes.
@@ -65,12 +98,13 @@ class Worker:
         processes: int = 1,
         name: str | None = None,
         calls: int | None = None,
+        seconds: float = _SECONDS_BETWEEN_LOOKS,
     ) -> None:
         if calls is not None and calls < processes:
             raise ConfigError(
                 f"calls: expected at least 1 for each of {processes} processes, found {calls}"
             )
-        self._calls = calls
+        self._calls, self._seconds = calls, seconds
         self._database = manager.database
         self._projects = manager.projects
         self._rows = JobRows(self._database)
@@ -88,17 +122,24 @@ class Worker:
     def run(self, *, until_idle: bool = False) -> None:
         """Claim and run jobs until :meth:`stop`, or until there is nothing to do.
 
-        Errors of the database are not fatal: the worker tries again.
+        Faults of the database that pass are waited for, and those that may pass for a minute.
+
+        Raises:
+            DatabaseError: the database is full, damaged, another one, or refuses for good.
         """
+        outage = _Outage()
         try:
             while not self._ending.is_set():
                 try:
                     is_idle = self._poll()
-                except DatabaseError:
+                except DatabaseError as error:
+                    outage.bear(error)
                     is_idle = False
+                else:
+                    outage.end()
                 if until_idle and is_idle:
                     return
-                self._ending.wait(_SECONDS_BETWEEN_LOOKS)
+                self._ending.wait(self._seconds)
         finally:
             self._end_children()
 
@@ -112,7 +153,9 @@ class Worker:
         Projects that have used up the money of the day are left out.
         """
         # Every worker does so before each claim, so that no process is needed just for that.
-        self._database.write(self._recover)
+        for job in self._database.write(self._recover):
+            why = _lost(job)
+            told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
         over_limit = self._over_limit() if self._limits else frozenset()
         digests = [one for one in self._digests if one[0] not in over_limit]
         if not digests:
@@ -146,6 +189,9 @@ class Worker:
             claim = self.claim()
             if claim is None:
                 break
+            job = claim.job
+            words = f"{job.project}/{job.prompt}, attempt {job.attempts}"
+            told(_logger, logging.INFO, "job_taken", words, job=job.id, attempt=job.attempts)
             taken = {child.slot for child in self._children}
             slot = next(slot for slot in range(self._processes) if slot not in taken)
             self._children.append(_Child(slot, claim, self._started(claim, slot)))
@@ -166,6 +212,7 @@ class Worker:
             "job": claim.job.number,
             "fence": claim.fence,
             "calls": self._share(slot),
+            "log": form_of_logs(),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "promptgraft.jobs.child"],
@@ -188,6 +235,18 @@ class Worker:
                 if code:
                     self._put_back(child.claim, _exit_reason(code))
                 self._children.remove(child)
+                self._tell_end(child.claim.job, _exit_reason(code) if code else "")
+
+    def _tell_end(self, job: Job, lost: str) -> None:
+        """Log what became of a job whose process has ended."""
+        if lost:
+            told(_logger, logging.WARNING, "job_lost", lost, job=job.id, attempt=job.attempts)
+            return
+        with contextlib.suppress(JobNotFoundError), self._database.reading() as connection:
+            now = self._rows.load(connection, job.number)
+            level = logging.ERROR if now.state is JobState.FAILED else logging.INFO
+            words = f"{now.state}{now.reason and f': {now.reason}'}"
+            told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
     def _forget(self, job: Job) -> None:
         """Stop claiming jobs of a project version that is gone, without blaming this job."""
@@ -205,9 +264,11 @@ class Worker:
         with contextlib.suppress(LeaseLostError):
             self._database.write(put_back)
 
-    def _recover(self, connection: Connection) -> None:
-        for job in self._rows.expired(connection):
-            self._rows.put_back(connection, job, f"its worker {job.worker} was lost")
+    def _recover(self, connection: Connection) -> Sequence[Job]:
+        expired = self._rows.expired(connection)
+        for job in expired:
+            self._rows.put_back(connection, job, _lost(job))
+        return expired
 
     def _end_children(self) -> None:
         for child in self._children:
@@ -219,7 +280,9 @@ class Worker:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
-        self._reap()
+        # Without the database, the jobs are put back by others when their leases are over.
+        with contextlib.suppress(DatabaseError):
+            self._reap()
 
 
 def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
@@ -228,6 +291,10 @@ def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
         for name, project in projects.items()
         for prompt in project.names
     ]
+
+
+def _lost(job: Job) -> str:
+    return f"its worker {job.worker} was lost"
 
 
 def _exit_reason(code: int) -> str:

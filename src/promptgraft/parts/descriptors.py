@@ -20,11 +20,15 @@ from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
+    one_line,
     read_stored_steps,
     show_steps,
     typed_json,
 )
 from promptgraft.serde import HexDigest, digest, shown
+from promptgraft.text import clip
+
+_SHOWN_CHARS = 80
 
 SectionPath = tuple[str, ...]
 """Keys from the outermost section to the part itself; written `policies/refunds`."""
@@ -317,7 +321,16 @@ class PromptDescriptor:
     def checked_outcome(self, outcome_json: str, *, where: str) -> str:
         """Return an outcome in one line, if it is of the prompt's output type."""
         kind = str if self.output_type is None else self.output_type
-        return typed_json(outcome_json, kind, where=f"{where}: outcome")
+        try:
+            return typed_json(outcome_json, kind, where=f"{where}: outcome")
+        except DataFormatError as error:
+            # The most common slip: the text itself, instead of the text as JSON.
+            if kind is str and not outcome_json.lstrip().startswith(('"', "{", "[")):
+                raise DataFormatError(
+                    f"{error}; a text is JSON only in quotation marks: write "
+                    f"{clip(one_line(outcome_json), _SHOWN_CHARS, around=' ')}"
+                ) from None
+            raise
 
 
 class PromptLike(Protocol):

@@ -138,6 +138,7 @@ def load_baml(name: str, config: BamlConfig, around: Surroundings) -> ProjectPro
         takes_cases=True,
         as_file=function.alone,
         ending=".baml",
+        comment="//",
         answers=source.agent().answers,
     )
     return ProjectPrompt(name=name, prompt=prompt, source=source)

@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import AGENTS_NS
-from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.attempt import ParamsOf
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
@@ -36,7 +36,7 @@ from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, spelled
 from promptgraft.targets.prompts import name_of, prompts_of
 from promptgraft.targets.texts import as_texts
-from promptgraft.text import listed
+from promptgraft.text import listed, raised
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
@@ -159,8 +159,8 @@ def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
             return params(case)
         except CallerError:
             raise
-        except Exception as error:
-            raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+        except user_errors() as error:
+            raise ConfigError(f"{spec} raised {raised(error)}") from error
 
     return made
 

@@ -16,13 +16,14 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import CallerError, ConfigError
+from promptgraft.errors import CallerError, ConfigError, user_errors
 from promptgraft.files import is_file
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import Reach, check
 from promptgraft.strict.kinds import without_name
 from promptgraft.strict.nodes import Node
+from promptgraft.text import raised
 
 T = TypeVar("T")
 
@@ -198,8 +199,8 @@ def call_maker(make: FunctionType, spec: str) -> object:
         made: object = awaited(make())
     except CallerError as error:
         raise type(error)(f"{spec}: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+    except user_errors() as error:
+        raise ConfigError(f"{spec} raised {raised(error)}") from error
     return made
 
 
@@ -209,7 +210,7 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
         with beside(folder):
             yield
     # A module that calls `sys.exit` must not decide the exit code of this command.
-    except (Exception, SystemExit) as error:
+    except user_errors() as error:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -17,7 +17,8 @@ from promptgraft.errors import DataFormatError, OutputError
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.lenient_json import BOOL_WORDS, Data, data_in, fitted
 from promptgraft.prompt.schema import own_names
-from promptgraft.serde import shown
+from promptgraft.prompt.typed_text import bare_value, takes_bare_text
+from promptgraft.serde import Json, is_unicode, parse_json, shown
 from promptgraft.strict import structure
 
 T = TypeVar("T")
@@ -354,11 +355,27 @@ def _value_in(kind: Any, reply: str, described: Mapping[str, Described], *, repa
         return Data(choice_in(options, reply))
     if kind is bool:
         return Data(BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)])
+    if takes_bare_text(kind):
+        return Data(_text_or_data(kind, answer_text(reply), described))
     if kind in (int, float):
         data = Data(number_in(reply))
     else:
-        wants_list = get_origin(kind) in (list, tuple, Sequence)
+        wants_list = get_origin(kind) in _LISTS or kind in _LISTS
         data = data_in(answer_text(reply), repair=repair, wants_list=wants_list)
     value, notes = own_names(data.value, kind, described), list[str]()
     value = fitted(value, kind, notes) if repair else value
     return Data(value, (*data.notes, *notes))
+
+
+_LISTS = (list, tuple, set, frozenset, Sequence)
+
+
+def _text_or_data(kind: Any, text: str, described: Mapping[str, Described]) -> Json:
+    """Return the value of a union or date that may be a bare text: its JSON where that fits."""
+    try:
+        value = own_names(parse_json(text.strip(), where="answer"), kind, described)
+        structure(value, kind, where="answer")
+    except DataFormatError:
+        return bare_value(kind, text)
+    # Escapes of JSON can spell halves of characters.
+    return value if is_unicode(value) else bare_value(kind, text)

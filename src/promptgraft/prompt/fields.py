@@ -14,7 +14,7 @@ import attrs
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.descriptors import fold_name
-from promptgraft.serde import field_names, shown
+from promptgraft.serde import field_names, is_pydantic, shown
 
 
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
             owner=kind.__name__,
             name=name,
             kind=_bare(hints[name]),
-            described=_described(hints[name]),
+            described=_described(hints[name]) or _of_pydantic(kind, name),
             required=name in required,
         )
         for name in names
@@ -208,15 +208,22 @@ def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def _described(hint: Any) -> Described:
+def _described(hint: Any) -> Described | None:
     if get_origin(hint) is Annotated:
         for note in get_args(hint)[1:]:
             if isinstance(note, Described):
                 return note
-    return Described()
+    return None
+
+
+def _of_pydantic(kind: Any, name: str) -> Described:
+    """Return the description that a model of pydantic has for a field, by ``Field``."""
+    return Described(kind.model_fields[name].description or "" if is_pydantic(kind) else "")
 
 
 def _required(kind: Any) -> frozenset[str]:
+    if is_pydantic(kind):
+        return frozenset(n for n, field in kind.model_fields.items() if field.is_required())
     if attrs.has(kind):
         return frozenset(a.name for a in attrs.fields(kind) if a.default is attrs.NOTHING)
     return frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import attrs
 
@@ -21,7 +21,7 @@ from promptgraft.prompt.schema import (
     schema_of,
 )
 from promptgraft.prompt.sections import Tool
-from promptgraft.serde import did_you_mean, field_names, shown
+from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -188,7 +188,8 @@ def show_type(output_type: Any) -> str:
         return "text"
     if options := options_of(output_type):
         return f"one of {', '.join(options)}"
-    return str(output_type.__name__)
+    is_class = isinstance(output_type, type) and not get_args(output_type)
+    return output_type.__name__ if is_class else str(output_type).replace("typing.", "")
 
 
 def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:
@@ -219,16 +220,15 @@ class PromptRendered:
 
 
 def check_output_type(output_type: Any, where: str) -> None:
-    """Refuse all types but None, ``str``, choices, and classes that JSON can represent."""
+    """Refuse a value that is no type, and types whose values JSON cannot represent."""
     if output_type is None or output_type is str or options_of(output_type):
         return
-    if isinstance(output_type, type) and field_names(output_type) is not None:
-        check_round_trip(output_type, f"{where}: output_type")
-        return
-    raise PromptDefinitionError(
-        f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "
-        f"dataclass, found {shown(output_type)}"
-    )
+    if not isinstance(output_type, type) and get_origin(output_type) is None:
+        raise PromptDefinitionError(
+            f"{where}: output_type: expected a type such as str, an Enum, a class or list[str], "
+            f"found {shown(output_type)}"
+        )
+    check_round_trip(output_type, f"{where}: output_type")
 
 
 def check_choice(said: Described, output_type: Any, where: str) -> None:

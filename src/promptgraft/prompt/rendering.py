@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.errors import BindingError
+from promptgraft.errors import BindingError, user_errors
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot, spell
 from promptgraft.parts.descriptors import (
@@ -247,8 +247,7 @@ def _visible(
 def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:
     try:
         return decide(bindings.all)
-    # Broad, because the function is the user's.
-    except Exception as error:
+    except user_errors() as error:
         raise BindingError(
             f"section `{'/'.join(path)}`: `{name}` raised {raised(error)}; expected a function "
             "of the bound values"

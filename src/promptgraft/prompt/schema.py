@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import attrs
@@ -22,7 +22,15 @@ from promptgraft.prompt.fields import (
     options_of,
     options_within,
 )
-from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
+from promptgraft.prompt.typed_text import members_of
+from promptgraft.serde import (
+    Json,
+    canonical_json,
+    is_pydantic,
+    parse_json,
+    shown,
+    unstructure,
+)
 from promptgraft.strict import check_readable
 
 JsonObject = dict[str, Json]
@@ -73,7 +81,9 @@ def check_round_trip(kind: Any, where: str) -> None:
             for field in fields_of(owner):
                 place = f"{where}: field `{field.key}`"
                 check_readable(field.kind, where=place)
-                _components(field.kind)
+                # Inside of a class, unions of classes have no schema.
+                is_union = len(members_of(field.kind)) > 1
+                _components(GenericAlias(list, (field.kind,)) if is_union else field.kind)
         place = where
         check_readable(kind, where=place)
         schema_of(kind)
@@ -93,7 +103,8 @@ def bare_schema(kind: Any) -> object:
 
 def type_name(kind: Any) -> str:
     """Return the name of a type in overrides; a ``Literal`` is called `answer`."""
-    return kind.__name__ if isinstance(kind, type) else "answer"
+    is_class = isinstance(kind, type) and not get_args(kind)
+    return kind.__name__ if is_class else "answer"
 
 
 def describe(said: Described, options: Sequence[str] = ()) -> str:
@@ -128,10 +139,33 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
 def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
     import msgspec
 
+    members = members_of(kind)
+    if sum(bool(fields_of(member)) for member in members) > 1:
+        # msgspec takes unions of several classes only if they are its own.
+        found = [_raw_schema(member) for member in members]
+        merged = {name: body for _, definitions in found for name, body in definitions.items()}
+        return {"anyOf": [root for root, _ in found]}, merged
+    models: JsonObject = {}
     (root,), definitions = msgspec.json.schema_components(
-        (kind,), ref_template=f"{_REFERENCE}{{name}}"
+        (kind,),
+        schema_hook=functools.partial(_schema_of_model, models=models),
+        ref_template=f"{_REFERENCE}{{name}}",
     )
-    return root, definitions
+    return root, {**definitions, **models}
+
+
+def _schema_of_model(kind: Any, *, models: JsonObject) -> JsonObject:
+    """Return a reference to a model of pydantic, and add its definition and those inside it."""
+    if not is_pydantic(kind):
+        raise NotImplementedError  # how msgspec is told that a type has no schema
+    template = f"{_REFERENCE}{{model}}"
+    schema = kind.model_json_schema(by_alias=False, ref_template=template)
+    inner = schema.pop("$defs", {})
+    models.update({name: body for name, body in inner.items() if name not in models})
+    # A model that holds itself is among its own definitions.
+    if kind.__name__ not in inner:
+        models[kind.__name__] = schema
+    return {"$ref": f"{_REFERENCE}{kind.__name__}"}
 
 
 # Every rollout asks for a schema; callers do not modify the cached ones.
@@ -150,7 +184,8 @@ def _decorate(
     definitions: Mapping[str, JsonObject],
 ) -> None:
     properties = schema.get("properties")
-    required = schema.get("required")
+    # Models of pydantic leave it out if nothing is required.
+    required = schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
         return
     shown: JsonObject = {}
@@ -311,6 +346,12 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
         return _option(data, options)
     arguments = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
+        classes = [part for part in arguments if fields_of(part)]
+        if isinstance(data, dict) and len(classes) > 1:
+            # Of the member that knows the most of its keys.
+            found = [_renamed(data, part, rename) for part in classes]
+            objects = [one for one in found if isinstance(one, dict)]
+            return max(objects, key=lambda one: (len(one), one != data))
         # The first member that renames anything is taken for the type of the value.
         parts = (_renamed(data, part, rename) for part in arguments)
         return next((found for found in parts if found != data), data)

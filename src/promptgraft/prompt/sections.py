@@ -55,8 +55,8 @@ class Tool(Generic[ParamsT, ResultT]):
     Attributes:
         name: letters, digits, `_` and `-`, up to 64.
         description: what it does and when to use it.
-        params_type: attrs class or dataclass of its parameters; ``Described`` annotations
-            describe them.
+        params_type: attrs class, dataclass or pydantic model of its parameters; ``Described``
+            annotations describe them, or ``Field`` of pydantic.
         result_type: type of its result: ``str``, None, an attrs class, a dataclass, ...
         handler: the function; None for a tool that is only described.
         examples: calls that are shown to the model.

@@ -100,7 +100,8 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         name: name for people; by default the key.
         sections: its sections in reading order.
         output_type: the type of answers: None or ``str`` for text, an ``Enum`` or ``Literal`` of
-            strings for a choice, an attrs class or dataclass for an object.
+            strings for a choice, an attrs class, dataclass or pydantic model for an object; also
+            unions, lists, dictionaries, numbers, booleans and dates.
         choice: description of an answer that is a choice, and of its options; fields of a class
             are described by annotations.
         repair: whether answers that are not strict JSON, and texts that spell numbers, are

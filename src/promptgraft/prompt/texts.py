@@ -33,6 +33,7 @@ class TextsPrompt(Prompt[object]):
         takes_inputs: whether it is the input of the case.
         as_file: joins all texts, by name, to one file; None if each is a file of its own.
         ending: the extension of that file.
+        comment: what begins a comment in that file.
         answers: describes the answers that these texts, by name, lead to; None if nothing is known
             of them, since whatever uses the texts decides what it returns.
     """
@@ -43,6 +44,7 @@ class TextsPrompt(Prompt[object]):
         default=None, kw_only=True, repr=False, eq=False
     )
     ending: str = attrs.field(default="", kw_only=True)
+    comment: str = attrs.field(default="#", kw_only=True)
     answers: Callable[[Mapping[str, str]], str] | None = attrs.field(
         default=None, kw_only=True, repr=False, eq=False
     )

@@ -24,13 +24,15 @@ from promptgraft.overrides.resolution import (
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runs.history import RunHistory
-from promptgraft.search.events import RunEnded
+from promptgraft.search.events import CandidateAdded, RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import Change, plain_changes
+from promptgraft.text import score
 
 _MUCH_LONGER = 10
 """A winner that is longer than the source by this factor gets a warning."""
@@ -134,6 +136,23 @@ def warnings_of(
     said = f"the winner has {after:,} characters where the source has {before:,}"
     long = f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part"
     return (*remarks, long)
+
+
+def source_of(prompt: TextsPrompt, added: CandidateAdded) -> str:
+    """Return a candidate as one source file, below comments on its origin and its score."""
+    if prompt.as_file is None:
+        return ""
+    objectives = ", ".join(f"{name}={value:.4g}" for name, value in added.objectives.items())
+    estimated = "; estimated" if added.estimated else ""
+    head = (
+        f"Candidate {added.candidate}",
+        f"Iteration: {added.step}",
+        f"Parent candidates: {list(added.parents)}",
+        f"Score when it was accepted: {score(added.mean)} ({objectives}{estimated})",
+    )
+    said = "".join(f"{prompt.comment} {' '.join(line.split())}\n" for line in head)
+    texts = {name.removeprefix("section "): text for name, text in added.texts.items()}
+    return f"{said}\n{prompt.as_file(texts)}"
 
 
 def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:

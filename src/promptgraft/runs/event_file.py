@@ -39,6 +39,7 @@ from promptgraft.serde import Json, parse_json
 
 _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1
+_MOST_LINES_BETWEEN_PROGRESS = 32  # so that lists of runs find one near the end of a file
 _FREQUENT = (CallsInFlight, RolloutCompleted, Working)
 _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
 
@@ -46,15 +47,15 @@ _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
 class EventLines:
     """Turns the events of one run into numbered lines with times, and into progress lines.
 
-    Not safe to share between threads. There is a progress line every ``every`` seconds, and when
-    new work begins, but then at most ten times a second. ``history`` is the run as told by the
-    lines so far.
+    Not safe to share between threads. There is a progress line every ``every`` seconds, and after
+    32 other lines; also when new work begins, but then at most ten times a second. ``history`` is
+    the run as told by the lines so far.
     """
 
     def __init__(self, clock: Clock, *, every: float = _SECONDS_BETWEEN_PROGRESS) -> None:
         self._clock = clock
         self._every = every
-        self._numbered = 0
+        self._numbered = self._numbered_at_progress = 0
         self._written = self._begun = clock.monotonic()
         self.history = RunHistory()
 
@@ -85,8 +86,10 @@ class EventLines:
             due = now - self._begun >= min(self._every, _SECONDS_BETWEEN_BEGINNINGS)
             self._begun = now if due else self._begun
         else:
-            due = now - self._written >= self._every
-        self._written = now if due else self._written
+            lines = self._numbered - self._numbered_at_progress
+            due = now - self._written >= self._every or lines >= _MOST_LINES_BETWEEN_PROGRESS
+        if due:
+            self._written, self._numbered_at_progress = now, self._numbered
         return due
 
     def _kept(self, event: Event) -> Event:

@@ -24,6 +24,7 @@ from promptgraft.runs.documents import (
     frontier_document,
     ledger_document,
     result_document,
+    source_of,
     warnings_of,
     whole_prompt,
 )
@@ -170,7 +171,7 @@ class Recorder:
                 page = self._folder.candidate(line.candidate)
                 self._write_page(page, lambda: self._page_of(line.candidate), known=known)
                 if isinstance(line, events.CandidateAdded):
-                    self._write_source(page, line.texts, known=known)
+                    self._write_source(page, line, known=known)
                 self._write_best(line.best)
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
@@ -187,13 +188,12 @@ class Recorder:
                     page = self._folder.candidate(one.candidate)
                     write_text(page, self._page_of(one.candidate))
 
-    def _write_source(self, page: Path, texts: Mapping[str, str], *, known: bool) -> None:
+    def _write_source(self, page: Path, line: events.CandidateAdded, *, known: bool) -> None:
         """Write a candidate as one file, for prompts whose texts form a single source file."""
         for prompt in self._prompts.values():
-            if isinstance(prompt, TextsPrompt) and (written := prompt.as_file) is not None:
-                named = {name.removeprefix("section "): text for name, text in texts.items()}
+            if isinstance(prompt, TextsPrompt) and prompt.as_file is not None:
                 path = page.with_suffix(prompt.ending)
-                self._write_page(path, partial(written, named), known=known)
+                self._write_page(path, partial(source_of, prompt, line), known=known)
 
     def _write_round(self, *, known: bool) -> None:
         told = self._round

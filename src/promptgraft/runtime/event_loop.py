@@ -197,6 +197,10 @@ def run(
 _CLOSED = "the event loop of the run was closed before the run had ended; await the run"
 
 
+class CancelledElsewhereError(CallerError):
+    """A coroutine was cancelled by the user's code: by itself, or by another task."""
+
+
 class _Call(Generic[T]):
     """A coroutine in a loop, seen from the thread that waits for it."""
 
@@ -234,7 +238,7 @@ class _Call(Generic[T]):
         assert self._task is not None  # noqa: S101 - it has ended
         # Not raised as it is: `CancelledError` is no `Exception`, and handlers would miss it.
         if self._task.cancelled():
-            raise CallerError(
+            raise CancelledElsewhereError(
                 "a coroutine of the run was cancelled by something other than the run"
             )
         return self._task.result()

@@ -11,7 +11,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import attrs
 
-from promptgraft.errors import BudgetExhaustedError
+from promptgraft.errors import BudgetExhaustedError, user_errors
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.deadline import Deadline
@@ -118,7 +118,7 @@ class EventBus:
 
     def __init__(self) -> None:
         self._handlers: tuple[Callable[[object], None], ...] = ()
-        self._reported: set[tuple[object, type[Exception]]] = set()
+        self._reported: set[tuple[object, type[BaseException]]] = set()
         self._lock = threading.Lock()
 
     def subscribe(self, kind: type[E], handler: Handler[E]) -> Callable[[], None]:
@@ -149,10 +149,12 @@ class EventBus:
         for handler in self._handlers:
             try:
                 handler(event)
-            except Exception as error:  # noqa: BLE001 - whatever a user's handler raises
+            except user_errors() as error:
                 self._report(handler, event, error)
 
-    def _report(self, handler: Callable[[object], None], event: object, error: Exception) -> None:
+    def _report(
+        self, handler: Callable[[object], None], event: object, error: BaseException
+    ) -> None:
         """Log what a handler raised, once for each handler and kind of exception."""
         with self._lock:
             known = (handler, type(error)) in self._reported

@@ -20,6 +20,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
     TransientProviderError,
+    user_errors,
 )
 from promptgraft.evals.spending import (
     AbandonedRolloutError,
@@ -248,7 +249,7 @@ class RolloutBatch(Batch):
             )
         except PromptgraftError:
             raise
-        except Exception as error:
+        except user_errors() as error:
             raise CallerError(f"{where} raised {raised_at(error)}").at(key) from error
         if not isinstance(record, RolloutRecord):
             found = shown(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import correlation, mean
 
 import attrs
@@ -22,7 +22,7 @@ from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.contest import Sides, measure
 from promptgraft.search.events import CaseTaught, Emit, RolloutCompleted
-from promptgraft.search.fresh import HeldOut, PassingSides
+from promptgraft.search.fresh import Figures, HeldOut, PassingSides
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.population import Pool, Population
 from promptgraft.search.result import RunResult
@@ -278,7 +278,10 @@ class Course:
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
             ),
-            remarks=self._remarks.texts(self.held_out),
+            remarks=(
+                *self._remarks.texts(self.held_out),
+                *_still_failing(ended[0], search.population.figures(best)),
+            ),
             taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),
             means=tuple(pool.estimate(position) for position in range(len(pool))),
@@ -299,6 +302,17 @@ class Course:
             sources=self._prompts,
         )
         return search.result(core)
+
+
+def _still_failing(reason: StopReason, figures: Figures) -> Iterator[str]:
+    """Yield a remark on metrics that fail although the score, which ends a run, is perfect."""
+    failing = [f"{name} ({mean:.3g})" for name, mean in figures.means.items() if mean < 1]
+    if reason is StopReason.PERFECT and failing:
+        yield (
+            f"the score is perfect, and yet {', '.join(failing)} of the best candidate still "
+            "fails on validation examples; to improve it too, give it a weight in "
+            "`objectives.weights`"
+        )
 
 
 _MERGE = "merge"

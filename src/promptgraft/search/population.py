@@ -35,6 +35,8 @@ from promptgraft.serde import HexDigest
 from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
+_FEWEST_UNUSABLE = 4
+
 
 @attrs.define(eq=False, kw_only=True)
 class Population:
@@ -68,7 +70,10 @@ class Population:
     @property
     def unusable_baseline(self) -> str:
         """Why not a single answer of the baseline could be used; empty if one could."""
-        return unusable((one.example_id, one.fault) for one in self._of_baseline if one.feedback)
+        return unusable(
+            ((one.example_id, one.fault) for one in self._of_baseline if one.feedback),
+            least=_FEWEST_UNUSABLE,
+        )
 
     def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
         """Return the score of each rollout."""

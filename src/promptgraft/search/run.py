@@ -18,6 +18,7 @@ from promptgraft.errors import (
     OverrideConflictError,
     PromptgraftError,
     WinnerNotStoredError,
+    user_errors,
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.base import NoJournal
@@ -395,6 +396,6 @@ class Run:
                 "`store.upsert(prompt.descriptor, error.result.best_override)`",
                 result,
             ) from error
-        except Exception as error:  # a store may raise anything, and the result must not be lost
+        except user_errors() as error:  # the result must not be lost
             why = str(error) if isinstance(error, PromptgraftError) else raised(error)
             raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptgraft.clock import Clock
-from promptgraft.errors import StopperError
+from promptgraft.errors import StopperError, user_errors
 from promptgraft.runtime.deadline import Cancellation, Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
@@ -23,6 +23,7 @@ from promptgraft.search.stopping import (
 )
 from promptgraft.serde import shown
 from promptgraft.targets.base import RejectionReason
+from promptgraft.text import raised
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -110,8 +111,8 @@ def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:
     where = f"stoppers[{position}] (`{name}`) after step {state.steps}"
     try:
         reason: object = awaited(stopper(state))
-    except Exception as error:
-        raise StopperError(f"{where} raised {type(error).__name__}: {error}") from error
+    except user_errors() as error:
+        raise StopperError(f"{where} raised {raised(error)}") from error
     if reason is None or (isinstance(reason, str) and reason.strip()):
         return reason
     raise StopperError(f"{where}: expected None or a reason in words, found {shown(reason)}")

@@ -10,6 +10,7 @@ import collections.abc
 import contextlib
 import dataclasses
 import functools
+import json
 import types
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -29,7 +30,7 @@ from cattrs.errors import (
 from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn, override
 
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
+from promptgraft.serde import MismatchError, did_you_mean, field_names, is_pydantic, shown
 from promptgraft.strict.checks import (
     ANY_INTEGER,
     FINITE,
@@ -75,6 +76,8 @@ def get() -> Converter:
     add(_is_fixed_tuple, _fixed_tuple_factory)
     add(lambda kind: _bare(kind) in _MAPPINGS, _mapping_factory)
     add(_is_union, _union_factory)
+    # Last, because models of pydantic have fields as other classes do.
+    add(is_pydantic, _pydantic_factory)
     return converter
 
 
@@ -260,6 +263,28 @@ def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
     hints = get_type_hints(bare, include_extras=True)
     resolved: Any = {name: _resolved(hints[name], converter) for name in held}
     return _guarded(Mapping, "an object", make_dict_structure_fn(kind, converter, **resolved))
+
+
+def _pydantic_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    del converter
+
+    def inner(value: Any, _: Any) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            # As JSON, in which a date is a text; in the names of fields, as everywhere here.
+            text = json.dumps(value)
+            return kind.model_validate_json(text, strict=True, by_alias=False, by_name=True)
+        except ValidationError as error:
+            faults = (_said_by_pydantic(one) for one in error.errors(include_url=False))
+            raise MismatchError("; ".join(faults)) from None
+
+    return _guarded(Mapping, "an object", inner)
+
+
+def _said_by_pydantic(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def _holds_text(hint: Any) -> bool:

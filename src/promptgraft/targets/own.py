@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import CallerError, PromptgraftError
+from promptgraft.errors import CallerError, PromptgraftError, user_errors
 from promptgraft.overrides.types import Provenance
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import Json, shown
@@ -137,7 +137,7 @@ class OwnTarget(Target):
             yield
         except PromptgraftError:
             raise
-        except Exception as error:  # a user's method may raise anything
+        except user_errors() as error:
             about = [f"part `{module.name}`"] if module else []
             if parents:
                 about.append(f"a child of candidate {' and '.join(map(str, parents))}")

@@ -23,6 +23,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
     ProviderError,
+    user_errors,
 )
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Step, Verdict
@@ -330,7 +331,7 @@ def feedback_from(
         raise FeedbackError(f"{where}: {error}") from None
     except (ProviderError, LimitReachedError):
         raise
-    except Exception as error:
+    except user_errors() as error:
         raise FeedbackError(f"{where} raised {raised_at(error)}") from error
     if not isinstance(feedback, RolloutFeedback):
         raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
@@ -352,7 +353,7 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
     """Return the result of a user's function, plain or ``async``; ``where`` names it."""
     try:
         return awaited(call(), deadline=session.deadline)
-    except Exception as error:
+    except user_errors() as error:
         raise FeedbackError(f"{where} raised {raised_at(error)}") from error
 
 

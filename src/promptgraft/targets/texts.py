@@ -15,6 +15,7 @@ from promptgraft.errors import (
     DataFormatError,
     LimitReachedError,
     ProviderError,
+    user_errors,
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.functions import function_name
@@ -27,6 +28,7 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import canonical_json, shown
 from promptgraft.strict.checks import STRING, Check
+from promptgraft.text import raised
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT")
@@ -207,12 +209,12 @@ def answer_of(
         value = awaited(function(*arguments), deadline=deadline)
     except (CandidateError, ProviderError, LimitReachedError):
         raise
-    except Exception as error:
-        raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
+    except user_errors() as error:
+        said = f"raised {' '.join(raised(error).split())}"
         if isinstance(error, faults):
             # For the reflection model, to which names of modules and examples mean nothing.
-            raise CandidateError(f"the program {raised}") from error
-        raise CallerError(f"{where} {raised}") from error
+            raise CandidateError(f"the program {said}") from error
+        raise CallerError(f"{where} {said}") from error
     return response_with(value, where)
 
 

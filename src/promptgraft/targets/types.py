@@ -18,6 +18,7 @@ from promptgraft.frozenmap import FrozenMap, isolated
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
@@ -337,6 +338,18 @@ class Candidate:
         """The bodies that a candidate of one prompt replaces, by section path."""
         return FrozenMap((path, section.body) for path, section in self.override.sections.items())
 
+    section_overrides = section_bodies  # the name in the specification
+
+    @property
+    def parent_index(self) -> int | None:
+        """Position of the parent, of a merge that of the better one; None for the baseline."""
+        return self.parents[0] if self.parents else None
+
+    @property
+    def generated_examples(self) -> tuple[AddedTaskExample, ...]:
+        """The task examples that a candidate of one prompt adds."""
+        return tuple(self.override.added_task_examples.values())
+
 
 class MetaPrompt(StrEnum):
     """The keys of the meta-prompts for the parts of prompts."""
@@ -363,9 +376,7 @@ class ModuleDescription:
         opaque: the meaning of markers that stand for more than a value.
         max_chars: maximum length of a new text.
         output: the expected form of the prompt's answers.
-        answers: what the target itself knows of its answers, such as the types that a function
-            declares, instead of ``output``; empty if it knows nothing, None to show ``output``.
-            It must follow from the target's identity and the candidate.
+        answers: what the target knows of its answers, if anything, instead of ``output``.
         neighbours: name and current text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.

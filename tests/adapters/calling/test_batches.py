@@ -39,6 +39,7 @@ from promptgraft.errors import (
 )
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Tool
+from promptgraft.serde import Json
 from servers.batches import BatchServer, Fate, echo
 from servers.behaviour import Answer, Asked, Call
 from servers.loopback import KEY, MODEL
@@ -189,9 +190,10 @@ def test_a_batch_that_is_refused_is_a_fault_of_each_of_its_calls(name: str) -> N
 def test_an_id_that_is_no_id_is_never_part_of_a_path(name: str, bad: str) -> None:
     with BatchServer(name, echo) as server, BatchExecutor() as executor:
         server.names = lambda _: bad
-        [future], _ = asked(executor, adapter(server, attempts=1), "a")
-        with pytest.raises(TransientProviderError, match="has no usable `id`"):
+        [future], _ = asked(executor, adapter(server), "a")
+        with pytest.raises(RejectedRequestError, match="has no usable `id`"):
             future.result()
+        assert len(server.batches) == 1
 
 
 @BOTH
@@ -317,3 +319,23 @@ def test_hosts_without_batches_refuse_the_mode() -> None:
         AzureOpenAIAdapter("mini", api_key="k", base_url="http://127.0.0.1:9", mode="batch")
     with pytest.raises(ConfigError, match="mode: expected one of `call`, `batch`"):
         OpenAIAdapter("gpt-4.1-mini", api_key="k", mode="later")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"output_file_id": None, "error_file_id": None}, "completed without any results"),
+        ({"output_file_id": 5}, "no usable `output_file_id`"),
+        ({"output_file_id": "../files"}, "no usable `output_file_id`"),
+    ],
+)
+def test_a_batch_without_usable_results_is_neither_polled_nor_paid_for_again(
+    damage: dict[str, Json], message: str
+) -> None:
+    with BatchServer("openai", echo) as server, BatchExecutor() as executor:
+        server.damage = damage
+        futures, _ = asked(executor, adapter(server), "ab")
+        for one in futures:
+            with pytest.raises(RejectedRequestError, match=message):
+                one.result()
+        assert len(server.batches) == 1

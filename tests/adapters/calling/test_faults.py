@@ -196,3 +196,8 @@ _json = st.recursive(
 def test_any_answer_has_a_meaning(status: int, content: object) -> None:
     meaning = judge(received(status, content), now=NOW)
     assert isinstance(meaning, Fault) or (200 <= status < 300 and not meaning.get("error"))
+
+
+def test_half_of_a_character_in_a_body_is_replaced_and_not_asked_for_again() -> None:
+    body = {"text": "\ud800 and 😀", "parts": ["\udc00"]}
+    assert judge(received(200, body), now=NOW) == {"text": "\ufffd and 😀", "parts": ["\ufffd"]}

@@ -11,7 +11,12 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from promptgraft.adapters.calling.faults import Fault, judge
-from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
+from promptgraft.adapters.calling.turns import (
+    Files,
+    NothingReceivedError,
+    Received,
+    UselessReplyError,
+)
 from promptgraft.errors import DataFormatError
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json, parse_json
@@ -19,6 +24,7 @@ from promptgraft.serde import Json, parse_json
 Outcome: TypeAlias = Received | NothingReceivedError
 
 _MARK = "promptgraft"
+_RESULTS = ("output_file_id", "error_file_id")
 _ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
 
 
@@ -151,12 +157,15 @@ class OpenAIBatches:
         # An expired or cancelled batch still has the results of what was answered by then.
         if found.get("status") not in {"completed", "expired", "cancelled"}:
             return None
+        names = [one for one in _RESULTS if found.get(one) is not None]
+        if found.get("status") == "completed" and not names:
+            # To look again, or to pay for the same batch again, would bring the same.
+            raise UnusableError(UselessReplyError("the batch is completed without any results"))
         outcomes: dict[str, Outcome] = {}
-        for name in ("output_file_id", "error_file_id"):
-            if found.get(name) is not None:
-                path = f"/files/{_id_in(found, name)}/content"
-                lines = _lines(await ask("GET", path))
-                outcomes.update({one: self._outcome(line) for one, line in lines})
+        for name in names:
+            path = f"/files/{_id_in(found, name)}/content"
+            lines = _lines(await ask("GET", path))
+            outcomes.update({one: self._outcome(line) for one, line in lines})
         return outcomes
 
     def _outcome(self, line: JsonObject) -> Outcome:
@@ -220,7 +229,7 @@ def _id_in(found: JsonObject, name: str = "id") -> str:
     value = found.get(name)
     if isinstance(value, str) and _ID.fullmatch(value):  # it becomes part of a path
         return value
-    raise UnusableError(NothingReceivedError(f"the batch has no usable `{name}`"))
+    raise UnusableError(UselessReplyError(f"the batch has no usable `{name}`"))
 
 
 def _lines(received: Received) -> list[tuple[str, JsonObject]]:

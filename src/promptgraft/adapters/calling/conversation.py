@@ -25,6 +25,7 @@ from promptgraft.errors import (
     RefusedAnswerError,
     ToolRoundsError,
     TruncatedAnswerError,
+    user_errors,
 )
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
@@ -42,7 +43,7 @@ from promptgraft.serde import (
     unstructure,
 )
 from promptgraft.strict import structure
-from promptgraft.text import clip
+from promptgraft.text import clip, raised
 
 OutputT = TypeVar("OutputT")
 
@@ -208,8 +209,8 @@ def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tu
     # A tool may call a model itself; its failure says nothing about this prompt.
     except (ProviderError, LimitReachedError):
         raise
-    except Exception as error:  # noqa: BLE001 - the boundary to a user's handler; the model is told
-        return None, _one_line(f"{type(error).__name__}: {error}")
+    except user_errors() as error:  # the model is told
+        return None, _one_line(raised(error))
 
 
 def _one_line(text: str) -> str:

@@ -15,6 +15,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
+from promptgraft.adapters.calling.schemas import is_object
 from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
@@ -221,8 +222,9 @@ def _wanted(schema: JsonObject) -> str:
         named = ", ".join(str(option) for option in options)
         text = f"Answer with exactly one of these and nothing else: {named}."
         return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
+    what = "object" if is_object(schema) or "$ref" in schema else "value"
     return (
-        "## Answer\n\nAnswer with one JSON object that fits this JSON Schema and nothing else:\n\n"
+        f"## Answer\n\nAnswer with one JSON {what} that fits this JSON Schema and nothing else:\n\n"
         f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
     )
 

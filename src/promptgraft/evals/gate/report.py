@@ -214,7 +214,7 @@ class GateReport(Tried, Shown):
 
     @property
     def unusable(self) -> str:
-        """Why not a single answer could be used; empty if one could, or for very few answers."""
+        """Why not a single answer could be used; empty if one could."""
         outcomes = [one for case in self.cases for one in case.outcomes]
         return unusable(
             (one.case_id, one.error.removeprefix(UNUSABLE) if one.status is _CRASHED else "")

@@ -9,7 +9,13 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError, joined_faults
+from promptgraft.errors import (
+    ConfigError,
+    FeedbackError,
+    PromptgraftError,
+    joined_faults,
+    user_errors,
+)
 from promptgraft.evals.metrics.reading import (
     Path,
     UnusableAnswerError,
@@ -257,7 +263,7 @@ def verdict_on(
         verdict: object = awaited(said, deadline=deadline_of(session))
     except PromptgraftError:
         raise
-    except Exception as error:  # user code may raise anything
+    except user_errors() as error:
         where = f"{case.origin}: " if case.origin else ""
         raise FeedbackError(
             f"{where}metric `{metric.name}`, case `{case.id}`: {raised_at(error)}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Any, get_origin
 
 import attrs
 
@@ -14,7 +13,7 @@ from promptgraft.files import is_file
 from promptgraft.parts.body import BodySyntax, is_placeholder, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.outline import Block, Outline, ascii_slug, read_outline, slug_of
+from promptgraft.project.markdown.outline import Block, Outline, key_of, read_outline, slug_of
 from promptgraft.project.markdown.values import (
     EXAMPLE,
     OUTPUT,
@@ -30,7 +29,7 @@ from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json, did_you_mean, digest_text
+from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import TEXT, Kind, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, record, record_of
 from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
@@ -80,7 +79,7 @@ class Answer:
     choice: Described = attrs.field(factory=Described)
 
 
-_EXPECTED = "`text`, an object with `choices` or `fields`, or `file.py:NAME`"
+_EXPECTED = "`text`, an object with `type`, `choices` or `fields`, or `file.py:NAME`"
 
 
 def _read_name(node: Node) -> None:
@@ -115,9 +114,9 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
 
 
 _ANSWER: ObjectKind[object] = ObjectKind(
-    expected="a class or a Literal of strings",
-    plural="classes",
-    read=lambda value: value if isinstance(value, type) or get_origin(value) is Literal else None,
+    expected="a class or another type, such as list[str]",
+    plural="types",
+    read=lambda value: value if isinstance(value, type) or get_origin(value) else None,
 )
 
 
@@ -125,18 +124,20 @@ def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer 
     """Return the type of answers; None, with faults noted at ``node``, if there are any."""
     if output is None:
         return Answer() if node.value in (None, _TEXT) else _python_answer(node, python)
-    if not output.choices and output.description:
+    if not output.choices and output.description and not output.type:
         node.member("description").fault("expected a description only beside `choices`")
     if output.choices and output.fields is None and output.name:
         node.member("name").fault("expected a name only beside `fields`")
-    if not output.choices and output.fields is None:
+    if not output.choices and output.fields is None and not output.type:
         node.expected(_EXPECTED)
         return None
     if output.fields is not None and not output.fields:
         node.member("fields").expected("at least one field")
         return None
     kind = kind_of(output, DEFAULT_NAME, node)
-    return None if kind is None else Answer(kind, described(output))
+    if kind is None or output.optional:
+        return None if kind is None else Answer(kind | None)
+    return Answer(kind, described(output))
 
 
 def _python_answer(node: Node, python: PythonSource) -> Answer | None:
@@ -373,8 +374,7 @@ class _Loader:
     ) -> PromptTemplate[object]:
         if not sections:
             raise DataFormatError(f"{self.path}: expected a prompt, found no text")
-        stem = unicodedata.normalize("NFC", self.path.stem)
-        key = self.said.key or ascii_slug(stem) or f"prompt-{digest_text(stem)[:8]}"
+        key = self.said.key or key_of(self.path)
         try:
             return PromptTemplate(
                 ns=self.said.ns,

@@ -12,6 +12,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -19,7 +20,7 @@ import attrs
 from promptgraft.errors import InvalidIdentifierError
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_section_key, in_key
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.serde import did_you_mean, digest_text, shown
 from promptgraft.yaml_text import Note
 
 if TYPE_CHECKING:
@@ -208,6 +209,12 @@ def ascii_slug(title: str) -> str:
     """Derive a key of ASCII letters, as names of prompts are; it may be empty."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
+
+
+def key_of(path: Path) -> str:
+    """Return the key of the prompt in a file without one: of ASCII letters, as names of files."""
+    stem = unicodedata.normalize("NFC", path.stem)
+    return ascii_slug(stem) or f"prompt-{digest_text(stem)[:8]}"
 
 
 def _is_latin(letter: str) -> bool:

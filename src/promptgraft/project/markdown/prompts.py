@@ -25,6 +25,7 @@ from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import WorkedExample, plain_call
 from promptgraft.project.files import FileChange
 from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
+from promptgraft.project.markdown.naming import nested_name
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
@@ -33,7 +34,6 @@ from promptgraft.project.markdown.outline import (
     stays_open,
     with_breaks,
 )
-from promptgraft.project.markdown.values import nested_name
 from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection

@@ -6,9 +6,9 @@ Python apply to them too.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ import attrs
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_key
+from promptgraft.project.markdown.naming import camel, check_name, nested_name
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
@@ -29,11 +30,17 @@ from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
-_SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_SCALARS: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "date": date,
+    "datetime": datetime,
+}
 _OBJECT = "object"
 _LIST_OF = "list of "
 _LISTS = re.compile(rf"\A({_LIST_OF})+")
-_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
 
 @attrs.frozen(kw_only=True)
@@ -41,8 +48,8 @@ class Value:
     """The type of a field, parameter or answer.
 
     Attributes:
-        type: ``string``, ``integer``, ``number``, ``boolean`` or ``object``, after any number of
-            ``list of``; empty if choices or fields say it.
+        type: ``string``, ``integer``, ``number``, ``boolean``, ``date``, ``datetime`` or
+            ``object``, after any number of ``list of``; empty if choices or fields say it.
         choices: the options, each with its meaning, which may be empty.
         fields: the fields of an object, by name.
         optional: whether it may be left out, which means None.
@@ -107,7 +114,7 @@ _SPECIAL: Mapping[str, Kind[object]] = {
 _NAMED_FIELDS = named(record_of(Value, special=_SPECIAL), "an object with an object for each name")
 _OF_FIELDS = ("optional", "default", "aliases")
 SHAPE: Kind[Value] = record_of(Value, skip=("description", *_OF_FIELDS), special=_SPECIAL)
-OUTPUT: Kind[Value] = record_of(Value, skip=("type", *_OF_FIELDS), special=_SPECIAL)
+OUTPUT: Kind[Value] = record_of(Value, skip=("default", "aliases"), special=_SPECIAL)
 
 
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
@@ -128,15 +135,6 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
         node.fault(str(error))
         return None
     return made_class
-
-
-def check_name(name: str, node: Node) -> None:
-    """Note a fault at ``node`` unless ``name`` is a valid Python name."""
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "self":
-        node.fault(
-            "expected a name that Python can use: letters, digits and `_`, beginning with a "
-            f"letter, found {shown(name)}"
-        )
 
 
 def described(value: Value) -> Described:
@@ -199,16 +197,6 @@ def fitting(value: Json, kind: Any, node: Node) -> Any:
 def applied(form: Any, arguments: tuple[Any, ...]) -> Any:
     """Return a generic type with arguments that are only known at run time."""
     return form[arguments]
-
-
-def nested_name(owner: str, field: str) -> str:
-    """Return the default name of the class of a field."""
-    return f"{owner}{camel(field)}"
-
-
-def camel(name: str) -> str:
-    """Return a name in camel case: ``find_user`` becomes ``FindUser``."""
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^a-zA-Z0-9]+", name))
 
 
 AnyTool = Tool[Any, Any]

@@ -1,1 +1,1 @@
-WHAT = int
+WHAT = list[bytes]

@@ -1,0 +1,125 @@
+"""Whatever user code raises, its boundary turns into one typed line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from black_box.asking import asked
+from optimizers.worlds import PROMPT, answer, config, propose
+from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter, Session
+from promptgraft.adapters.base import evaluated
+from promptgraft.agents.sources import CallbackSource
+from promptgraft.errors import PromptgraftError, user_errors
+from promptgraft.serde import shown
+from promptgraft.text import raised
+
+
+class SilentError(Exception):
+    """Cannot tell what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+class WrongTypeError(Exception):
+    def __str__(self) -> str:
+        return cast("str", 5)
+
+
+ERRORS = [
+    SilentError(),
+    WrongTypeError(),
+    asyncio.CancelledError(),
+    SystemExit(3),
+    ValueError("\x1b]0;title\x07 moves \x1b[2J the screen"),
+]
+
+
+def failing(error: BaseException) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
+def failing_later(error: BaseException) -> Callable[..., object]:
+    async def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
+def of_an_agent(fail: Callable[..., object]) -> object:
+    def agent(query: str, call: object) -> object:
+        return fail(query, call)
+
+    return asked(agent)
+
+
+def of_an_agent_that_may_be_async(fail: Callable[..., object]) -> object:
+    async def agent(query: str, call: object) -> object:
+        result = fail(query, call)
+        return await result if asyncio.iscoroutine(result) else result
+
+    return asked(agent)
+
+
+def of_a_callback(fail: Callable[..., object]) -> object:
+    return CallbackSource(fail, print).text()  # type: ignore[arg-type]
+
+
+def of_an_adapter(fail: Callable[..., object]) -> object:
+    class Adapter:
+        evaluate = staticmethod(fail)
+
+    return evaluated(Adapter(), PROMPT, session=Session())  # type: ignore[arg-type]
+
+
+def of_a_stopper(fail: Callable[..., object]) -> object:
+    context = OptimizationContext(
+        ScriptedAdapter(answer), reflection_adapter=ScriptedAdapter(propose)
+    )
+    settings = config(rollout_budget=60, stoppers=[fail])
+    return GepaOptimizer(context, settings).optimize(PROMPT)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("make", [failing, failing_later])
+@pytest.mark.parametrize(
+    "boundary",
+    [of_an_agent, of_an_agent_that_may_be_async, of_a_callback, of_an_adapter, of_a_stopper],
+)
+def test_an_exception_of_user_code_becomes_one_typed_line(
+    boundary: Callable[[Callable[..., object]], object],
+    make: Callable[[BaseException], Callable[..., object]],
+    error: BaseException,
+) -> None:
+    with pytest.raises(PromptgraftError) as caught:
+        boundary(make(error))
+    line = str(caught.value)
+    assert "raised" in line or "cancelled" in line
+    assert line.isprintable()
+
+
+def test_ctrl_c_passes_every_boundary() -> None:
+    assert not issubclass(KeyboardInterrupt, user_errors())
+    with pytest.raises(KeyboardInterrupt):
+        of_an_agent(failing(KeyboardInterrupt()))
+
+
+def test_a_value_that_cannot_be_shown_is_named_by_its_class() -> None:
+    class Silent:
+        def __repr__(self) -> str:
+            raise SilentError
+
+    assert shown(Silent()) == "<Silent: its `__repr__` raised SilentError>"
+
+
+def test_an_exception_that_cannot_tell_its_message_is_named() -> None:
+    assert raised(SilentError()) == (
+        "SilentError: (its message cannot be read: `__str__` raised RuntimeError)"
+    )
