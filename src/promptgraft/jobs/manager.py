@@ -111,10 +111,10 @@ class JobManager(Jobs):
         with self.database.reading() as connection:
             return self._rows.page(connection, where, before=before, limit=limit, projects=projects)
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of jobs in each state."""
+    def counts(self, *, projects: Collection[str] | None = None) -> dict[str, int]:
+        """Return the number of jobs in each state; ``projects`` restricts them to these."""
         with self.database.reading() as connection:
-            return self._rows.counts(connection)
+            return self._rows.counts(connection, projects)
 
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
