@@ -80,8 +80,8 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
     # Of an object, `inspect` drops the first argument also where `__call__` is a static method.
-    is_static = isinstance(inspect.getattr_static(type(function), "__call__", None), staticmethod)
-    return inspect.signature(function.__call__ if is_static else function)
+    call = inspect.getattr_static(type(function), "__call__", None)
+    return inspect.signature(call.__func__ if isinstance(call, staticmethod) else function)
 
 
 def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
