@@ -10,10 +10,21 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from optimizers.paid import CENT, PaidAdapter
-from optimizers.worlds import PROMPT, RULES, config, examples, propose, target_of
+from optimizers.worlds import (
+    PROMPT,
+    REFUSED,
+    RULES,
+    Run,
+    config,
+    examples,
+    failing,
+    propose,
+    target_of,
+)
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, GepaOptimizer, RolloutFeedback, RolloutRecord
-from promptgraft.errors import BudgetExhaustedError
+from promptgraft.clock import FakeClock
+from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError
 from promptgraft.evals.spending import Role, Spending
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Deadline
@@ -102,6 +113,8 @@ class World:
         self.whole = Ledger(budget, budget=money or Budget())
         self.books = Books(Answers(self.journal), self.whole.part())
         self.made: list[str] = []
+        self.seconds = 0
+        self.clock = FakeClock()
         self.driver = Driver(
             sources=Sources(
                 rollout=self._rollout,
@@ -123,6 +136,7 @@ class World:
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
         self.made.append(example.id)
+        self.clock.advance(self.seconds)
         return record(example)
 
 
@@ -159,6 +173,14 @@ def test_a_resumed_run_has_the_money_left_that_the_first_process_left() -> None:
     assert first.calls == 20
     assert start(second) is StopReason.COST
     assert second.calls == 0
+
+
+def test_a_reflection_model_that_refuses_for_good_is_asked_once() -> None:
+    run = Run(config(), reflection=failing(REFUSED, lambda _: True))
+    result = run.start()
+    assert result.stop_reason is StopReason.PROVIDER_FAILED
+    assert result.stop_detail == str(REFUSED)
+    assert run.reflection.calls == 1
 
 
 def test_what_running_branches_have_spent_counts_before_they_are_joined() -> None:
@@ -209,6 +231,16 @@ def test_rollouts_in_flight_count_towards_the_budget(budget: int, allowed: bool)
 
     world.driver.run(search())
     assert len(world.made) == (6 if allowed else 4)
+
+
+def test_no_call_begins_after_the_deadline() -> None:
+    clock = FakeClock()
+    world = World(deadline=Deadline.after(5, clock=clock))
+    world.clock, world.seconds = clock, 3
+    with pytest.raises(DeadlineExceededError):
+        world.driver.run(iter(rollouts("first", 4)))
+    assert world.made == ["e0", "e1"]
+    assert len(world.journal) == 2
 
 
 def test_calls_of_a_branch_that_is_given_up_are_not_made() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from decimal import Decimal
 
@@ -50,6 +51,7 @@ _SAME = tuple(one.name for one in attrs.fields(Job) if one.name not in _CONVERTE
 _DOCUMENTS = frozenset({"config", "result"})
 """Large columns, which are read only when they are needed."""
 
+_HEX = re.compile("[0-9a-f]+")
 _STATES_BY_WISH = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
 _EVENTS = {
     JobState.QUEUED: "job_recovered",
@@ -101,12 +103,14 @@ class JobRows(JobLines):
             JobNotFoundError: no job matches, or several do.
         """
         jobs = self._jobs
-        begins = jobs.c.id.startswith(given, autoescape=True)
-        rows = connection.execute(
-            select(jobs.c.number, jobs.c.id).where(begins).order_by(jobs.c.number).limit(2)
-        ).all()
+        wanted = given.lower()
+        # A range and not a pattern, which SQLite and other collations look for in every row. Ids
+        # are hexadecimal, and in every collation `g` follows `f`.
+        begins = (jobs.c.id >= wanted, jobs.c.id < f"{wanted}g")
+        query = select(jobs.c.number, jobs.c.id).where(*begins).order_by(jobs.c.id).limit(2)
+        rows = connection.execute(query).all() if _HEX.fullmatch(wanted) else []
         # An exact match wins over longer ids that begin with it.
-        exact = [row for row in rows if row.id == given] or rows
+        exact = [row for row in rows if row.id == wanted] or rows
         if len(exact) == 1 and len(given) >= 4:
             return self.load(connection, exact[0].number, locked=locked)
         why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
@@ -149,10 +153,15 @@ class JobRows(JobLines):
         query = select(*self._light).where(*wanted).order_by(jobs.c.number.desc()).limit(limit)
         return [_job(row) for row in connection.execute(query)]
 
-    def counts(self, connection: Connection) -> dict[str, int]:
-        """Return the number of jobs in each state."""
+    def counts(
+        self, connection: Connection, projects: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """Return the number of jobs in each state; of some projects, or of all."""
         state = self._jobs.c.state
-        rows = connection.execute(select(state, func.count()).group_by(state)).all()
+        query = select(state, func.count()).group_by(state)
+        if projects is not None:
+            query = query.where(self._jobs.c.project.in_(sorted(projects)))
+        rows = connection.execute(query).all()
         return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
 
     def waiting(self, connection: Connection) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from types import FunctionType
 from typing import TypeGuard, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -65,6 +66,7 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
     if config.provider == "python":
         found = python.load(config.python, _ADAPTER, what)
         return _as_adapter(_called(found, config.python, python), config.python)
+    _refuse_foreign_host(config)
     return _built(config, lambda secret: secret.reveal())
 
 
@@ -137,6 +139,37 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
         missing[usual[0]] = ()
     return missing
+
+
+_OWN_HOSTS = {
+    "anthropic": ("anthropic.com",),
+    "azure": ("azure.com", "azure-api.net"),
+    "bedrock": ("amazonaws.com",),
+    "gemini": ("googleapis.com",),
+    "openai": ("openai.com",),
+    "vertex": ("googleapis.com",),
+}
+"""The domains that the usual variable of a provider is meant for."""
+
+
+def _refuse_foreign_host(config: ModelConfig) -> None:
+    """Refuse to send the key in a provider's usual variable to an address of the project file.
+
+    Raises:
+        ConfigError: the file names neither a key nor a host of the provider.
+    """
+    address, own = config.options.get("base_url"), _OWN_HOSTS.get(config.provider, ())
+    signed = any(name.lower() == "authorization" for name in config.headers)
+    if address is None or config.api_key is not None or signed or not own:
+        return
+    host = urlsplit(address.reveal() if isinstance(address, Secret) else str(address)).hostname
+    if any(f".{host}".endswith(f".{domain}") for domain in own):
+        return
+    for name in filter(os.environ.get, hosted(config.provider).api.variables):
+        raise ConfigError(
+            f"base_url: {name} is sent to {own[0]} only, unless the file names it; write "
+            f"`api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
+        )
 
 
 def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdapter:

@@ -40,7 +40,7 @@ class Read:
     """A prompt; without messages it is one that the user has to write, and ``why`` says so."""
 
     name: str
-    messages: Messages
+    messages: Messages = attrs.field(hash=False)
     why: str = ""
 
 

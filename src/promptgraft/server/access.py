@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import secrets
 import threading
@@ -27,6 +28,7 @@ REQUESTS_A_SECOND = 20.0
 MOST_AT_ONCE = 40
 STREAMS_A_TOKEN = 10
 STREAMS_IN_ALL = 200
+_MOST_BUCKETS = 10_000
 
 
 class Scope(StrEnum):
@@ -119,11 +121,16 @@ class TokenStore:
 
     def find(self, token: str) -> Caller | None:
         """Return the caller with a token, or None."""
+        digest = _digest(token)
         with self._database.reading() as connection:
             row = connection.execute(
-                select(self._table).where(self._table.c.digest == _digest(token))
+                select(self._table).where(self._table.c.digest == digest)
             ).one_or_none()
-        return None if row is None else _caller(row)
+        # The index compares digests, of which nothing can be learnt about a token; the digest that
+        # it returns is compared in constant time.
+        if row is None or not hmac.compare_digest(row.digest, digest):
+            return None
+        return _caller(row)
 
     def list(self) -> list[Caller]:
         """Return the callers of all tokens by name."""
@@ -242,14 +249,19 @@ class Access:
         if method != "GET" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise Problem(403, "the request comes from another site; use the pages of this server")
 
-    def caller(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Caller:
-        """Authenticate a request.
+    def caller(
+        self, headers: Mapping[str, str], cookies: Mapping[str, str], address: str = ""
+    ) -> Caller:
+        """Authenticate a request from an address.
 
         Raises:
             Problem: 401: token and session are missing or invalid; 429: too many requests.
         """
         found = self._found(headers.get("authorization"), cookies.get(COOKIE))
         if found is None:
+            # Per address, and only for those that fail: who guesses is slowed down, and whoever
+            # comes with a token through the same proxy is not.
+            self._take(f"address {address}")
             raise Problem(
                 401,
                 "send a token: `Authorization: Bearer ...`; `promptgraft tokens create` makes one",
@@ -271,6 +283,12 @@ class Access:
         with self._lock:
             now = self._now()
             # A token bucket: it refills with time, and every request takes one.
+            if len(self._buckets) >= _MOST_BUCKETS:
+                # Addresses are many, and a bucket that has had time to fill says nothing.
+                full = MOST_AT_ONCE / REQUESTS_A_SECOND
+                self._buckets = {
+                    key: one for key, one in self._buckets.items() if now - one.at < full
+                }
             bucket = self._buckets.setdefault(name, _Bucket(MOST_AT_ONCE, now))
             bucket.left += (now - bucket.at) * REQUESTS_A_SECOND
             # Capped, so that a long silence does not allow a flood.

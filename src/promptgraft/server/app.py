@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
@@ -139,7 +139,12 @@ async def _waited(found: Reply, call: Call) -> Reply:
 
 
 def _ready(call: Call) -> Reply:
-    call.manager.list(limit=1)
+    try:
+        call.manager.list(limit=1)
+    except PromptgraftError as error:
+        # The reason names the database, and anybody may ask here.
+        _logger.warning("not ready: %s", error)
+        return reply({"status": "unavailable"}, 503, Retry_After="5")
     return reply({"status": "ok"})
 
 
@@ -148,7 +153,7 @@ def _metrics(call: Call) -> Reply:
     # A registry of its own, because the default one also has figures of the process.
     registry = CollectorRegistry()
     jobs = Gauge("promptgraft_jobs", "Jobs by state.", ["state"], registry=registry)
-    for state, count in call.manager.counts().items():
+    for state, count in call.manager.counts(projects=call.caller.projects).items():
         jobs.labels(state).set(count)
     streams = Gauge("promptgraft_streams", "Streams of events that are read.", registry=registry)
     streams.set(call.streams)
@@ -193,7 +198,10 @@ class _Server:
 
         async def answer(request: Request) -> ASGIApp:
             self._access.check_origin(request.method, request.headers)
-            caller = await run_in_threadpool(self._access.caller, request.headers, request.cookies)
+            address = request.client.host if request.client else ""
+            caller = await run_in_threadpool(
+                self._access.caller, request.headers, request.cookies, address
+            )
             caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
             call = self._call(request, caller, await _body(request))
@@ -228,6 +236,8 @@ class _Server:
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a problem document, or with a page for a browser."""
         problem = _problem(error)
+        if problem.status == 405:
+            problem.headers["Allow"] = ", ".join(_allowed(request))
         # Faults of clients are not logged: anybody could fill the disk with them.
         if problem.status >= 500:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
@@ -263,6 +273,18 @@ def _problem(error: Exception) -> Problem:
     return Problem(
         500, "a fault in promptgraft; please report it with the lines in the log of the server"
     )
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of all routes of a path; Starlette names those of the first only."""
+    routes: list[BaseRoute] = request.app.routes
+    found = {
+        method
+        for route in routes
+        if isinstance(route, StarletteRoute) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return sorted(found)
 
 
 def _check_text(values: Iterable[str]) -> None:

@@ -108,7 +108,7 @@ def show_jobs(call: Call) -> Reply:
         name,
         jobs=jobs,
         query=query,
-        counts=call.manager.counts(),
+        counts=call.manager.counts(projects=call.caller.projects),
         states=list(JobState),
         projects=list(_prompts(call)),
         following=following,
@@ -319,7 +319,11 @@ def show_workers(call: Call) -> Reply:
     workers: dict[str, list[Job]] = {}
     for job in jobs:
         workers.setdefault(job.worker, []).append(job)
-    return _page("workers.html", workers=sorted(workers.items()), counts=call.manager.counts())
+    return _page(
+        "workers.html",
+        workers=sorted(workers.items()),
+        counts=call.manager.counts(projects=call.caller.projects),
+    )
 
 
 R, S, P = Scope.READ, Scope.SUBMIT, Scope.PROMOTE

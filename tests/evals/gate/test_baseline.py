@@ -116,7 +116,7 @@ def test_few_cases_have_an_interval_without_any_extra(monkeypatch: pytest.Monkey
 
     found = compare(Baseline.of(report({"a": 0.5})), report({"a": 1.0}))
     assert found.gain.line() == (
-        "gain +0.500 (95 % interval -0.963 to +0.988) on 1 case, 1 won, 0 lost, 0 tied"
+        "gain +0.500 (95 % interval -0.963 to +0.988) on 1 case, 1 better, 0 worse, 0 the same"
     )
     low, high = found.gain.low, found.gain.high
     assert [found.to_json()[name] for name in ("low", "high", "level")] == [low, high, 0.95]

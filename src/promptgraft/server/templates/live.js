@@ -16,8 +16,11 @@
   document.querySelectorAll("[data-events]").forEach((part) => {
     let due = 0;
     const events = new EventSource(part.dataset.events);
-    events.onmessage = () => {
-      due = due || setTimeout(() => { due = 0; swap(part); }, 300);
+    const show = async () => {
+      due = 0;
+      await swap(part);
+      if (part.querySelector("[data-ended]")) events.close(); // nothing more will come
     };
+    events.onmessage = () => { due = due || setTimeout(show, 300); };
   });
 })();

@@ -1,0 +1,140 @@
+"""What the server tells to whom, and what its pages offer and ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import event
+
+from jobs.job_world import work_off, write_project
+from promptgraft.jobs import JobManager
+from promptgraft.server import Scope, TokenStore
+from promptgraft.server.access import MOST_AT_ONCE
+from server.serving import Client, served
+
+LARGE = ("jobs", "answers", "events", "attempts")
+
+
+def test_readiness_tells_strangers_nothing_of_the_database(client: Client) -> None:
+    client.manager.database.write(
+        lambda at: at.execute(sqlalchemy.text("ALTER TABLE promptgraft_jobs RENAME TO elsewhere"))
+    )
+    answer = client.ask("GET", "/readyz", token="")
+    assert (answer.status, answer.document) == (503, {"status": "unavailable"})
+
+
+def test_totals_count_only_projects_that_the_token_may_see(tmp_path: Path) -> None:
+    path = write_project(tmp_path / "project")
+    projects = {"support": path, "secret": path}
+    manager = JobManager(f"sqlite:///{tmp_path}/jobs.db", projects=projects)
+    with closing(manager), served(manager, tmp_path / "mirrors") as client:
+        for project, count in (("support", 1), ("secret", 3)):
+            for seed in range(count):
+                manager.create(project, "triage", {"seed": seed})
+        scopes = [Scope.READ, Scope.ADMIN]
+        token = TokenStore(manager.database).create("team", scopes, ["support"])
+        for page in ("/", "/live/table", "/workers"):
+            text = client.ask("GET", page, token=token).text
+            assert "1 queued" in text, page
+            assert "4 queued" not in text, page
+        gauges = client.ask("GET", "/metrics", token=token).text
+        assert 'promptgraft_jobs{state="queued"} 1.0' in gauges
+
+
+def test_who_guesses_tokens_is_slowed_down_and_others_are_not(
+    manager: JobManager, tmp_path: Path
+) -> None:
+    with served(manager, tmp_path / "mirrors", now=lambda: 0.0) as client:
+        answers = [
+            client.ask("GET", "/api/v1/jobs", token=f"guess-{count}").status
+            for count in range(MOST_AT_ONCE + 2)
+        ]
+        assert answers == [401] * MOST_AT_ONCE + [429] * 2
+        assert client.get("/jobs").status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/v1/jobs", "GET, HEAD, POST"),
+        ("PUT", "/api/v1/jobs/abcd", "DELETE, GET, HEAD, PATCH"),
+        ("DELETE", "/api/v1/plans", "POST"),
+        ("PUT", "/tags", "GET, HEAD, POST"),
+    ],
+)
+def test_a_wrong_method_is_told_all_that_a_path_takes(
+    shared: Client, method: str, path: str, allowed: str
+) -> None:
+    answer = shared.ask(method, path)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+def buttons(page: str) -> set[str]:
+    return set(re.findall(r'<button name="what" value="(\w+)"', page))
+
+
+def test_a_page_offers_only_what_the_state_of_its_job_allows(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        job = client.manager.create("support", "triage", {"dry_run": True, "budget": 60})
+        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"cancel", "change"}
+        work_off(client.manager)
+        assert buttons(browser.get(f"/jobs/{job.id}").text) == {"fork"}
+
+
+def test_the_page_of_a_job_that_has_ended_asks_for_nothing(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        job = client.manager.create("support", "triage", {"dry_run": True, "budget": 60})
+        assert "data-events" in browser.get(f"/jobs/{job.id}").text
+        work_off(client.manager)
+        page = browser.get(f"/jobs/{job.id}").text
+        assert "data-events" not in page
+        assert "data-every" not in page
+        # A page that was open before closes its stream when it sees this.
+        assert "data-ended" in browser.get(f"/jobs/{job.id}/live").text
+
+
+@pytest.fixture
+def statements(manager: JobManager) -> Iterator[set[str]]:
+    """Collect the statements on the database, with placeholders."""
+    engine = manager.database._engine
+    found = set[str]()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(*arguments: object) -> None:
+        found.add(str(arguments[2]))
+
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_no_statement_reads_all_rows_of_a_large_table(
+    manager: JobManager, client: Client, statements: set[str]
+) -> None:
+    job = client.manager.create("support", "triage", {"dry_run": True, "budget": 60}, key="k")
+    work_off(client.manager)
+    for path in ("", "/events", "/result", "/candidates", "/rollouts", "/archive"):
+        assert client.get(f"/jobs/{job.id[:8]}{path}").status == 200
+    client.get("/jobs", limit=5)
+    client.post(f"/jobs/{job.id}/fork", {})
+    client.manager.delete(job.id)
+    plans = {}
+    with manager.database.reading() as connection:
+        for text in [one for one in statements if one.startswith(("SELECT", "UPDATE", "DELETE"))]:
+            count = text.count("?")
+            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", (1,) * count).all()
+            plans[text] = [str(row[-1]) for row in rows]
+    assert len(plans) > 20
+    scanned = {
+        text: step
+        for text, steps in plans.items()
+        for step in steps
+        if re.match(rf"SCAN promptgraft_({'|'.join(LARGE)})\b", step)
+        # A page of a list reads rows by their numbers until it is full.
+        and "ORDER BY promptgraft_jobs.number DESC" not in text
+    }
+    assert scanned == {}
