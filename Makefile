@@ -42,6 +42,9 @@ check: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
+figures: $(STAMP)
+	@$(BIN)/python benchmarks/tree_figures.py
+
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

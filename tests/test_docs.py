@@ -19,7 +19,7 @@ import promptgraft
 from promptgraft.errors import DataFormatError
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "specs/*.md", "docs/**/*.md", "examples/**/README.md")
+PAGES = ("README.md", "specs/**/*.md", "docs/**/*.md", "examples/**/README.md")
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 """A package without which the blocks of a page do not run."""
@@ -236,7 +236,7 @@ def exists(name: str) -> bool:
     return True
 
 
-GROUPS = {"promptgraft.metrics", "promptgraft.algorithms"}
+GROUPS = {"promptgraft.metrics", "promptgraft.algorithms", "promptgraft.additions"}
 """Entry point groups, which are no modules."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from database.database_servers import KINDS
-from jobs.job_world import kept_lines, outcome, work_off, write_project
+from jobs.job_world import FILE, kept_lines, outcome, work_off, write_project
 from promptgraft.database import Database
 from promptgraft.errors import (
     ConfigError,
@@ -58,7 +58,8 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_project(tmp_path_factory.mktemp("project"))
+    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    return write_project(tmp_path_factory.mktemp("project"), file=file)
 
 
 @pytest.fixture
@@ -410,7 +411,7 @@ def test_waiting_ends_with_the_job_or_in_time(jobs: Jobs, manager: JobManager) -
     [
         ("queued", "cancel, change"),
         ("running", "pause, cancel, change"),
-        ("completed", "fork, delete"),
+        ("completed", "apply, fork, delete"),
         ("cancelled", "fork, delete"),
     ],
 )
@@ -431,6 +432,7 @@ def test_what_a_state_does_not_allow_is_named(
         "delete": jobs.delete,
         "cancel": jobs.cancel,
         "change": lambda id_: jobs.change(id_, {"note": "x"}),
+        "apply": jobs.apply,
     }
     silent = {"queued": {"resume"}, "running": {"resume"}, "cancelled": {"cancel"}}
     for what in asks.keys() - {*allowed.split(", ")} - silent.get(state, set()):
@@ -470,6 +472,24 @@ def test_a_winner_is_promoted_if_the_tag_is_where_it_should_be(
     for names in (("no", "triage"), ("support", "no"), ("support", "a/b")):
         with pytest.raises(REFUSED):
             jobs.promote(*names, night, to=prod)
+
+
+def test_a_winner_is_applied_where_the_caller_wants_it(jobs: Jobs, manager: JobManager) -> None:
+    tag, prod = (f"t{uuid.uuid4().hex}" for _ in range(2))
+    job = submit(jobs, tag=tag, store=True)
+    with pytest.raises(JobConflictError, match="not apply"):
+        jobs.apply(job.id)
+    work_off(manager)
+    store = manager.projects["support"].store()
+    assert store.current(ns="support", prompt_key="triage", tag=tag) is None
+    with pytest.raises(OverrideConflictError, match="expected revision 0000, found none"):
+        jobs.apply(job.id, expected={"support/triage": "0000"})
+    for to in (None, prod):
+        applied = jobs.apply(job.id, to=to)
+        current = store.current(ns="support", prompt_key="triage", tag=to or tag)
+        assert current is not None
+        assert applied == {"support/triage": current.id}
+    assert jobs.events(job.id)[-1][2].count(b'"apply"') == 1
 
 
 # Faults

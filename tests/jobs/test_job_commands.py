@@ -79,8 +79,17 @@ def test_a_winner_is_promoted_from_the_shell(
 ) -> None:
     kept = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
     (in_a_project / "promptgraft.yaml").write_text(kept)
-    submitted(capsys, "--tag", "night")
+    job = submitted(capsys, "--tag", "night")
     worked_off(programs)
+    assert f"promptgraft jobs apply {job[:8]}" in said(capsys, "jobs", "show", job)
+    told = said(capsys, "jobs", "apply", job, "--json")
+    (revision,) = json.loads(told)["revisions"].values()
+    assert revision[:8] in said(capsys, "history", "support/triage", "--tag", "night")
+    refused = said(capsys, "jobs", "apply", job, code=2)
+    assert f"expected revision none, found {revision[:12]}" in refused
+    assert "tag canary of support/triage points at" in said(
+        capsys, "jobs", "apply", job, "--to", "canary"
+    )
     promote = ("jobs", "promote", "triage", "night", "--to", "prod")
     told = said(capsys, *promote, "--expected", "support/triage=77b0", code=2)
     assert "tag `prod` of `support/triage`: expected revision 77b0, found none" in told

@@ -7,21 +7,24 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from sqlalchemy import select
 
 from jobs.job_world import FILE, outcome, work_off, write_priced, write_project
 from promptgraft.database import Database
-from promptgraft.errors import ConfigError, LeaseLostError
+from promptgraft.errors import ConfigError, LeaseLostError, OverrideConflictError
 from promptgraft.jobs import (
     Job,
+    JobConflictError,
     JobManager,
     JobState,
     Worker,
 )
 from promptgraft.jobs.rows import Claim, JobRows
 from promptgraft.jobs.types import Status
-from promptgraft.project import load_project
+from promptgraft.project import Project, load_project
 from promptgraft.project.python_source import beside
+from promptgraft.testing.prompts import bodies
 
 
 @pytest.fixture(scope="session")
@@ -75,18 +78,92 @@ def test_a_job_ends_as_the_run_of_its_project_would(manager: JobManager, project
     assert ended.reason.startswith(f"{result.stop_reason}: ")
 
 
-def test_a_winner_goes_under_the_tag_of_the_job(database: Database, tmp_path: Path) -> None:
-    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
-    path = write_project(tmp_path / "own", file=file)
-    manager = JobManager(database, projects={"support": path})
+def test_a_winner_is_a_candidate_until_it_is_applied(database: Database, tmp_path: Path) -> None:
+    manager, project = keeping_project(database, tmp_path)
+    store, where = project.store(), {"ns": "support", "prompt_key": "triage"}
+    prompt = project.prompt("triage").prompt
+    store.set_section_override(prompt, tag="night", path=("rules",), body="Hurry.")
+    live = store.current(**where, tag="night")
     job = manager.create("support", "triage", {"tag": "night"})
     work_off(manager)
+    assert store.current(**where, tag="night") == live
     ended = manager.get(job.id)
-    store = load_project(path).store()
-    current = store.current(ns="support", prompt_key="triage", tag="night")
+    candidate = store.current(**where, tag=ended.candidate_tag)
+    assert candidate is not None
+    assert live is not None
+    assert ended.status.revisions == {"support/triage": candidate.id}
+    assert ended.status.revision == candidate.id
+    assert ended.status.replaces == {"support/triage": live.id}
+    assert (candidate.provenance.run_id or "") in str(manager.result(job.id))
+    applied = manager.apply(job.id)
+    now = store.current(**where, tag="night")
+    assert now is not None
+    assert applied == {"support/triage": now.id}
+    assert (now.parent, now.provenance.note) == (live.id, f"applied from job {job.id}")
+    assert bodies(now.override) == bodies(candidate.override)
+    assert bodies(now.override) != bodies(live.override)
+    manager.delete(job.id)
+    assert store.current(**where, tag=ended.candidate_tag) is None
+    assert store.current(**where, tag="night") == now
+
+
+def test_a_winner_is_not_applied_over_what_others_wrote(database: Database, tmp_path: Path) -> None:
+    manager, project = keeping_project(database, tmp_path)
+    store, prompt = project.store(), project.prompt("triage").prompt
+    jobs = [manager.create("support", "triage", {"seed": seed}) for seed in range(2)]
+    work_off(manager)
+    first, second = (manager.get(job.id) for job in jobs)
+    assert first.status.replaces == second.status.replaces == {"support/triage": ""}
+    manager.apply(first.id)
+    with pytest.raises(OverrideConflictError, match="expected revision none, found"):
+        manager.apply(second.id)
+    current = store.current(ns="support", prompt_key="triage", tag="latest")
     assert current is not None
-    assert ended.status.revision == current.id
-    assert (current.provenance.run_id or "") in str(manager.result(job.id))
+    assert manager.apply(second.id, to="canary").keys() == {"support/triage"}
+    assert manager.apply(second.id, expected={"support/triage": current.id})
+    held = store.resolve(prompt.descriptor, "latest")
+    assert held is not None
+    canary = store.resolve(prompt.descriptor, "canary")
+    assert canary is not None
+    assert bodies(held) == bodies(canary)
+
+
+def test_a_job_without_a_winner_says_why_nothing_is_applied(
+    database: Database, tmp_path: Path
+) -> None:
+    manager, project = keeping_project(database, tmp_path)
+    job = manager.create("support", "triage", {"store": False})
+    with pytest.raises(JobConflictError, match="is queued, which allows cancel, change; not apply"):
+        manager.apply(job.id)
+    work_off(manager)
+    with pytest.raises(JobConflictError, match="no winner to apply: the job stores nothing"):
+        manager.apply(job.id)
+    assert project.store().addresses() == ()
+
+
+def test_a_winner_of_an_earlier_version_is_where_that_version_stored_it(
+    database: Database, tmp_path: Path
+) -> None:
+    manager, _ = keeping_project(database, tmp_path)
+    job = manager.create("support", "triage", {"dry_run": True, "budget": 90})
+    work_off(manager)
+    status = b'{"step": 3, "best": 0.9, "baseline": 0.5, "revision": "3f2a"}'
+    table = manager.database.tables.jobs
+    manager.database.write(
+        lambda connection: connection.execute(sqlalchemy.update(table).values(status=status))
+    )
+    kept = manager.get(job.id).status
+    assert (kept.revision, kept.revisions, kept.gained) == ("3f2a", {}, "")
+    with pytest.raises(JobConflictError, match="an earlier version of promptgraft stored it under"):
+        manager.apply(job.id)
+
+
+def keeping_project(database: Database, folder: Path) -> tuple[JobManager, Project]:
+    """Return a manager of a project whose jobs keep any winner."""
+    file = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway: true")
+    path = write_project(folder / "own", file=file)
+    manager = JobManager(database, projects={"support": path})
+    return manager, manager.projects["support"]
 
 
 def test_a_dry_run_stores_nothing(database: Database, tmp_path: Path) -> None:

@@ -20,7 +20,12 @@ from promptgraft import OptimizationJob
 from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
-from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted, Strategy
+from promptgraft.algorithms.gepa import (
+    GepaConfig,
+    GepaOptimizationStarted,
+    Shorten,
+    Strategy,
+)
 from promptgraft.algorithms.gradient import GradientConfig
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
@@ -199,7 +204,7 @@ def test_settings_reach_the_run_as_they_are_written() -> None:
     assert config.acceptance == MinGain(0.05)
     assert isinstance(config, GepaConfig)
     assert config.enable_merge
-    assert config.strategy.shorten_margin == "off"
+    assert config.used_additions == (Shorten(margin=0.02),)
     assert config.objectives.required == {"exact": 0.5}
     assert config.limits.stoppers[0] == MaxProposals(30)
     assert config.limits.stoppers[-1] == StopFile(RIGHT / "stop")

@@ -103,7 +103,7 @@ def test_pausing_resuming_changing_forking(client: Client, manager: JobManager) 
     refused = client.post(f"/jobs/{job}/pause")
     assert (refused.status, refused.detail) == (
         409,
-        f"job {job} is completed, which allows fork, delete; not pause",
+        f"job {job} is completed, which allows apply, fork, delete; not pause",
     )
     fork = client.post(f"/jobs/{job}/fork", {"budget": 140})
     assert (fork.status, fork.document["origin"]) == (201, job)
@@ -123,6 +123,7 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
     client.ask("POST", f"/api/v1/jobs/{job}/resume", token=ci)
     work_off(manager)
     tag = "/api/v1/projects/support/prompts/triage/tags/night"
+    client.ask("POST", f"/api/v1/jobs/{job}/apply", token=ci)
     client.ask("POST", f"{tag}/promote", {"to": "prod"}, token=ci)
     client.ask("POST", f"{tag}/rollback", token=ci)
     fork = client.post(f"/jobs/{job}/fork").document["id"]
@@ -133,6 +134,7 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
         ("pause", "ci"),
         ("change", "ci"),
         ("resume", "ci"),
+        ("apply", "ci"),
         ("promote", "ci"),
         ("rollback", "ci"),
         ("fork", "tests"),
@@ -144,7 +146,12 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
     ]
     with closing(client.browser()) as browser:
         page = re.sub("<[^>]+>", "", browser.get(f"/jobs/{job}").text)
-    for line in ("submitted by tests", "asked to pause by ci", "promoted to prod by ci"):
+    for line in (
+        "submitted by tests",
+        "asked to pause by ci",
+        "applied to night by ci",
+        "promoted to prod by ci",
+    ):
         assert line in page
     assert "started by w1" in page
 
@@ -187,10 +194,19 @@ def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) 
     job = submitted(client, tag="night")
     work_off(manager)
     tags = "/projects/support/prompts/triage/tags"
-    night = client.get(f"{tags}/night")
-    assert night.status == 200
-    (holds,) = night.rows("prompts")
+    assert client.get(f"{tags}/night").status == 404
+    candidate = f"candidate.{job[:12]}"
+    (holds,) = client.get(f"{tags}/{candidate}").rows("prompts")
     assert client.get(f"/jobs/{job}").at("status", "revision") == holds["id"]
+    read = TokenStore(manager.database).create("read", ["read", "submit"])
+    assert client.ask("POST", f"/api/v1/jobs/{job}/apply", token=read).status == 403
+    applied = client.post(f"/jobs/{job}/apply", {"expected": {"support/triage": ""}})
+    assert applied.at("tag") == "night"
+    (night,) = client.get(f"{tags}/night").rows("prompts")
+    assert applied.rows("prompts") == [{"prompt": "support/triage", "id": night["id"]}]
+    again = client.post(f"/jobs/{job}/apply")
+    assert again.status == 409
+    assert again.detail.endswith(f"expected revision none, found {str(night['id'])[:12]}")
     assert client.get(f"{tags}/prod").detail == "tag `prod` of `support/triage` holds nothing"
     moved = client.post(f"{tags}/night/promote", {"to": "prod"})
     assert [one["number"] for one in moved.rows("prompts")] == [1]
@@ -203,7 +219,7 @@ def test_tags_are_promoted_and_rolled_back(client: Client, manager: JobManager) 
     history = client.get(f"{tags}/prod/history").rows("revisions")
     assert [one["note"] for one in history] == ["promoted from night by tests"]
     assert client.post(f"{tags}/prod/rollback", {}).rows("prompts") == []
-    assert [one["tag"] for one in client.get(tags).rows("tags")] == ["night"]
+    assert [one["tag"] for one in client.get(tags).rows("tags")] == [candidate, "night"]
 
 
 # What is refused

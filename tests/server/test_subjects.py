@@ -132,7 +132,12 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     changes = {"tag": "night", "budget": 150}
     job = worked_off(client, {"project": "graph", "prompt": "desk", "changes": changes})
     assert "<!doctype html>" in client.get(f"/jobs/{job}/report").text.lower()
+    assert client.get(f"{where}/tags/night").status == 404
+    revisions = client.get(f"/jobs/{job}").at("status", "revisions")
+    assert isinstance(revisions, dict)
+    client.post(f"/jobs/{job}/apply")
     holds = client.get(f"{where}/tags/night").rows("prompts")
+    assert {one["prompt"] for one in holds} == revisions.keys()
     assert {str(one["prompt"]) for one in holds} <= set(PROMPTS)
     names = [str(one["prompt"]) for one in holds]
     for last in ("abcd", ""):
@@ -141,9 +146,9 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
         moved = client.post(f"{where}/tags/night/promote", body)
         assert moved.status == (409 if last else 200), moved.text
         tags = client.get(f"{where}/tags").rows("tags")
-        assert len(tags) == (1 if last else 2)
+        assert len(tags) == (2 if last else 3)
     assert [one["prompt"] for one in moved.rows("prompts")] == [one["prompt"] for one in holds]
-    assert [one["tag"] for one in client.get(f"{where}/tags").rows("tags")] == ["night", "prod"]
+    assert [one["tag"] for one in client.get(f"{where}/tags").rows("tags")][1:] == ["night", "prod"]
     told = client.get(f"/jobs/{job}/events").rows("events")[-1]
     assert (told["what"], told["by"], told["tag"]) == ("promote", "tests", "prod")
     assert client.post(f"{where}/tags/prod/rollback").rows("prompts") == []
@@ -175,6 +180,7 @@ def test_an_agent_that_is_only_called_is_improved(client: Client, project: str) 
     assert client.get(f"/jobs/{job}/candidates/1").at("texts", "section skill") == (
         "Count the letters."
     )
+    assert client.post(f"/jobs/{job}/apply").at("tag") == "latest"
     tag = client.get(f"/projects/{project}/prompts/helper/tags/latest")
     assert "Count the letters." in tag.text
     assert "Count the letters." in client.get(f"/jobs/{job}/report").text

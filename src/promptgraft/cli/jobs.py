@@ -70,7 +70,7 @@ def jobs_command() -> None:
 @click.argument("prompt", metavar="[PROMPT]", required=False)
 @_limits
 @click.option("--seed", type=options.at_least(0), help="Seed of every random choice.")
-@click.option("--tag", type=options.tag, help="The tag that the winner is stored under.")
+@click.option("--tag", type=options.tag, help="The tag that the winner may be applied to.")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -147,15 +147,15 @@ def list_command(
     screen = Screen()
     screen.line(counted(len(found), "job"), bold=True)
     if found:
-        screen.table([("state", "done", "before -> after", "test calls", "job"), *map(_row, found)])
+        screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, found)])
 
 
 def _row(job: Job) -> tuple[str, ...]:
     status = job.status
-    means = change(status.baseline, status.best) if status.baseline is not None else ""
     why = _said(job.reason) if job.state in ("queued", "paused") else ""
     where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}{why}"
-    return str(job.state), f"{job.progress:.0f} %", means, f"{status.rollouts:,}", where
+    verdict = status.verdict or ("" if job.has_ended else f"{job.progress:.0f} % done")
+    return str(job.state), verdict, status.gained, where
 
 
 @jobs_command.command("show", epilog=options.examples("jobs show 3f2a"))
@@ -196,8 +196,10 @@ def _print_job(job: Job) -> None:
         ("doing", status.stage),
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),
-        ("stored", status.revision[:12] if status.revision else status.unstored and "no"),
-        ("why not", status.unstored),
+        ("verdict", status.verdict),
+        ("held-out gain", status.gained),
+        ("candidate", f"promptgraft jobs apply {job.id[:8]}" if status.revisions else ""),
+        ("not stored", status.unstored),
         ("forked from", job.origin or ""),
     ]
     screen.fields([(name, value) for name, value in rows if value])
@@ -346,11 +348,37 @@ def promote_command(
     project = place.project(projects)
     with place.opened(projects) as jobs:
         now = jobs.promote(project, prompt, tag, to=to, expected=wanted)
+    _print_moved(to, now, as_json=as_json)
+
+
+def _print_moved(tag: str, revisions: Mapping[str, str], *, as_json: bool) -> None:
     if as_json:
-        print_json({"tag": to, "revisions": dict(now)})
+        print_json({"tag": tag, "revisions": dict(revisions)})
         return
-    for name, revision in now.items():
-        echo(f"tag {to} of {name} points at {revision[:12]}")
+    for name, revision in revisions.items():
+        echo(f"tag {tag} of {name} points at {revision[:12]}")
+
+
+@jobs_command.command(
+    "apply", epilog=options.examples("jobs apply 3f2a", "jobs apply 3f2a --to prod")
+)
+@job_argument
+@click.option("--to", type=options.tag, help="The tag to point at it; by default that of the job.")
+@projects_option
+@place_options
+@options.json_option
+def apply_command(
+    job: str, *, to: str | None, projects: tuple[str, ...], place: Place, as_json: bool
+) -> None:
+    """Point the tag of a job at its winner, which is only a candidate before.
+
+    Refused if the tag has moved since the winner was found, or if the source of a part has
+    changed.
+    """
+    with place.opened(projects) as jobs:
+        tag = to or jobs.get(job).tag
+        now = jobs.apply(job, to=to)
+    _print_moved(tag, now, as_json=as_json)
 
 
 @jobs_command.command("export", epilog=options.examples("jobs export 3f2a --runs runs"))

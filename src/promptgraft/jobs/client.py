@@ -203,6 +203,15 @@ class JobClient(Jobs):
             raise ConfigError(str(error)) from None
         return {one["prompt"]: one["id"] for one in found}
 
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> Mapping[str, str]:
+        body: dict[str, Json] = {} if to is None else {"to": to}
+        if expected is not None:
+            body["expected"] = dict(expected)
+        found = self._ask("POST", f"{_path(job)}/apply", json=body).json()["prompts"]
+        return {row["prompt"]: row["id"] for row in found}
+
     def close(self) -> None:
         self._http.close()
 

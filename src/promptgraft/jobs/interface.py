@@ -207,6 +207,28 @@ class Jobs(ABC):
                 changed since.
         """
 
+    @abstractmethod
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> Mapping[str, str]:
+        """Point a tag at the winner of a completed job; until then it is only a candidate.
+
+        Args:
+            job: the job.
+            to: the tag; by default that of the job.
+            expected: revisions that the tag must point at now, as :meth:`promote` takes them; by
+                default those that it pointed at when the winner was found, if it is the job's tag.
+
+        Returns:
+            The revisions that the tag points at afterwards, by address.
+
+        Raises:
+            JobConflictError: the job has no winner that can be applied; the message says why.
+            ConfigError, DataFormatError: its project is unknown here, or the tag is invalid.
+            OverrideConflictError: the tag points at another revision, or the source of a part has
+                changed since.
+        """
+
     def wait(self, job: str, *, timeout: float | None = None) -> Job:
         """Wait until a job has ended or is paused, and return it.
 

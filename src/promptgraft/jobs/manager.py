@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from promptgraft.database import Database
 from promptgraft.errors import ConfigError
+from promptgraft.jobs.candidates import discard_candidate
 from promptgraft.jobs.interface import LARGEST_PAGE, MOST_EVENTS, Changes, Jobs
 from promptgraft.jobs.mirror import mirror
 from promptgraft.jobs.preparing import (
@@ -35,6 +36,7 @@ from promptgraft.jobs.types import (
     Submitted,
     Wish,
     check_allowed,
+    check_applicable,
 )
 from promptgraft.parts.validation import check_key
 from promptgraft.project import Project, load_project
@@ -268,7 +270,10 @@ class JobManager(Jobs):
             check_allowed(found, "delete")
             self._rows.delete(connection, found.number)
 
+        found = self.get(job)
         self.database.write(delete)
+        if found.status.revisions and found.project in self.projects:
+            discard_candidate(self.projects[found.project].store(), found.candidate_tag)
 
     def promote(
         self,
@@ -287,6 +292,32 @@ class JobManager(Jobs):
             now = held(store, of, to)
         self.record_move(rows, "promote", project=project, prompt=prompt, tag=to)
         return {one.name: one.revision.id for one in now}
+
+    def apply(
+        self, job: str, *, to: str | None = None, expected: Expected | None = None
+    ) -> dict[str, str]:
+        found = self.get(job)
+        check_applicable(found)
+        tag = to or found.tag
+        if expected is None and tag == found.tag:
+            expected = found.status.replaces
+        project = self._project(found.project)
+        note = f"applied from job {found.id}{f' by {self._by}' if self._by else ''}"
+        with beside(project.folder):
+            of, store = project.prompt(found.prompt), project.store()
+            rows = promoted(
+                store,
+                of,
+                found.candidate_tag,
+                to=tag,
+                expected=expected,
+                note=note,
+                whole=False,
+            )
+            now = held(store, of, tag)
+        self.database.write(partial(self._record, job=found, what="apply", tag=tag))
+        moved = {row.name for row in rows}
+        return {row.name: row.revision.id for row in now if row.name in moved}
 
     def record_move(
         self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str

@@ -83,10 +83,12 @@ def promoted(
     to: str,
     expected: Expected | None = None,
     note: str,
+    whole: bool = True,
 ) -> list[TaggedRevision]:
     """Promote what ``tag`` holds to the tag ``to`` in one transaction, and return it.
 
-    A prompt of a graph for which ``tag`` holds nothing falls back to its source.
+    A prompt of a graph for which ``tag`` holds nothing falls back to its source, or keeps what it
+    has if ``tag`` is not the ``whole`` graph.
 
     Raises:
         ConfigError: ``expected`` names an unknown prompt, or ``to`` is not a valid tag.
@@ -114,7 +116,7 @@ def promoted(
         wanted = None if expected is None else expected.get(name)
         if wanted is not None:
             _check_present(present, wanted, f"tag `{to}` of `{name}`")
-        if present is not None or name in overrides:
+        if name in overrides or (whole and present is not None):
             # Compared again inside of the transaction, because the tag was read before it.
             seen = None if wanted is None else present.override if present else target.empty()
             changes[target] = _replacing(overrides.get(name, target.empty()), seen)

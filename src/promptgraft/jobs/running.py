@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 from sqlalchemy import Connection
@@ -26,11 +26,12 @@ from promptgraft.errors import (
     WinnerNotStoredError,
 )
 from promptgraft.integrations.trackers import tracking
+from promptgraft.jobs.candidates import CandidateStore
 from promptgraft.jobs.mirror import name_of
 from promptgraft.jobs.preparing import prepared
 from promptgraft.jobs.reporting import Heartbeat, JobEvents
 from promptgraft.jobs.rows import Claim, JobRows
-from promptgraft.jobs.types import JobState, Status, Wish
+from promptgraft.jobs.types import JobChanges, JobState, Status, Wish
 from promptgraft.project import Project
 from promptgraft.project.outcome import Outcome
 from promptgraft.project.python_source import beside
@@ -97,6 +98,8 @@ class _End:
         error: the error that ended the attempt; empty if it ended in order.
         result: the result of the run; None if it has none.
         unstored: why the winner is not in the store; empty if it is, or there is none.
+        revisions: the revisions that hold the winner, by address.
+        replaces: the revisions of the live tag that applying it replaces, by address.
     """
 
     state: JobState
@@ -104,6 +107,8 @@ class _End:
     error: str = ""
     result: RunResult | None = None
     unstored: str = ""
+    revisions: Mapping[str, str] = attrs.field(factory=dict)
+    replaces: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -143,15 +148,26 @@ class _Attempt:
                 return _End(state=JobState.PAUSED, reason=str(error), error=str(error))
             journal = SqlJournal(self.database, self.claim.job.number, fence=self.claim.fence)
             held.callback(_close, journal)
+            winners = CandidateStore(self.project.store(), self.claim.job.candidate_tag)
             result = run_job(
-                job.within(attrs.evolve(job.context, event_bus=bus, pause=heartbeat.pause)),
+                job.within(
+                    attrs.evolve(
+                        job.context,
+                        event_bus=bus,
+                        pause=heartbeat.pause,
+                        overrides_store=winners,
+                    )
+                ),
                 workers=min(self.project.workers, calls or self.project.workers),
                 executor=executor,
                 listeners=[self.events.on_event],
                 cancellation=heartbeat.cancellation,
                 journal=journal,
             )
-        return _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
+        end = _end_by(heartbeat.fault) if heartbeat.fault else _end_of(result, heartbeat)
+        if end.result is None or not result.persisted:
+            return end
+        return attrs.evolve(end, revisions=winners.revisions, replaces=winners.replaces)
 
     def settle(self, job: OptimizationJob | None, end: _End) -> None:
         """Store how the attempt ended; ``job`` is None if it could not be prepared."""
@@ -159,7 +175,7 @@ class _Attempt:
         document = None
         if job is not None and end.result is not None:
             document = json.dumps(Outcome(job=job, result=end.result).document()).encode()
-        status = _final_status(job, end, self.events.status)
+        status = _final_status(end, claim.job.changes, self.events.status)
 
         def settle(connection: Connection) -> None:
             rows.check(connection, claim)
@@ -217,16 +233,27 @@ def _end_by(error: PromptgraftError) -> _End:
     return _End(state=JobState.QUEUED, reason=reason, error=reason)
 
 
-def _final_status(job: OptimizationJob | None, end: _End, status: Status) -> Status:
-    result, unstored, revision = end.result, end.unstored, None
-    if job is not None and result is not None:
-        stored = Outcome(job=job, result=result).revision
-        revision = None if stored is None else stored.id
-        if result.found_better and not result.persisted and not unstored:
-            unstored = (
-                f"it is {result.verdict}" if not result.improved else "the job stores nothing"
-            )
-    return attrs.evolve(status, waiting="", stage="", revision=revision, unstored=unstored)
+def _final_status(end: _End, changes: JobChanges, status: Status) -> Status:
+    status = attrs.evolve(status, waiting="", stage="", unstored=end.unstored)
+    result = end.result
+    if result is None:
+        return status
+    if result.found_better and not result.persisted and not end.unstored:
+        stores = changes.store and not changes.dry_run
+        why = f"it is {result.verdict}" if stores else "the job stores nothing"
+        status = attrs.evolve(status, unstored=why)
+    gain = result.held_out.gain if result.held_out else None
+    return attrs.evolve(
+        status,
+        revision=next(iter(end.revisions.values())) if len(end.revisions) == 1 else None,
+        revisions=end.revisions,
+        replaces=end.replaces,
+        verdict=str(result.verdict),
+        gain=gain.mean_gain if gain else None,
+        gain_low=gain.low if gain else None,
+        gain_high=gain.high if gain else None,
+        held_out=gain.cases if gain else 0,
+    )
 
 
 @contextlib.contextmanager

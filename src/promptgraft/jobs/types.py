@@ -15,6 +15,7 @@ from promptgraft.errors import (
     StoreError,
 )
 from promptgraft.parts.validation import check_tag
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.serde import Json
 from promptgraft.strict.checks import (
     COUNT,
@@ -29,7 +30,12 @@ from promptgraft.strict.checks import (
     money,
 )
 from promptgraft.strict.kinds import checked, record_of
+from promptgraft.text import counted
 
+CANDIDATE_PREFIX = "candidate."
+"""Prefix of the tags that hold winners of jobs."""
+
+_ID_DIGITS = 12
 _ITERATIONS, _PATIENCE, _PRIORITY = integer(1, 100), integer(1, 50), integer(-100, 100)
 _MONEY = money(texts=True)
 _MOST_NOTE_CHARS = 1_000
@@ -151,8 +157,8 @@ class JobChanges:
         model: the model that answers and reflects: `task`, `reflection` or the name of a judge.
         tuning: settings of the search by their names in the project file.
         dry_run: whether the embedded offline model answers everything, and nothing is stored.
-        store: whether a winner that beats the baseline is stored under the tag.
-        tag: the tag that the search starts from and that gets the winner.
+        store: whether a winner that beats the baseline is stored as a candidate.
+        tag: the tag that the search starts from, and that the winner may be applied to.
         priority: jobs with a higher priority start first, -100 to 100.
         not_before: earliest start, in seconds since 1970.
         note: a note for people, up to 1,000 characters.
@@ -206,8 +212,16 @@ class Status:
         reflections: reflections used.
         tokens: tokens used.
         cost: US dollars used, a decimal number as text; None if a price is unknown.
-        revision: id of the revision that holds the winner; None if there is none.
+        revision: id of the only revision that holds the winner; None if there is none, or there
+            are several.
+        revisions: ids of the revisions that hold the winner, by the address of their prompt.
+        replaces: the revisions that the tag of the job pointed at when the winner was stored, by
+            the address of their prompt; an empty one for none.
         unstored: why a winner is not in the store; empty if it is, or there is none.
+        verdict: what the run may claim about its winner; empty before its end.
+        gain: mean gain on the held-out cases; None if there was no such test.
+        gain_low: the lower end of its interval, and ``gain_high`` the upper end.
+        held_out: number of held-out cases with a score before and after.
     """
 
     step: int = 0
@@ -222,7 +236,27 @@ class Status:
     tokens: int = 0
     cost: str | None = None
     revision: str | None = None
+    revisions: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    replaces: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     unstored: str = ""
+    verdict: str = ""
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    held_out: int = 0
+
+    @property
+    def gained(self) -> str:
+        """The gain on held-out cases with its interval; empty if there was no such test."""
+        if self.gain is None or self.gain_low is None or self.gain_high is None:
+            return ""
+        reach = f"{self.gain_low:+.2f} to {self.gain_high:+.2f}"
+        return f"{self.gain:+.3f} ({reach}) on {counted(self.held_out, 'case')}"
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the winner is better on held-out cases by more than chance."""
+        return self.verdict == RunVerdict.IMPROVED
 
 
 @attrs.frozen(kw_only=True)
@@ -255,7 +289,7 @@ class Job:
         number: a number that grows from job to job.
         project: the project, by its name for workers.
         prompt: the prompt, by its name in the project.
-        tag: the tag that gets the winner.
+        tag: the tag that the search starts from, and that the winner may be applied to.
         digest: SHA-256 of what was submitted: settings, prompt and data of the project.
         changes: the settings that it overrides.
         state: the state.
@@ -291,6 +325,11 @@ class Job:
     status: Status
 
     @property
+    def candidate_tag(self) -> str:
+        """The tag that its winner is stored under; no live tag moves before it is applied."""
+        return f"{CANDIDATE_PREFIX}{self.id[:_ID_DIGITS]}"
+
+    @property
     def has_ended(self) -> bool:
         """Whether its state is final."""
         return self.state in ENDED
@@ -313,7 +352,7 @@ ALLOWED: Mapping[JobState, tuple[str, ...]] = {
     JobState.QUEUED: ("cancel", "change"),
     JobState.RUNNING: ("pause", "cancel", "change"),
     JobState.PAUSED: ("resume", "cancel", "change", "fork"),
-    JobState.COMPLETED: ("fork", "delete"),
+    JobState.COMPLETED: ("apply", "fork", "delete"),
     JobState.FAILED: ("fork", "delete"),
     JobState.CANCELLED: ("fork", "delete"),
 }
@@ -329,3 +368,17 @@ def check_allowed(job: Job, what: str) -> None:
     if what not in ALLOWED[job.state]:
         allowed = ", ".join(ALLOWED[job.state])
         raise JobConflictError(f"job {job.id} is {job.state}, which allows {allowed}; not {what}")
+
+
+def check_applicable(job: Job) -> None:
+    """Refuse to apply the winner of a job that has none.
+
+    Raises:
+        JobConflictError: saying why there is none.
+    """
+    check_allowed(job, "apply")
+    if not job.status.revisions:
+        status = job.status
+        stored = f"an earlier version of promptgraft stored it under tag `{job.tag}` itself"
+        why = status.unstored or (stored if status.revision else "nothing beat the baseline")
+        raise JobConflictError(f"job {job.id} has no winner to apply: {why}")

@@ -297,6 +297,7 @@ class _Reader:
         if given.timeout_seconds is not None:
             limits["timeout"] = given.timeout_seconds
         objectives: dict[str, Json] = {"frontier_type": given.frontier_type}
+        most = given.reflection_history_top_k
         if runs > 1:
             objectives["num_runs"] = runs
         return {
@@ -305,6 +306,7 @@ class _Reader:
             "seed": given.seed,
             "enable_merge": given.use_merge,
             "strategy": _strategy(given),
+            **({"additions": [{"history": {"most": most}}]} if most else {}),
             "objectives": objectives,
             "limits": limits,
         }
@@ -322,7 +324,6 @@ def _strategy(given: _Algorithm) -> dict[str, Json]:
         "module_choice": _PARTS[given.module_selector],
         "learn_from_perfect": not given.skip_perfect_score,
         "reuse_rollouts": given.cache_evaluation,
-        "history_top_k": given.reflection_history_top_k,
         **(merging if given.use_merge else {}),
     }
 

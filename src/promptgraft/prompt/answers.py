@@ -313,7 +313,7 @@ def number_in(reply: str) -> int | float:
 class Parsed(Generic[T]):
     """A reply as a value of the output type, and notes on what was repaired."""
 
-    output: T | None
+    output: T | None = attrs.field(hash=False)
     notes: tuple[str, ...] = ()
 
 

@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.jobs import JobFilter, JobState
 from promptgraft.jobs.preparing import job_json, planned
+from promptgraft.jobs.promoting import Expected
 from promptgraft.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.journal.records import decode_record
 from promptgraft.runs import RunFolder
@@ -35,8 +36,8 @@ from promptgraft.server.api_projects import (
 )
 from promptgraft.server.calls import Call, Reply, Route, natural, reply
 from promptgraft.server.problems import Problem
-from promptgraft.strict.checks import TEXT, Kind
-from promptgraft.strict.kinds import Key, record
+from promptgraft.strict.checks import STRING, TEXT, Kind
+from promptgraft.strict.kinds import Key, named, record
 
 _logger = logging.getLogger("promptgraft.server")
 _LONGEST_WAIT = 60
@@ -153,6 +154,30 @@ def fork_job(call: Call) -> Reply:
     """Submit a job that starts with the answers of this one."""
     made = call.manager.fork(call.job.id, call.object())
     return reply(job_json(made), 201, Location=f"/api/v1/jobs/{made.id}")
+
+
+@attrs.frozen(kw_only=True)
+class _Application:
+    to: str | None = None
+    expected: Expected | None = None
+
+
+_APPLICATION: Kind[_Application] = record(
+    _Application,
+    {
+        "to": Key(TEXT, "The tag that gets the winner; by default that of the job."),
+        "expected": Key(named(STRING), "Revisions that the tag must point at now, by prompt."),
+    },
+)
+
+
+def apply_winner(call: Call) -> Reply:
+    """Point a tag at the winner of a job, which is only a candidate before."""
+    wanted = call.read(_APPLICATION)
+    job = call.job
+    now = call.manager.apply(job.id, to=wanted.to, expected=wanted.expected)
+    prompts: list[Json] = [{"prompt": name, "id": id_} for name, id_ in now.items()]
+    return reply({"tag": wanted.to or job.tag, "prompts": prompts})
 
 
 def list_events(call: Call) -> Reply:
@@ -326,6 +351,7 @@ ROUTES: Sequence[Route] = (
     Route("POST /jobs/{job}/resume", S, resume_job, statuses=(202,)),
     Route("POST /jobs/{job}/cancel", S, cancel_job, statuses=(202,)),
     Route("POST /jobs/{job}/fork", S, fork_job, body=JOB_CHANGES, statuses=(201,)),
+    Route("POST /jobs/{job}/apply", P, apply_winner, body=_APPLICATION),
     Route(
         "GET /jobs/{job}/events", R, list_events, query=_EVENTS, headers={"Last-Event-ID": _AFTER}
     ),

@@ -35,6 +35,7 @@ _WHAT = {
     "cancel": "asked to cancel",
     "change": "changed",
     "fork": "forked as",
+    "apply": "applied to",
     "promote": "promoted to",
     "rollback": "rolled back",
 }

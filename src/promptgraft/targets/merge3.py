@@ -29,7 +29,7 @@ class _Edit:
         return self.begin < self.end and bool(self.after)
 
 
-def woven(base: str, first: str, second: str) -> str | None:
+def merge3(base: str, first: str, second: str) -> str | None:
     """Return ``base`` with the changes of both sides.
 
     Args:
@@ -51,7 +51,7 @@ def woven(base: str, first: str, second: str) -> str | None:
     return "\n".join(_applied(before, mine, theirs))
 
 
-def woven_in(base: str, first: str, second: str) -> str | None:
+def merge3_onto(base: str, first: str, second: str) -> str | None:
     """Return ``first`` with the compatible changes of the second side.
 
     Args:

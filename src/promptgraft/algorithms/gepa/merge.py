@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
 
 import attrs
 
-from promptgraft.algorithms.gepa.selection import Choices
-from promptgraft.algorithms.gepa.settings import GepaSettings
+from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
@@ -30,7 +30,6 @@ class Merger:
     Attributes:
         config: the settings.
         kit: what the search works with.
-        choices: makes the random choices.
         seen: the candidates tried so far; merges are added to it.
         validator: adds merges that are kept to the population.
         largest: most rollouts that the next merge can use.
@@ -38,12 +37,16 @@ class Merger:
 
     _config: GepaSettings
     _kit: Kit
-    _choices: Choices
     _seen: Seen
     _validator: Validator
     _seen_triples: set[Triple] = attrs.field(factory=set, init=False)
     _attempts: int = attrs.field(default=0, init=False)
+    _random: random.Random = attrs.field(init=False)
     largest: int = attrs.field(init=False)
+
+    @_random.default
+    def _own_stream(self) -> random.Random:
+        return random.Random(f"{self._config.seed}/merges")
 
     @largest.default
     def _first_largest(self) -> int:
@@ -57,13 +60,13 @@ class Merger:
         the validation set. It joins the pool if neither parent beats it on either.
         """
         most = self._config.strategy.max_merge_invocations
-        found = self._next(pool) if self._attempts < most else None
-        if found is None:
+        chosen = self._next(pool) if self._attempts < most else None
+        if chosen is None:
             return
         self._kit.budget.require(
             len(self._kit.validation) + self._validator.overhead, "two candidates are to be merged"
         )
-        triple, merged = found
+        triple, merged = chosen
         self._attempts += 1
         # No later merge: what was reserved for one is free for further steps.
         if self._attempts == most:
@@ -76,12 +79,12 @@ class Merger:
         yield from self._try(pool, merged, step)
 
     def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
-        fresh = [
+        untried = [
             triple
             for triple in triples(pool.candidates, pool.frontier())
             if triple not in self._seen_triples
         ]
-        for triple in self._choices.merge_order(fresh):
+        for triple in self._random.sample(untried, len(untried)):
             self._seen_triples.add(triple)
             pair = pool.estimate(triple.first), pool.estimate(triple.second)
             if not have_gained(pool.estimate(triple.ancestor), pair):
@@ -135,7 +138,7 @@ class Merger:
                 )
                 return
         entry = self._validator.begin(alone=True)
-        position = yield from self._validator.take_in(
+        position = yield from self._validator.validate(
             f"step/{step}/merge/race", merged, records, step=step, entry=entry
         )
         self._kit.emit(
@@ -156,10 +159,14 @@ class Merger:
         chosen: list[int] = []
         for group in (wins, losses, ties):
             free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))
-            chosen += self._choices.subsample(group, free)
+            chosen += self._drawn(group, free)
         others = [position for position in common if position not in chosen]
-        chosen += self._choices.subsample(others, _SUBSAMPLE - len(chosen))
+        chosen += self._drawn(others, _SUBSAMPLE - len(chosen))
         return sorted(chosen)
+
+    def _drawn(self, places: Sequence[int], size: int) -> list[int]:
+        """Draw up to ``size`` distinct positions, in ascending order."""
+        return sorted(self._random.sample(places, min(size, len(places))))
 
     def _keeps_up(
         self,

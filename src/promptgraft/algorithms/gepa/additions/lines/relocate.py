@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.attribution import AddedLine, Effect
-from promptgraft.algorithms.gepa.redundant import lines_of, without
-from promptgraft.algorithms.gepa.sampling import Lesson
+from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Effect
+from promptgraft.algorithms.gepa.additions.lines.rules import lines_of, without
+from promptgraft.algorithms.gepa.attempt import Attempt
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records, Rollouts, Together
@@ -28,7 +28,7 @@ _FEW = 3
 
 
 @attrs.frozen(kw_only=True)
-class Stray:
+class MisplacedRule:
     """A line that did not help where it stands.
 
     Attributes:
@@ -57,7 +57,7 @@ class Stray:
 
 
 @attrs.define
-class Strays:
+class MisplacedRules:
     """The queue of lines to be tried in other parts.
 
     Attributes:
@@ -67,11 +67,11 @@ class Strays:
 
     kit: Kit
     most: int
-    _waiting: deque[tuple[Stray, ...]] = attrs.field(factory=deque, init=False)
+    _waiting: deque[tuple[MisplacedRule, ...]] = attrs.field(factory=deque, init=False)
     _without_gain: int = attrs.field(default=0, init=False)
     _rests: int = attrs.field(default=0, init=False)
 
-    def take(self) -> tuple[Stray, ...]:
+    def take(self) -> tuple[MisplacedRule, ...]:
         """Return the lines that the next proposal tries to move; empty if it is to reflect."""
         return self._waiting.popleft() if self._waiting else ()
 
@@ -93,12 +93,12 @@ class Strays:
         if self._rests:
             self._rests -= 1
             return
-        left, found = self.most, list[Stray]()
+        left, found = self.most, list[MisplacedRule]()
         for line in lines:
             others = () if line.helped else self._others(line.module, before[line.place])
             if not others:
                 continue
-            stray = Stray(
+            rule = MisplacedRule(
                 module=line.module,
                 text=line.text,
                 key=line.key,
@@ -107,9 +107,9 @@ class Strays:
                 example=about[line.place],
                 enough=line.enough,
             )
-            if stray.cost <= left:
-                left -= stray.cost
-                found.append(stray)
+            if rule.cost <= left:
+                left -= rule.cost
+                found.append(rule)
         if found:
             self._waiting.append(tuple(found))
 
@@ -123,17 +123,17 @@ class Strays:
 
 
 @attrs.define(eq=False)
-class _Sought:
+class _PlaceSearch:
     """State of the binary search for the part of one line.
 
     Attributes:
-        stray: the line.
+        rule: the line.
         places: the parts that are still possible.
         tried: those of them to be tried next.
         helps: whether the line has helped in any of them.
     """
 
-    stray: Stray
+    rule: MisplacedRule
     places: tuple[Module, ...]
     tried: tuple[Module, ...]
     helps: bool = False
@@ -154,74 +154,84 @@ class Relocation:
 
     Attributes:
         kit: what the search works with.
-        lesson: the candidate, and the examples that the lines concern.
-        generic: words of feedback that identify no complaint.
+        attempt: its parent is the candidate, its minibatch the examples that the lines concern.
+        stop_words: words that are too frequent to identify a complaint.
     """
 
     kit: Kit
-    lesson: Lesson
-    generic: frozenset[str]
+    attempt: Attempt
+    stop_words: frozenset[str]
 
     def run(
-        self, position: str, strays: Sequence[Stray], known: Mapping[str, RolloutRecord]
-    ) -> Asking[tuple[tuple[Change, ...], list[str]]]:
-        """Return the changes that move lines to where they help, and the ids of their examples.
+        self, rules: Sequence[MisplacedRule]
+    ) -> Asking[tuple[tuple[Change, ...], tuple[GepaExample, ...]]]:
+        """Return the changes that move lines to where they help, and the examples of these lines.
 
         Args:
-            position: position in the run.
-            strays: the lines to be moved.
-            known: the parent's rollouts, by example id.
+            rules: the lines to be moved.
         """
-        scores = {name: self.kit.scorer.score(record) for name, record in known.items()}
-        sought = [
-            _Sought(one, one.others, one.others)
-            for one in strays
-            if (score := scores[one.example.id]) is not None and score <= one.enough
+        parent, before = (
+            self.attempt.candidate,
+            {record.example_id: record for record in self.attempt.records},
+        )
+        scores = {name: self.kit.scorer.score(record) for name, record in before.items()}
+        searches = [
+            _PlaceSearch(rule, rule.others, rule.others)
+            for rule in rules
+            if (score := scores[rule.example.id]) is not None and score <= rule.enough
         ]
-        count, waiting = 0, sought
+        count, waiting = 0, searches
         while waiting:
             asked = []
-            for one in waiting:
-                if (child := self._with(self.lesson.candidate, one.stray, one.tried)) is not None:
-                    where, examples = f"{position}/move/{count}", [one.stray.example]
-                    asked.append(
-                        (one, Rollouts(position=where, candidate=child, examples=examples))
-                    )
+            for search in waiting:
+                child = self._with(parent, search.rule, search.tried)
+                if child is not None:
+                    where = f"{self.attempt.position}/move/{count}"
+                    examples = [search.rule.example]
+                    rollouts = Rollouts(position=where, candidate=child, examples=examples)
+                    asked.append((search, rollouts))
                     count += 1
-            made = yield from Together([rollouts for _, rollouts in asked])
-            for (one, _), [record] in zip(asked, made, strict=True):
-                one.learn(helped=self._helped(one.stray, known[one.stray.example.id], record))
-            waiting = [one for one, _ in asked if one.tried]
-        child, moved = self.lesson.candidate, list[Stray]()
-        for one in sought:
-            if one.helps and (found := self._with(child, one.stray, one.places)) is not None:
-                child = found
-                moved.append(one.stray)
-        return tuple(self._changes(child)), [one.example.id for one in moved]
+            answers = yield from Together([rollouts for _, rollouts in asked])
+            for (search, _), [after] in zip(asked, answers, strict=True):
+                rule = search.rule
+                search.learn(helped=self._helped(rule, before[rule.example.id], after))
+            waiting = [search for search, _ in asked if search.tried]
+        child, moved = parent, set[str]()
+        for search in searches:
+            if not search.helps:
+                continue
+            with_line = self._with(child, search.rule, search.places)
+            if with_line is not None:
+                child = with_line
+                moved.add(search.rule.example.id)
+        about = tuple(example for example in self.attempt.minibatch if example.id in moved)
+        return tuple(self._changes(child)), about
 
-    def _helped(self, stray: Stray, before: RolloutRecord, after: RolloutRecord) -> bool:
-        effect = Effect.of(self.kit.scorer, before, after, generic=self.generic)
-        return effect is not None and effect.is_help_of(stray.words, enough=stray.enough)
+    def _helped(self, rule: MisplacedRule, before: RolloutRecord, after: RolloutRecord) -> bool:
+        effect = Effect.of(self.kit.scorer, before, after, stop_words=self.stop_words)
+        return effect is not None and effect.is_help_of(rule.words, enough=rule.enough)
 
     def _changes(self, child: Candidate) -> Iterator[Change]:
-        target, parent = self.kit.target, self.lesson.candidate
+        target, parent = self.kit.target, self.attempt.candidate
         for module in target.modules:
             text = target.text(module, child)
             if not module.is_example and text != target.text(module, parent):
                 before = target.describe(module, parent)
                 yield Change(module, before, text, child, "lines moved to where they help")
 
-    def _with(self, onto: Candidate, stray: Stray, places: Sequence[Module]) -> Candidate | None:
+    def _with(
+        self, onto: Candidate, rule: MisplacedRule, places: Sequence[Module]
+    ) -> Candidate | None:
         """Return a candidate with the line moved to other parts; None if it is not valid."""
         target = self.kit.target
-        texts = {module: target.text(module, onto) for module in (*places, stray.module)}
+        texts = {module: target.text(module, onto) for module in (*places, rule.module)}
         for module, text in texts.items():
-            own = [line for line in lines_of(text) if line.key == stray.key]
-            if module == stray.module:
+            own = [line for line in lines_of(text) if line.key == rule.key]
+            if module == rule.module:
                 texts[module] = without(text, own)
             elif not own:
-                texts[module] = f"{text}\n{stray.text}"
-        position, minibatch = self.lesson.parent, self.lesson.minibatch
+                texts[module] = f"{text}\n{rule.text}"
+        position, minibatch = self.attempt.parent, self.attempt.minibatch
         try:
             for module, text in texts.items():
                 if text != target.text(module, onto):

@@ -13,9 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from promptgraft.algorithms.gepa.attribution import AddedLine, Addressed, Place, complaint_of
+from promptgraft.algorithms.gepa.additions.lines.credit import (
+    AddedLine,
+    Addressed,
+    Place,
+    complaint_of,
+)
+from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of, replaced, without
 from promptgraft.algorithms.gepa.questions import Part
-from promptgraft.algorithms.gepa.redundant import Line, lines_of, replaced, without
 from promptgraft.search.acceptance import Change
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, Target
@@ -32,7 +37,7 @@ _DROPPED = "without lines that do not work"
 
 
 @attrs.frozen(kw_only=True)
-class Rider:
+class CarriedRule:
     """A line that is added to a child.
 
     Attributes:
@@ -52,32 +57,33 @@ class Rider:
 
 
 @attrs.frozen
-class KnownLines:
+class LinePlan:
     """What a child does with lines that earlier children have tried.
 
     Attributes:
-        riders: lines to add.
+        carried: lines to add.
         idle: lines of the parent to drop.
     """
 
-    riders: tuple[Rider, ...] = ()
+    carried: tuple[CarriedRule, ...] = ()
     idle: tuple[Place, ...] = ()
 
     def applied(
         self,
         changes: tuple[Change, ...],
         *,
-        lesson: tuple[Target, Candidate],
+        target: Target,
+        parent: Candidate,
         graft: Callable[[Candidate, Part, str], Change],
     ) -> tuple[Change, ...]:
         """Return the changes of a child, without idle lines and with the carried ones.
 
         Args:
             changes: at least one change, each grafted onto the one before it.
-            lesson: the target, and the parent of the child.
+            target: what is improved.
+            parent: the parent of the child.
             graft: makes the change of a part, or raises ``InvalidProposalError``.
         """
-        target, parent = lesson
 
         def with_text(module: Module, text: str, reason: str) -> tuple[Change, ...]:
             part = module, target.describe(module, parent)
@@ -94,12 +100,12 @@ class KnownLines:
             left = without(text, [one for one in lines_of(text) if (module, one.key) in self.idle])
             if left != text:
                 changes = with_text(module, left, _DROPPED)
-        for rider in self.riders:
-            before = target.text(rider.module, changes[-1].candidate)
-            text = f"{before}\n{rider.text}"
+        for rule in self.carried:
+            before = target.text(rule.module, changes[-1].candidate)
+            text = f"{before}\n{rule.text}"
             # Skip lines that the child already paraphrases or contradicts.
             if len(replaced(lines_of(text))) <= len(replaced(lines_of(before))):
-                changes = with_text(rider.module, text, _CARRIED)
+                changes = with_text(rule.module, text, _CARRIED)
         return changes
 
 
@@ -116,7 +122,7 @@ class LineHistory:
     target: Target
     scorer: Scorer
     perfect: float
-    _rides: Counter[Rider] = attrs.field(factory=Counter, init=False)
+    _tries: Counter[CarriedRule] = attrs.field(factory=Counter, init=False)
     _drops: Counter[Place] = attrs.field(factory=Counter, init=False)
     _credits: Counter[Place] = attrs.field(factory=Counter, init=False)
     """How often each line helped, minus the failures that complained of it."""
@@ -134,26 +140,26 @@ class LineHistory:
             if not (one.is_example or target.describe(one, baseline).as_json)
         }
 
-    def note(self, known: KnownLines, lines: Iterable[AddedLine]) -> None:
+    def note(self, plan: LinePlan, lines: Iterable[AddedLine]) -> None:
         """Record the outcome of a child.
 
         Args:
-            known: what it did with earlier lines.
+            plan: what it did with earlier lines.
             lines: the lines that it has and its parent lacks.
         """
-        self._drops.update(known.idle)
-        self._rides.update(known.riders)
+        self._drops.update(plan.idle)
+        self._tries.update(plan.carried)
         for line in lines:
             if line.helped:
-                rider = Rider(module=line.module, text=line.text, key=line.key)
-                self._rides.setdefault(rider, 0)
-                self._credits[rider.place] += 1
-        for counts in (self._rides, self._drops, self._credits):
+                rule = CarriedRule(module=line.module, text=line.text, key=line.key)
+                self._tries.setdefault(rule, 0)
+                self._credits[rule.place] += 1
+        for counts in (self._tries, self._drops, self._credits):
             for oldest in [*counts][:-_MOST_LINES]:
                 del counts[oldest]
 
     def learn(
-        self, candidate: Candidate, records: Iterable[RolloutRecord], generic: frozenset[str]
+        self, candidate: Candidate, records: Iterable[RolloutRecord], stop_words: frozenset[str]
     ) -> None:
         """Judge the lines of a candidate by the examples whose complaints they address.
 
@@ -163,7 +169,7 @@ class LineHistory:
         Args:
             candidate: the candidate.
             records: new rollouts of it.
-            generic: words of feedback that identify no complaint.
+            stop_words: words that are too frequent to identify a complaint.
         """
         addressed = Addressed.by(self._lines(candidate))
         for record in records:
@@ -171,7 +177,7 @@ class LineHistory:
                 continue
             earlier = self._complaints.setdefault(record.example_id, {})
             is_perfect = score >= self.perfect
-            complaint = frozenset[str]() if is_perfect else complaint_of(record, generic)
+            complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
             asked = frozenset(folded_words(record.inputs_repr))
             blamed = addressed.lines(complaint, asked)
             self._credits.subtract(blamed)
@@ -184,7 +190,7 @@ class LineHistory:
                 for oldest in [*earlier][:-_MOST_COMPLAINTS]:
                     del earlier[oldest]
 
-    def of(self, parent: Candidate) -> KnownLines:
+    def of(self, parent: Candidate) -> LinePlan:
         """Return what the next child of a parent does with the lines."""
         lines = self._lines(parent)
         places = dict.fromkeys((one, line.key) for one in lines for line in lines[one])
@@ -198,9 +204,9 @@ class LineHistory:
             and self._drops[place] < _MOST_TRIES
             and place[1] not in self._first[place[0]]
         )
-        return KnownLines(self._riders(places), tuple(idle))
+        return LinePlan(self._carried_into(places), tuple(idle))
 
-    def _riders(self, places: Iterable[Place]) -> tuple[Rider, ...]:
+    def _carried_into(self, places: Iterable[Place]) -> tuple[CarriedRule, ...]:
         """Return the lines to carry into the next child of a parent that lacks them.
 
         Of equal lines for several parts only the one with the most credit is carried, and none if
@@ -209,19 +215,19 @@ class LineHistory:
         held: dict[str, list[Place]] = {}
         for place in places:
             held.setdefault(_content(place), []).append(place)
-        found: dict[str, Rider] = {}
-        for rider, rides in self._rides.items():
-            content, credit = _content(rider.place), self._credits[rider.place]
+        found: dict[str, CarriedRule] = {}
+        for rule, tries in self._tries.items():
+            content, credit = _content(rule.place), self._credits[rule.place]
             others = held.get(content, [])
             if content in found:
                 others = [*others, found[content].place]
             if (
-                rides < _MOST_TRIES
+                tries < _MOST_TRIES
                 and credit >= 0
-                and rider.place not in others
+                and rule.place not in others
                 and all(self._credits[other] < credit for other in others)
             ):
-                found[content] = rider
+                found[content] = rule
         return tuple(found.values())
 
     def _lines(self, candidate: Candidate) -> dict[Module, list[Line]]:

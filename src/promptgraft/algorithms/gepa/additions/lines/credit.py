@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.redundant import Line, lines_of
+from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of
 from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
@@ -26,10 +26,10 @@ _CHANCE = 0.15
 """Share of the score range below which a gain counts as chance."""
 _TOLD_APART = 0.5
 """Words that occur in more of the minibatch than this share identify no failure."""
-_GENERIC = 0.1
+_STOP_WORD_SHARE = 0.1
 """Words that occur in more of all feedback than this share identify no complaint."""
 _SELDOM = 3
-"""How many times a word may occur in feedback before it can be generic."""
+"""How many times a word may occur in feedback before it can be stop_words."""
 
 
 _SAME = 0.5
@@ -63,14 +63,14 @@ class AddedLine:
 
 
 @attrs.define
-class Complaints:
-    """Learns which words of feedback identify no complaint, because much feedback has them.
+class FeedbackTerms:
+    """Learns the stop words of feedback: those that much of it has.
 
     Attributes:
-        generic: these words, without case and accents.
+        stop_words: these words, without case and accents.
     """
 
-    generic: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    stop_words: frozenset[str] = attrs.field(default=frozenset(), init=False)
     _counts: Counter[str] = attrs.field(factory=Counter, init=False)
     _total: int = attrs.field(default=0, init=False)
 
@@ -80,10 +80,10 @@ class Complaints:
         self._total += len(said)
         for words in said:
             self._counts.update(words)
-        most = max(_SELDOM, _GENERIC * self._total)
+        most = max(_SELDOM, _STOP_WORD_SHARE * self._total)
         # Other words have not become more frequent.
-        self.generic = frozenset(
-            word for word in self.generic.union(*said) if self._counts[word] > most
+        self.stop_words = frozenset(
+            word for word in self.stop_words.union(*said) if self._counts[word] > most
         )
 
 
@@ -101,7 +101,12 @@ class Effect:
 
     @classmethod
     def of(
-        cls, scorer: Scorer, before: RolloutRecord, after: RolloutRecord, *, generic: frozenset[str]
+        cls,
+        scorer: Scorer,
+        before: RolloutRecord,
+        after: RolloutRecord,
+        *,
+        stop_words: frozenset[str],
     ) -> Effect | None:
         """Return the effect of the lines; None without both scores.
 
@@ -109,12 +114,12 @@ class Effect:
             scorer: scores rollouts.
             before: the rollout without the lines.
             after: the rollout with them, on the same example.
-            generic: words of feedback that identify no complaint.
+            stop_words: words that are too frequent to identify a complaint.
         """
         scores = scorer.score(before), scorer.score(after)
         if scores[0] is None or scores[1] is None:
             return None
-        old, new = (complaint_of(one, generic) for one in (before, after))
+        old, new = (complaint_of(one, stop_words) for one in (before, after))
         return cls((scores[0], scores[1]), (old, new))
 
     def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
@@ -130,9 +135,9 @@ class Effect:
         return score > enough or (score == lowest and moved_on)
 
 
-def complaint_of(record: RolloutRecord, generic: frozenset[str]) -> frozenset[str]:
+def complaint_of(record: RolloutRecord, stop_words: frozenset[str]) -> frozenset[str]:
     """Return the words of feedback that identify a complaint."""
-    return _feedback_words(record) - generic
+    return _feedback_words(record) - stop_words
 
 
 def _feedback_words(record: RolloutRecord) -> frozenset[str]:
@@ -146,7 +151,7 @@ def added_lines(
     after: Records,
     *,
     perfect: float,
-    generic: frozenset[str],
+    stop_words: frozenset[str],
 ) -> Iterator[AddedLine]:
     """Yield the added lines that concern a failure.
 
@@ -156,10 +161,10 @@ def added_lines(
         before: the parent's rollouts on the minibatch.
         after: the child's rollouts, in the same order.
         perfect: the score at which there is nothing left to learn.
-        generic: words of feedback that identify no complaint.
+        stop_words: words that are too frequent to identify a complaint.
     """
     pairs = list(zip(before, after, strict=True))
-    effects = [Effect.of(kit.scorer, *pair, generic=generic) for pair in pairs]
+    effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
     seen = [score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None]
     chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
     weights = _weights(before)

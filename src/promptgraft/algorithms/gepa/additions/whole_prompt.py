@@ -5,30 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE
-from promptgraft.algorithms.gepa.questions import (
+from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
+from promptgraft.algorithms.gepa.select import Draws, Turn
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.examples import one_line
+from promptgraft.search.acceptance import Change
+from promptgraft.search.asks import Asking, Question, Reply
+from promptgraft.search.reflection import (
     NOT_REFUSED,
-    Draft,
     MetaPrompts,
-    Part,
     Refusal,
     example_of,
     limits_of,
     reflection_params,
     with_answers,
 )
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.examples import one_line
-from promptgraft.search.acceptance import Change
-from promptgraft.search.asks import Question, Reply
 from promptgraft.serde import Json, digest
+from promptgraft.strict.checks import SHARE
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, counted, fenced, listed
@@ -41,6 +44,126 @@ _SUMMARY_CHARS = 1_000
 _PREVIOUS_CHARS = 60_000
 _SHOWN_CHARS = 80
 _REASON_CHARS = 400
+
+
+_SUCCESSES = 2
+
+
+@attrs.define
+class _Note:
+    may_ask: bool
+    was_asked: bool = False
+
+
+@attrs.define(slots=False)
+class WholePrompt(Addition):
+    """Asks one question about all instructions, which may change several of them.
+
+    Attributes:
+        share: share of the steps, 0 to 1, in which that is tried.
+    """
+
+    name: ClassVar[str] = "whole_prompt"
+
+    share: float = attrs.field(default=0.9, validator=SHARE)
+    _draws: Draws = attrs.field(init=False, repr=False, eq=False)
+    _failed: int = attrs.field(default=0, init=False, repr=False, eq=False)
+    _rests: int = attrs.field(default=0, init=False, repr=False, eq=False)
+
+    def start(self) -> None:
+        self._draws = Draws(self.tools.config.seed, "whole")
+
+    def expected_questions(self, modules: int, otherwise: float) -> float:
+        return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
+
+    def begin(self, attempt: Attempt) -> Proposer:
+        may_ask = self._draws.at(attempt.ahead) < self.share and not self._rests
+        attempt.notes[self.name] = _Note(may_ask)
+        return self._propose
+
+    def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
+        """Ask about all instructions, if it is their turn and there are several."""
+        reflector, note = self.tools.reflector, attempt.notes[self.name]
+        failures, successes = reflector.parted(attempt)
+        if not note.may_ask or not failures:
+            return None
+        target, parent = self.tools.kit.target, attempt.candidate
+        worth = partial(reflector.is_worth, attempt)
+        modules = most_shown(
+            instructions(attempt.turn, worth), lambda module: target.text(module, parent)
+        )
+        if len(modules) < 2:
+            return None
+        note.was_asked, attempt.modules = True, modules
+        parts = tuple((module, target.describe(module, parent)) for module in modules)
+        records = (*failures, *successes[:_SUCCESSES])
+        draft = reflector.draft(attempt, parts, records, kind=WholeDraft)
+        yield from reflector.ask(attempt, [draft])
+        # The edits that were kept beside a bad one may have been tried without it.
+        changes = draft.changes
+        was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
+        return () if was_tried else changes
+
+    def learn(self, attempt: Attempt) -> None:
+        if not attempt.had_failures:
+            return
+        self._draws.popleft()
+        if not attempt.notes[self.name].was_asked:
+            self._rests = max(0, self._rests - 1)
+            return
+        # Back off linearly: a model that cannot answer this question is asked others instead.
+        self._failed = 0 if attempt.changes else self._failed + 1
+        self._rests = self._failed
+
+
+def instructions(turn: Turn, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+    """Return the instructions that one question may be about, if it is their turn.
+
+    Modules of kinds with their own question, whose replies have another form, are left out.
+
+    Args:
+        turn: which modules have their turn.
+        worth: returns whether a module is worth a mutation.
+    """
+    return tuple(
+        module
+        for module in turn.first
+        if not module.is_example and module.question is None and worth(module)
+    )
+
+
+class WholeDraft(Draft):
+    """The question about several parts."""
+
+    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+        return question_on_all(
+            position,
+            [description for _, description in self.parts],
+            self.records,
+            meta_prompts=meta_prompts,
+            earlier=self.earlier,
+            objectives=self.objectives,
+            refused=self.refused,
+        )
+
+    def take(self, reply: Reply, reflector: Grafting) -> None:
+        attempt = self.attempt
+
+        def graft(onto: Sequence[Change], part: Part, text: str) -> Change:
+            parent = onto[-1].candidate if onto else attempt.candidate
+            return reflector.graft(attempt, parent, part, text, may_be_old=True)
+
+        add_edits(self, reply, graft)
+        if not self.is_partial:
+            try:
+                reflector.check_new(attempt, self.changes[-1].candidate)
+            except InvalidProposalError:
+                self.changes = ()
+                raise
+
+    def needs_no_repair(self, error: InvalidProposalError) -> bool:
+        # A model that finds no part at fault would only repeat that in a repair.
+        return error.reason is RejectionReason.UNCHANGED
 
 
 def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
@@ -150,8 +273,8 @@ def add_edits(
     """
     draft.is_partial = False
     by_mark = dict(_marked(draft.parts))
-    kept = {change.module for change in draft.found}
-    changes = list(draft.found)
+    kept = {change.module for change in draft.changes}
+    changes = list(draft.changes)
     unchanged: list[InvalidProposalError] = []
     text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
     read = read_edits(text, by_mark)
@@ -170,7 +293,7 @@ def add_edits(
                 faults.append((f"{mark}: ", error))
     if len(changes) == len(kept):
         raise ([error for _, error in faults] or unchanged or [_no_edit()])[0]
-    draft.found = tuple(changes)
+    draft.changes = tuple(changes)
     if faults:
         draft.is_partial = True
         modules = {change.module for change in changes}
