@@ -5,8 +5,8 @@ Runs alone: ``python benchmarks/honesty.py [--runs N] [--gate]``.
 A toy world whose scores are mostly noise, of nine kinds. The answers to every prompt are equally
 good, or the reflection model finds, with three proposals of ten, a text that is worth more. Each
 figure counts seeded runs of GEPA with its default settings, 30 validation examples, 30 to learn
-from and 60 (for power also 24) that are held out. The gate is measured on reports of 30 cases and a tolerance of 0.05,
-1,000 for each figure.
+from and 60 (for power also 24) that are held out. The gate is measured on reports of 30 cases and a
+tolerance of 0.05, 1,000 for each figure.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FOUND: Mapping[tuple[str, float, int], float | None] = {
     ("right or wrong", 0.2, HELD_OUT): 50,
     ("right or wrong", 0.3, HELD_OUT): 80,
 }
-"""The least share of runs with a better winner that show it on so many held-out cases, in percent."""
+"""The least share of runs with a better winner that show it on so many cases, in percent."""
 
 TEMPLATE: PromptTemplate[object] = PromptTemplate(
     ns="benchmarks",
@@ -111,7 +111,16 @@ WORKERS = 8
 FIRST_HELD_OUT = 60
 FAMILY = 5
 FAMILIES = "families of five cases"
-"""Not kept to a limit: the cases of a family answer alike, so there are fewer of them than counted."""
+"""Has no limit: the cases of a family answer alike, so there are fewer than are counted."""
+
+
+def _loses_one(asked: Asked) -> float:
+    """Return a score of a prompt that gains a little everywhere and loses as much on one case."""
+    if asked.case == FIRST_HELD_OUT:
+        return 0.05 if asked.is_new else 0.95
+    little = 0.9 / (HELD_OUT - 1) * asked.is_new
+    return asked.mean + little + asked.fresh.uniform(-0.1, 0.1)
+
 
 NOISES: Mapping[str, Callable[[Asked], float]] = {
     "graded": lambda asked: _graded(asked.fresh, asked.mean),
@@ -126,7 +135,7 @@ NOISES: Mapping[str, Callable[[Asked], float]] = {
     "grows with workers": lambda asked: _graded(
         asked.fresh, asked.mean, 0.05 * (1 + asked.calls % WORKERS)
     ),
-    "one case loses much": lambda asked: _loses_one(asked),
+    "one case loses much": _loses_one,
     "correlated in time": lambda asked: _graded(asked.fresh, asked.mean + asked.shared, 0.1),
     "judge prefers the first of two": lambda asked: _graded(
         asked.fresh, asked.mean + 0.2 * (asked.calls % 2)
@@ -136,14 +145,6 @@ NOISES: Mapping[str, Callable[[Asked], float]] = {
     ),
 }
 """How scores are drawn."""
-
-
-def _loses_one(asked: Asked) -> float:
-    """Return a score of a prompt that gains a little everywhere and loses as much on one case."""
-    if asked.case == FIRST_HELD_OUT:
-        return 0.05 if asked.is_new else 0.95
-    little = 0.9 / (HELD_OUT - 1) * asked.is_new
-    return asked.mean + little + asked.fresh.uniform(-0.1, 0.1)
 
 
 @attrs.frozen

@@ -22,7 +22,6 @@ from promptgraft.serde import Json
 from promptgraft.strict.checks import number
 from promptgraft.text import counted, score
 
-
 _SMALL_P = 0.001
 
 
@@ -162,7 +161,11 @@ class Gain(Shown):
         cases = {name: len(getattr(self, name)) for name in ("won", "lost", "tied", "unscored")}
         ends = {"low": self.low, "high": self.high, "level": self.level}
         shown_by: list[Json] = [str(statement) for statement in self.shown_by]
-        tests = {"p_value": self.p_value, "shown_by": shown_by, "cases_to_show": self.cases_to_show}
+        tests: dict[str, Json] = {
+            "p_value": self.p_value,
+            "shown_by": shown_by,
+            "cases_to_show": self.cases_to_show,
+        }
         return {"gain": self.mean_gain, **ends, **cases, **tests}
 
     def __repr__(self) -> str:
