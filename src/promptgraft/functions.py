@@ -64,7 +64,7 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
     if not callable(function):
         return ""
     try:
-        signature = inspect.signature(function)
+        signature = _signature(function)
     except (TypeError, ValueError):  # written in C
         return ""
     try:
@@ -76,6 +76,12 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
         takes = ", ".join(_spelled(one) for one in signature.parameters.values())
         return f"{name}() cannot be called with ({wanted}): its arguments are ({takes})"
     return ""
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    # Of an object, `inspect` drops the first argument also where `__call__` is a static method.
+    call = inspect.getattr_static(type(function), "__call__", None)
+    return inspect.signature(call.__func__ if isinstance(call, staticmethod) else function)
 
 
 def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:

@@ -58,13 +58,19 @@ function Read(text: string, limit: int, words: string[]) -> Receipt {
 VALUES = (
     "this.merchant", "this.total", "this.total.value", "this.kind", "this.paid", "this.note",
     "this.lines", "this.lines[0].price", "this.lines[1].name", "this.tags.a", "this.tags.b",
-    "_.result.lines[0].name", "_.latency_ms", "_.checks.first", "text", "limit", "words[0]", "this",
+    "_.result.lines[0].name", "_.checks.first", "text", "limit", "words[0]", "this",
 )  # fmt: skip
 TESTS = (
     "{}", "not {}", "{}|length > 0", "{} == 12.5", '{} == "FOOD"', '{} in ["x", 1, 2.5]', "{} > 2",
     "{} is none", "{} is defined", '{}|string == "true"', "{} and this.paid",
 )  # fmt: skip
 OTHERS = (
+    # Rules whose result does not depend on how long the answer took.
+    "_.latency_ms is defined",
+    "_.latency_ms is none",
+    "_.latency_ms >= 0",
+    "_.latency_ms == 'fast'",
+    "_.latency_ms|string == 'true'",
     """this.merchant == 'Bäckerei "Süß"'""",
     "this.lines|length == 2 and this.paid",
     'this.lines|map(attribute="name")|join(",") == "Bread,"',

@@ -204,7 +204,7 @@ def _as_json(found: re.Match[str]) -> str:
 class Data:
     """Plain data in a reply, and notes on how it was repaired, one line each."""
 
-    value: Json
+    value: Json = attrs.field(hash=False)
     notes: tuple[str, ...] = ()
 
 

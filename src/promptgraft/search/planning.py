@@ -11,8 +11,14 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
+from promptgraft.adapters.base import (
+    ForeseenAdapter,
+    ProviderAdapter,
+    ThinkingAdapter,
+    adapter_identity,
+)
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.clock import SystemClock
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
@@ -26,7 +32,7 @@ from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.first_calls import cases_of, planned_call
+from promptgraft.search.first_calls import cases_of, judges_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.planned_rows import (
@@ -114,7 +120,11 @@ def plan_run(
         ),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(*_warnings(config), *_outdated(questions)),
+        warnings=(
+            *_ends(outlook.asked(task, reflection, teaching)),
+            *_warnings(config),
+            *_outdated(questions),
+        ),
         max_seconds=limits.timeout,
         first_call=planned_call(task),
         expected_rollouts=outlook.rollouts,
@@ -127,7 +137,7 @@ def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
-    # The model is one of the words of an identity, such as `openai/1 gpt-5 effort='low'`.
+    # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`.
     if seen is None or task is None or seen.model not in adapter_identity(task).split():
         return estimate
     # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
@@ -172,6 +182,22 @@ class _Outlook:
         """Maximum length of each module."""
         target, baseline = self.target, self.target.baseline()
         return [target.describe(module, baseline).max_chars for module in target.modules]
+
+    def asked(
+        self,
+        task: ProviderAdapter | None,
+        reflection: ProviderAdapter,
+        teaching: Teaching | None,
+    ) -> Iterator[ProviderAdapter]:
+        """Yield all models of the run."""
+        if (nodes := nodes_of(self.target)) is not None:
+            yield from (adapter for _, adapter in nodes.flow.nodes.values())
+        elif task is not None:
+            yield task
+        yield from judges_of(metrics_of(self.config.feedback_fn))
+        yield reflection
+        if teaching is not None:
+            yield from teaching.teacher.models
 
     @property
     def runs(self) -> int:
@@ -350,6 +376,15 @@ def _warnings(config: RunConfig) -> Iterator[str]:
             f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
             f"it to {_LEAST_ACCEPTED} or more"
         )
+
+
+def _ends(asked: Iterable[ProviderAdapter]) -> Iterator[str]:
+    """Yield a line for each model that has ended or will soon."""
+    today = SystemClock().now().date()
+    ends = (adapter.end for adapter in asked if isinstance(adapter, ForeseenAdapter))
+    yield from dict.fromkeys(
+        end.line(today) for end in ends if end is not None and end.is_near(today)
+    )
 
 
 def _outdated(questions: Questions) -> Iterator[str]:
