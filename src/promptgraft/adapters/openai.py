@@ -98,7 +98,6 @@ class OpenAIProfile(ModelProfile):
         output_limit: the request field that limits the length of an answer.
         sampling: whether the model accepts `temperature` and `top_p`.
         max_output_tokens: the default limit on the answer; None for the provider's own limit.
-        reasoning: whether the Responses API returns its thoughts, encrypted, to be sent back.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
@@ -106,7 +105,6 @@ class OpenAIProfile(ModelProfile):
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: bool = True
     max_output_tokens: int | None = None
-    reasoning: bool = attrs.field(default=False, repr=False)
 
 
 def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
@@ -125,7 +123,6 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
         thinking=THOUGHTS if facts.may_think else 0,
         assumed=facts.thinks is None,
         efforts=facts.efforts,
-        reasoning=facts.may_think,
     )
 
 
