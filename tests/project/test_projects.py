@@ -283,7 +283,7 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(
     assert adapter.policy.attempts == 3
     assert project.adapter("task") is adapter
     assert adapter_identity(project.adapter("reflection")).startswith(
-        "anthropic/1 claude-sonnet-4-5"
+        "anthropic/1 claude-sonnet-5-5"
     )
     told = [str(project), repr(project.config), repr(adapter), json.dumps(project.described())]
     told += [repr(project.metrics), repr(project.models()), repr(project.run_config("triage"))]
@@ -314,7 +314,7 @@ def test_the_name_of_a_secret_is_no_part_of_what_a_run_is(folder: Path) -> None:
         path.write_text(text.replace("SOME_KEY", name), "utf-8")
         said.append(feedback_from(load_project(path).metrics).identity)
     assert said[0] == said[1]
-    path.write_text(text.replace("model: gpt-4.1,", "model: gpt-5,"), "utf-8")
+    path.write_text(text.replace("model: local-large,", "model: local-mini,"), "utf-8")
     assert feedback_from(load_project(path).metrics).identity != said[0]
 
 

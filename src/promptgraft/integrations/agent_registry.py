@@ -36,10 +36,10 @@ class BaseOptimizer(ABC):
     target_prompt: TargetPrompt
     train_dataset_path: str
     validation_dataset_path: str
-    callbacks: object = None
+    callbacks: object = attrs.field(default=None, hash=False)
     output_dir: str
     extra_stop_callbacks: Sequence[Callable[..., bool]] = ()
-    extra_gepa_callbacks: Sequence[object] = ()
+    extra_gepa_callbacks: Sequence[object] = attrs.field(default=(), hash=False)
 
     @abstractmethod
     async def run(self, *, reporter: object = None) -> OptimizeResult:

@@ -134,6 +134,11 @@ class Strategy(Settings):
     """
 
     settings_path: ClassVar[str] = "strategy."
+    former_settings: ClassVar[Mapping[str, str]] = {
+        "whole_prompt": "is an addition today: additions=[..., WholePrompt(share=...)]",
+        "shorten_margin": "is an addition today: additions=[..., Shorten(margin=...)]",
+        "history_top_k": "is an addition today: additions=[..., History(most=...)]",
+    }
 
     preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
     validation: Validation | None = attrs.field(default=None, validator=_VALIDATION.or_none)
