@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What a user installs, and what developers add to it, each done again when its stamp is older than
+# pyproject.toml.
+USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 
 # Which extras `make extras` tries; all of them when it is empty.
@@ -13,9 +16,9 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check format docs bench bench-search bench-shapes bench-tasks clean
+.PHONY: demo test extras lowest soak mutants check format docs pictures screens bench bench-search bench-shapes bench-tasks clean
 
-demo: $(STAMP)
+demo: $(USABLE)
 	@$(BIN)/promptgraft demo
 
 test: $(STAMP)
@@ -42,12 +45,23 @@ check: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
+figures: $(STAMP)
+	@$(BIN)/python benchmarks/tree_figures.py
+
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# The pictures of the pages, and the figures of the demo in the README.
+pictures: $(STAMP)
+	$(BIN)/python docs/pictures.py
+
+# What users see, as pictures in build/screens.
+screens: $(STAMP)
+	$(BIN)/python docs/screens.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
@@ -64,11 +78,16 @@ bench-shapes: $(STAMP)
 bench-tasks: $(STAMP)
 	$(BIN)/python benchmarks/text_tasks.py --json build/tasks.json
 
-$(STAMP): pyproject.toml
+$(USABLE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "promptgraft needs Python 3.11 or newer, found %d.%d; run: make PYTHON=python3.12 ..." % sys.version_info[:2])'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[testing]' --group dev
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@test $(STAMP) -nt pyproject.toml || { echo "installing promptgraft into $(VENV) ..." && $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .; }
+	@touch $@
+
+$(STAMP): pyproject.toml | $(USABLE)
+	@echo "installing what developers need into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[testing]' --group dev
 	@touch $@
 
 clean:

@@ -20,8 +20,7 @@ from pathlib import Path
 import attrs
 
 from figures import Figure, shown, unit_seconds
-from promptgraft.algorithms.gepa.merging import triples
-from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.merge import triples
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.search.frontier import drawn
 from promptgraft.search.population import Pool
@@ -77,7 +76,7 @@ WORLDS: dict[str, Callable[[random.Random, int], list[float | None]]] = {
 
 def take(world: str, candidates: int) -> Taken:
     """Let so many candidates join a pool."""
-    draw, choices, pool = random.Random(SEED), Choices(SEED, (), example_rate=0.0), Pool()
+    draw, chance, pool = random.Random(SEED), random.Random(SEED + 1), Pool()
     before = _megabytes()
     steps, units = [], []
     for number in range(candidates):
@@ -85,13 +84,13 @@ def take(world: str, candidates: int) -> Taken:
             units.append(unit_seconds(time.process_time))
         scores = WORLDS[world](draw, number)
         started = time.process_time()
-        _step(pool, choices, number, scores)
+        _step(pool, chance, number, scores)
         steps.append(time.process_time() - started)
     return Taken(steps, statistics.fmean(units), _megabytes() - before)
 
 
-def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
-    parents = (drawn(pool.frontier(), choices.parents.random()),) if number else ()
+def _step(pool: Pool, chance: random.Random, number: int, scores: Sequence[float | None]) -> None:
+    parents = (drawn(pool.frontier(), chance.random()),) if number else ()
     digest = HexDigest(f"{number:064x}")
     pool.add(
         Candidate(changes={"bench/scale": _EMPTY}, parents=parents, digest=digest),
@@ -101,7 +100,8 @@ def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | No
     if pool.means[pool.best] is None:
         raise SystemExit("the best candidate has no scores")
     if number % MERGE_EVERY == 0:
-        choices.merge_order(list(triples(pool.candidates, pool.frontier())))
+        places = list(triples(pool.candidates, pool.frontier()))
+        chance.sample(places, len(places))
 
 
 def _megabytes() -> float:

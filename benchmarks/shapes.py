@@ -31,8 +31,8 @@ from search_bench import header, machine
 
 OURS: Mapping[str, Search] = {
     "lean": METHODS[LEAN],
-    "lean-long": partial(METHODS[LEAN], shorten_margin="off"),
-    "lean-single": partial(METHODS[LEAN], whole_prompt=0.0),
+    "lean-long": partial(METHODS[LEAN], additions=("lines", "whole_prompt", "blame")),
+    "lean-single": partial(METHODS[LEAN], additions=("blame", "shorten")),
     "lean-8x4": partial(METHODS[LEAN], proposals_per_step=8, steps_at_once=4),
     "paper": METHODS[PAPER],
 }

@@ -6,7 +6,16 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa import GepaConfig
+from promptgraft.algorithms.gepa import (
+    Addition,
+    Blame,
+    GepaConfig,
+    History,
+    Lines,
+    Shorten,
+    WholePrompt,
+)
+from promptgraft.algorithms.gepa.earlier import FORMER, additions_of
 from promptgraft.search.config import RunConfig
 from promptgraft.search.settings import groups_of
 
@@ -16,8 +25,23 @@ _GROUPS = groups_of(GepaConfig)
 _GROUP_OF = {field.name: group for group, kind in _GROUPS.items() for field in attrs.fields(kind)}
 
 
+_ADDITIONS: dict[str, type[Addition]] = {
+    one.name: one for one in (Blame, History, Lines, Shorten, WholePrompt)
+}
+
+
 def grouped(**leaves: Any) -> dict[str, Any]:
-    """Return settings with each leaf, such as ``max_tokens=9``, in its group."""
+    """Return settings with each leaf, such as ``max_tokens=9``, in its group.
+
+    Additions may be written as leaves of the strategy, as in earlier versions.
+    """
+    if any(name in leaves for name in FORMER):
+        former = [_ADDITIONS[name](**given) for name, given in additions_of(leaves).items()]
+        choice = leaves.get("module_choice", "blamed")
+        leaves = {name: value for name, value in leaves.items() if name not in FORMER}
+        leaves = {"additions": former, **leaves}
+        if choice != "blamed":
+            leaves["module_choice"] = choice
     flat, groups = _parted(leaves)
     return flat | {group: _GROUPS[group](**given) for group, given in groups.items()}
 

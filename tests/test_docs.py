@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -19,13 +20,14 @@ import promptgraft
 from promptgraft.errors import DataFormatError
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "specs/*.md", "docs/**/*.md", "examples/**/README.md")
+PAGES = ("README.md", "specs/**/*.md", "docs/**/*.md", "examples/**/README.md")
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 """A package without which the blocks of a page do not run."""
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _INFOS = {"python", "python no-run"}
+OUTPUT = "text output"
 _FILE = re.compile(r"\S+ (?P<path>[\w./-]+\.\w+)")
 
 
@@ -104,6 +106,8 @@ def _use(block: Block) -> None:
 def run_page(page: Path, text: str) -> None:
     """Compile every Python block of ``text`` and run those that run, in one namespace.
 
+    A block `text output` is what the Python block before it prints.
+
     On a page that says in which project its blocks run, commands, settings and files take
     part in it, in the order of the page.
     """
@@ -112,13 +116,17 @@ def run_page(page: Path, text: str) -> None:
     # Classes that a page defines look up their annotations in their module.
     sys.modules[module.__name__] = module
     wanted = python_blocks(text)
+    printed = io.StringIO()
     try:
         has_project = doc_project.prepare(text)
         for block in blocks_of(text):
             if block in wanted:
                 code = block.compiled(page)
                 if block.runs:
-                    exec(code, module.__dict__)
+                    with contextlib.redirect_stdout(io.StringIO()) as printed:
+                        exec(code, module.__dict__)
+            elif block.info == OUTPUT:
+                assert printed.getvalue() == block.code, f"line {block.line}: the output differs"
             elif has_project:
                 _use(block)
     finally:
@@ -236,7 +244,7 @@ def exists(name: str) -> bool:
     return True
 
 
-GROUPS = {"promptgraft.metrics", "promptgraft.algorithms"}
+GROUPS = {"promptgraft.metrics", "promptgraft.algorithms", "promptgraft.additions"}
 """Entry point groups, which are no modules."""
 
 
@@ -355,6 +363,7 @@ def test_the_blocks_of_a_page_share_one_namespace(tmp_path: Path) -> None:
         ("python\nif", SyntaxError),
         ("python no-run\nif", SyntaxError),
         ("python norun\n1", AssertionError),
+        ("python\nprint(1)\n```\n```text output\n2", AssertionError),
     ],
 )
 def test_a_page_that_is_wrong_fails(block: str, error: type[Exception]) -> None:

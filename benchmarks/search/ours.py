@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -70,6 +70,7 @@ def search(
     titles: Mapping[str, str] = {},
     minibatch_size: int,
     enable_merge: bool = False,
+    additions: Sequence[str] | None = None,
     **strategy: Any,
 ) -> Curve:
     """Search with so many calls of the task model.
@@ -83,6 +84,7 @@ def search(
         titles: headings of sections, where they are not the names of the texts.
         minibatch_size: see ``GepaConfig``.
         enable_merge: the same.
+        additions: the same.
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
@@ -112,6 +114,7 @@ def search(
         enable_merge=enable_merge,
         # The simulated reflection model has to know which text it is asked about.
         strategy=Strategy(published_question=False, **strategy),
+        additions=additions,
         targets=Targets(tools=world.tools),
         guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )

@@ -62,7 +62,7 @@ def cases() -> pg.Dataset:
 def main() -> None:
     """Improve the prompt and say what came of it."""
     splits = pg.Splits.by_ratio(cases(), train=0.4, validation=0.3, test=0.3)
-    # `model="anthropic/claude-haiku-4-5"` and the like work the same way.
+    # `model="anthropic/claude-haiku-5-5"` and the like work the same way.
     result = pg.optimize(PROMPT, splits, [metrics.exact()], model="offline")
     unseen = result.held_out
     print(f"{result.verdict} after {result.total_rollouts} rollouts")

@@ -5,9 +5,17 @@ from typing import ClassVar
 
 import attrs
 
-from promptgraft import GepaConfig, PromptTemplate
-from promptgraft.algorithms.gepa.questions import question_on
-from promptgraft.search import Asking, BaseSearch, InvalidProposalError, Kit, Rollouts, RunConfig
+from promptgraft import PromptTemplate
+from promptgraft.search import (
+    PART_QUESTIONS,
+    Asking,
+    BaseSearch,
+    InvalidProposalError,
+    Kit,
+    Rollouts,
+    RunConfig,
+    question_on,
+)
 from promptgraft.search import parse_reply as text_of
 
 
@@ -31,7 +39,7 @@ class Rewriting(BaseSearch):
             )
             about = kit.target.describe(module, parent)
             reply = yield from question_on(
-                f"step/{step}/reflect/0", about, records, meta_prompts=kit.questions, earlier={}
+                f"step/{step}/reflect/0", about, records, meta_prompts=kit.questions
             )
             try:
                 child = kit.target.graft(
@@ -52,7 +60,7 @@ class Rewrite(RunConfig):
     """
 
     algorithm: ClassVar[str] = "rewrite"
-    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = GepaConfig.questions  # as they are
+    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = PART_QUESTIONS  # as they are
     rewrites: int = 3
 
     def search(self, kit: Kit) -> Rewriting:

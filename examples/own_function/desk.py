@@ -52,7 +52,7 @@ def job() -> pg.OptimizationJob:
         pareto_set_size=8,
         training_examples=(*cases("About my"), *cases("Again my")),
         feedback_fn=judge,
-        strategy=pg.Strategy(whole_prompt=0),  # the stand-in knows questions on one text
+        additions=("blame", "shorten"),  # the stand-in knows questions on one text
         data=pg.Data(held_out=(*cases("Hello, my"), *cases("Please, my"))),
     )
     context = pg.OptimizationContext(reflection_adapter=pg.ScriptedAdapter(stand_in))

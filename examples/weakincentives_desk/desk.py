@@ -100,7 +100,7 @@ def job() -> pg.OptimizationJob:
         minibatch_size=4,
         pareto_set_size=8,
         training_examples=cases("About my", "Again my"),
-        strategy=pg.Strategy(whole_prompt=0),  # the stand-in knows questions on one text
+        additions=("blame", "shorten"),  # the stand-in knows questions on one text
         data=pg.Data(held_out=cases("Hello, my", "Please, my")),
     )
     context = pg.OptimizationContext(reflection_adapter=pg.ScriptedAdapter(stand_in))

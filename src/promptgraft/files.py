@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptgraft.errors import ConfigError, JournalLockedError
-from promptgraft.serde import shown
 
 
 def as_path(value: object, name: str = "path") -> Path:
@@ -24,6 +23,8 @@ def as_path(value: object, name: str = "path") -> Path:
     Raises:
         ConfigError: it is neither a text nor a path; the message begins with ``name``.
     """
+    from promptgraft.serde import shown  # loads attrs, which no path needs
+
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
         raise ConfigError(f"{name}: expected a path, found {shown(value)}")
     if "\0" in os.fspath(value):

@@ -21,7 +21,6 @@ from promptgraft import (
     OptimizationContext,
     Prompt,
     ProviderAdapter,
-    Strategy,
     Targets,
 )
 from promptgraft.adapters.anthropic import AnthropicAdapter
@@ -59,7 +58,7 @@ def triage() -> Example:
         training_examples=task.load_tickets(EXAMPLES / "triage" / "train.jsonl"),
         feedback_fn=task.feedback,
         seed=2,
-        strategy=Strategy(whole_prompt=0),
+        additions=("blame", "shorten"),
         data=Data(shuffle=True, held_out=()),
     )
     return Example(prompt=Prompt(task.TEMPLATE), config=config)

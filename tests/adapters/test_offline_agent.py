@@ -28,7 +28,6 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
-from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.overrides import InMemoryPromptOverridesStore
@@ -41,6 +40,7 @@ from promptgraft.prompt import (
 )
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.replies import (
     JSON_TAG,
     TEXT_TAG,

@@ -19,10 +19,11 @@ from promptgraft import (
     RolloutRecord,
     Session,
 )
-from promptgraft.algorithms.gepa.prompts import PUBLISHED, REFLECT_ON_SECTION
-from promptgraft.algorithms.gepa.questions import reflection_params
+from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.errors import ConfigError
 from promptgraft.parts.body import BodySyntax, marker_names
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 

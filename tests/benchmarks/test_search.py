@@ -96,7 +96,7 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
         preset=preset,
         minibatch_size=6,
         reflections_per_module=1,
-        shorten_margin="off",
+        additions=("lines", "whole_prompt", "blame") if preset == "lean" else (),
     )
     assert len(world.seen) > len(world.first)
     assert world.has_written(world.seen)

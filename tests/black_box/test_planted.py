@@ -27,10 +27,10 @@ from promptgraft.evals.types import Case, Message, Speaker, Turn
 from promptgraft.project.settings import Judging, data_settings
 
 RUNS, MARK = 50, re.compile(r"planted-(train|validation|held-out)-\w+")
+ADDITIONS: tuple[tuple[str, ...] | None, ...] = (None, ("history",), ("history", "whole_prompt"))
 STRATEGIES: tuple[dict[str, Any], ...] = (
     {"preset": "lean"},
-    {"preset": "lean", "history_top_k": 3},
-    {"preset": "paper", "published_question": False, "history_top_k": 2},
+    {"preset": "paper", "published_question": False},
     {"preset": "paper", "learn_from_perfect": True},
     {"preset": "paper", "module_choice": "all", "explored": "pool"},
 )
@@ -95,6 +95,7 @@ def test_no_text_of_validation_or_held_out_cases_is_in_any_question(seed: int) -
         "seed": seed,
         "enable_merge": seed % 2 == 0,
         "strategy": Strategy(**STRATEGIES[seed % len(STRATEGIES)]),
+        "additions": ADDITIONS[seed % len(ADDITIONS)],
         "objectives": Objectives(num_runs=1 + (seed % 7 == 0)),
         "persist": False,
     }

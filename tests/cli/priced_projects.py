@@ -307,7 +307,7 @@ def _free(task: str, rules: str, **more: Any) -> Shape:
     return Shape(
         prompt=_prompt("", f"# Task\n\n{task}", f"# Rules\n\n{rules}"),
         asked=60,
-        optimizer={"strategy": {"whole_prompt": 0}},  # they are about answers, not reflections
+        optimizer={"additions": ["blame", "shorten"]},  # they are about answers, not reflections
         **more,
     )
 

@@ -54,7 +54,7 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
     assert [line.split(": ")[1:3] for line in warnings] == [
         ["everything.yaml:35", "models.task.headers.X-Gateway-Token"],
         ["everything.yaml:31", "models.task.api_key"],
-        ["everything.yaml:42", "models.reflection.api_key"],
+        ["everything.yaml:43", "models.reflection.api_key"],
         ["everything.yaml:4", "prompts.triage"],
         ["everything.yaml:4", "prompts.triage"],
         ["everything.yaml:5", "prompts.other"],
@@ -281,3 +281,20 @@ def test_hostile_settings_are_short_lines_and_wrong_use(
     lines = [*shown.out.splitlines(), *shown.err.splitlines()]
     assert len(lines) <= 22
     assert all(len(line) <= len("promptgraft: ") + 500 for line in lines)
+
+
+def test_models_that_end_are_told_once_with_their_lines(console: Console, folder: Path) -> None:
+    text = (folder / "everything.yaml").read_text("utf-8")
+    text = text.replace("model: claude-sonnet-5-5", "model: claude-sonnet-4-5")
+    (folder / "everything.yaml").write_text(text, "utf-8")
+    shown = console("check", "--project", "everything.yaml").out
+    end = (
+        r"model `claude-sonnet-4-5` (ends|has ended) on 30 November 2026; move to a current one "
+        r"such as `claude-sonnet-5-5` "
+        r"\(see https://docs.anthropic.com/en/docs/resources/model-deprecations\)"
+    )
+    assert re.search(rf"everything\.yaml:\d+: models\.reflection: {end}\n", shown)
+    assert shown.count("30 November 2026") == 1
+    planned = console("plan", "triage", "--project", "everything.yaml").out
+    assert re.search(f"warning: {end}", planned.replace("\n", " "))
+    assert re.search(r"thinking +about 500 tokens a call of task, assumed\n", planned)

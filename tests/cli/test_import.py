@@ -109,8 +109,8 @@ def test_every_key_of_a_first_program_is_in_the_project(console: Console, folder
             "module_choice": "turns",
             "learn_from_perfect": True,
             "reuse_rollouts": False,
-            "history_top_k": 2,
         },
+        "additions": [{"history": {"most": 2}}],
         "objectives": {"frontier_type": "instance"},
         "limits": {
             "stoppers": [
@@ -147,7 +147,6 @@ def test_every_key_of_a_first_program_is_in_the_project(console: Console, folder
         ({"moduleSelector": "random", "module_selector": None}, {"module_choice": "random"}),
         ({"skip_perfect_score": True}, {"learn_from_perfect": False}),
         ({"cache_evaluation": True}, {"reuse_rollouts": True}),
-        ({"reflection_history_top_k": 0}, {"history_top_k": 0}),
         (
             {"use_merge": True, "max_merge_invocations": 3, "merge_val_overlap_floor": 2},
             {"max_merge_invocations": 3, "merge_overlap": 2},

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.console import Console
-from promptgraft.algorithms.gepa.prompts import META_PROMPTS, REFLECT_ON_SECTION
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gradient.prompts import QUESTIONS
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.serde import HexDigest
 
 NAMES = [*META_PROMPTS, *QUESTIONS, "simulated-user"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.gains import Gain, Outcome, gain
+from promptgraft.evals.gains import Gain, Outcome, Statement, gain
 
 Scores = Mapping[str, Sequence[float | None]]
 
@@ -45,7 +45,11 @@ def test_a_gain_that_may_be_chance_is_no_improvement() -> None:
     assert found.mean_gain > 0
     assert found.verdict is Outcome.NOT_SHOWN
 
-    assert found.meaning == "not significant at 95 %"
+    assert found.meaning == (
+        "not significant at 95 %; about 160 cases would show a gain of this size"
+    )
+    most = gain(*sides(10 * 5, 6 * 5, 20 * 5))
+    assert most.verdict is Outcome.IMPROVED
 
 
 def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
@@ -57,7 +61,10 @@ def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
     assert forth.low is not None
     assert forth.high is not None
     assert (back.low, back.high) == pytest.approx((-forth.high, -forth.low), abs=1e-6)
-    assert back.meaning == "significantly worse at 95 %"
+    assert back.meaning == (
+        "significantly worse at 95 %: worse on 9 of 10 cases that differ (p = 0.011); "
+        "mean -0.667, interval below 0"
+    )
     assert back.mean_gain == -(forth.mean_gain or 0)
 
 
@@ -153,4 +160,63 @@ def test_for_machines_a_gain_is_its_numbers() -> None:
         "lost": 0,
         "tied": 2,
         "unscored": 1,
+        "p_value": 2**-6,
+        "shown_by": ["more cases", "mean"],
+        "cases_to_show": None,
     }
+
+
+def small_gains(gained: Sequence[float]) -> Gain:
+    """Return the gain of cases that score 0.5 before."""
+    return gain(one_each(*[0.5] * len(gained)), one_each(*(0.5 + more for more in gained)))
+
+
+def test_many_small_gains_are_shown_by_the_cases_and_not_by_the_worst_case_interval() -> None:
+    found = small_gains([0.1] * 18 + [0.0] * 6)
+    assert found.low is not None
+    assert found.low < 0
+    assert found.verdict is Outcome.IMPROVED
+    assert found.shown_by == (Statement.CASES,)
+    assert found.meaning == (
+        "significant at 95 %: better on 18 of 18 cases that differ (p < 0.001); mean +0.075"
+    )
+
+
+def test_few_large_gains_are_shown_by_the_mean_and_not_by_the_number_of_cases() -> None:
+    found = small_gains([0.5] * 30 + [-0.01] * 25)
+    assert found.shown_by == (Statement.MEAN,)
+    assert found.meaning == "significant at 95 %: mean +0.268, interval above 0"
+
+
+def test_more_cases_won_show_nothing_if_the_mean_may_be_a_loss() -> None:
+    outweighed = small_gains([0.01] * 23 + [-0.3])
+    assert outweighed.verdict is Outcome.NOT_SHOWN
+    # The mean is above 0, but one more such case would put it below.
+    barely = small_gains([0.02] * 23 + [-0.4])
+    assert barely.mean_gain is not None
+    assert barely.mean_gain > 0
+    assert barely.verdict is Outcome.NOT_SHOWN
+    assert barely.meaning == (
+        "not significant at 95 %: better on 23 of 24 cases that differ (p < 0.001), but the mean "
+        "gain may be the opposite"
+    )
+    assert small_gains([0.1] * 23 + [-0.1]).verdict is Outcome.IMPROVED
+
+
+def test_the_number_of_cases_that_would_show_a_gain_does_and_fewer_do_not() -> None:
+    found = gain(*sides(3, 1, 8))
+    needed = found.cases_to_show
+    assert needed is not None
+    times = -(-needed // 12)
+    assert gain(*sides(3 * times, times, 8 * times)).verdict is Outcome.IMPROVED
+    fewer = needed // 12 - 2
+    assert gain(*sides(3 * fewer, fewer, 8 * fewer)).verdict is Outcome.NOT_SHOWN
+    assert gain(*sides(3, 3, 8)).cases_to_show is None
+
+
+def test_each_statement_has_its_error_so_that_an_old_run_is_read_as_it_was() -> None:
+    before, after = one_each(*[0.5] * 18), one_each(*[0.6] * 18)
+    assert gain(before, after).verdict is Outcome.IMPROVED
+    assert gain(before, after, spent_on_cases=0.0).verdict is Outcome.NOT_SHOWN
+    assert gain(before, after, spent_on_cases=2**-18).verdict is Outcome.IMPROVED
+    assert gain(before, after, spent_on_cases=2**-19).verdict is Outcome.NOT_SHOWN

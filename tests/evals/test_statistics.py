@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import interval, paired_test
+from promptgraft.evals.statistics import interval, outweighs, paired_test, sign_test
 
 TIED = st.sampled_from((0.0, 0.25, 0.5, 1.0))
 BOUNDED = st.floats(0, 1, width=16)
@@ -235,3 +235,21 @@ def test_a_lower_level_gives_a_narrower_interval_around_the_same_gain() -> None:
 def test_six_cases_that_were_all_won_are_more_than_luck_and_five_are_not() -> None:
     assert interval([1.0] * 6, 0.95)[0] > 0 > interval([1.0] * 5, 0.95)[0]
     assert interval([0.0] * 30, 0.95) == pytest.approx((-0.1157, 0.1157), abs=1e-3)
+
+
+@pytest.mark.parametrize(("won", "lost", "p"), [(0, 0, 1.0), (6, 0, 1 / 64), (3, 1, 5 / 16)])
+def test_the_sign_test_counts_coin_tosses(won: int, lost: int, p: float) -> None:
+    assert sign_test(won, lost) == p
+    # Both tails together count the outcome itself twice.
+    both = sign_test(won, lost) + sign_test(lost, won)
+    assert both == pytest.approx(1 + math.comb(won + lost, won) / 2 ** (won + lost))
+
+
+def test_a_gain_outweighs_as_the_interval_says() -> None:
+    chance = random.Random(1)
+    for _ in range(60):
+        gains = [chance.choice([-0.5, 0.0, 0.1, 0.4, 1.0]) for _ in range(chance.randint(3, 30))]
+        low, _ = interval(gains, 0.95)
+        assert outweighs(gains, 0.025, worst=-1.0) is (low > 0)
+    assert outweighs([0.1, 0.0], 0.025, worst=0.0)
+    assert not outweighs([0.0, 0.0], 0.025, worst=0.0)

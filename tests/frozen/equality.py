@@ -70,8 +70,6 @@ class EqualWorld:
         }
         return {
             "digest": _digest(kept),
-            # The fingerprint of a journal holds them: a run resumes only where they are the same.
-            "decisive": _digest(dict(self.settings.decisive))[:12],
             "candidates": len(result.candidates),
             "best": result.best_index,
             "rollouts": result.total_rollouts,

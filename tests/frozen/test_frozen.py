@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from frozen.combinations import COMBINATIONS
 from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, STOP_REASONS
+from frozen.earlier_runs import JOURNALS, run_of
 from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
+from promptgraft.algorithms.gepa import History, Strategy
+from promptgraft.errors import JournalMismatchError
+from promptgraft.journal import FileJournal
 
 Data = dict[str, Any]
 
@@ -196,3 +202,36 @@ def test_a_search_of_a_random_world_gives_every_answer_that_was_recorded(
 def test_random_worlds_end_for_several_reasons_and_in_either_way_of_tracing_back() -> None:
     assert {one["stop"] for one in RECORDED.values()} >= {"BUDGET", "PERFECT", "NO_PROGRESS"}
     assert {name.split("-")[1] for name in RECORDED if "gradient" in name} == {"steps", "trace"}
+
+
+# Journals of an earlier version
+
+EARLIER: dict[str, dict[str, Any]] = {
+    "lean": {},
+    "paper": {"strategy": {"preset": "paper"}},
+    "history": {"strategy": {"preset": "paper"}, "additions": [History(most=2)]},
+    "turns": {"strategy": {"module_choice": "turns"}},
+    "single": {"additions": ["blame"]},
+}
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+@pytest.mark.parametrize("name", EARLIER)
+def test_a_run_of_an_earlier_version_is_continued_without_a_call(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / f"{name}.jsonl", file)
+    settings = dict(EARLIER[name])
+    strategy = Strategy(**{"published_question": False, **settings.pop("strategy", {})})
+    with FileJournal(file) as journal:
+        run = run_of(journal, strategy=strategy, **settings)
+        result = run.start()
+    assert len(result.candidates) > 1
+    assert run.task.calls == run.reflection.calls == 0
+    assert file.read_bytes() == (JOURNALS / f"{name}.jsonl").read_bytes()
+
+
+def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / "lean.jsonl", file)
+    with FileJournal(file) as journal, pytest.raises(JournalMismatchError, match="`additions` is"):
+        run_of(journal, additions=["blame"]).start()

@@ -168,8 +168,8 @@ def reply(asked: Asked) -> Answer:
             for name in re.findall(r"Rubric `(\w+)`", text)
         ]
         return Answer(text=json.dumps({"rubrics": rows}))
-    [part] = re.findall(r"The part is: section (\w+)", text)
     current = re.findall(r"```\w*\n(.*?)\n```", text.partition("The part is:")[2], re.DOTALL)[0]
+    part = "system_prompt" if "friendly" in current else "skill"
     return Answer(text=f"```instruction\n{current}\n{TAUGHT[part]}\n```")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +15,12 @@ from typing import Any
 import pytest
 
 from integrations.quickstart import TAUGHT, serving, variables, write_program
-from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
 from promptgraft.integrations.agent_optimizer import (
+    OPTIMIZER_REGISTRY,
+    AgentEvaluator,
     AgentOptimizer,
+    BaseOptimizer,
     OptimizeResult,
     RoundRecord,
     TargetPrompt,
@@ -280,3 +285,221 @@ def test_a_wrong_argument_is_refused_before_the_first_call(
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ConfigError, match="two texts have the name `a`"):
         TargetPrompt().add_path("a", "x.md").add_path("a", "y.md")
+
+
+@pytest.mark.parametrize(("after", "rounds"), [(2, 0), (20, 1)])
+def test_ctrl_c_ends_the_run_with_a_result(folder: Path, after: int, rounds: int) -> None:
+    module, before = program(folder), texts(folder)
+    answer, calls = module.call_agent, list[str]()
+
+    async def interrupting(query: str) -> str:
+        calls.append(query)
+        if len(calls) == after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return str(await answer(query))
+
+    module.call_agent = interrupting  # type: ignore[attr-defined]
+    handler = signal.getsignal(signal.SIGINT)
+    result = asyncio.run(module.main(verbose=0, update_source=True))
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert (result.status, result.best_pass_rate) == ("CANCELED", 0.0)
+    assert len([record for record in result.rounds if record.accepted]) == rounds
+    assert texts(folder) == before
+    out = folder / "runs" / "now"
+    assert OptimizeResult.from_file(out / "result.json") == result
+    assert "status=CANCELED" in (out / "run.log").read_text()
+    assert {path.stem for path in (out / "best_prompts").iterdir()} == {"system_prompt", "skill"}
+
+
+def test_each_round_is_written_when_its_step_has_ended(folder: Path) -> None:
+    written: list[list[str]] = []
+
+    class Listener:
+        def on_proposal_start(self, event: object) -> None:
+            written.append(sorted(path.name for path in (folder / "runs/now/rounds").glob("*")))
+
+    result = run(folder, verbose=0, extra_gepa_callbacks=[Listener()])
+    assert written == [[], ["round_001.json"]]
+    first = json.loads((folder / "runs/now/rounds/round_001.json").read_text())
+    assert first["candidatePrompts"] == result.rounds[0].candidate_prompts
+
+
+def test_every_hook_that_has_an_event_is_called_and_a_warning_names_the_rest(
+    folder: Path,
+) -> None:
+    heard: set[str] = set()
+
+    class Listener:
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("on_"):
+                raise AttributeError(name)
+            return lambda event: heard.add(name)
+
+        def on_state_saved(self, event: object) -> None:
+            heard.add("on_state_saved")
+
+    with pytest.warns(UserWarning, match=r"`on_state_saved` of Listener will not be called; there"):
+        run(folder, verbose=0, extra_gepa_callbacks=[Listener()])
+    assert heard == {
+        "on_optimization_start",
+        "on_proposal_start",
+        "on_proposal_end",
+        "on_budget_updated",
+        "on_valset_evaluated",
+        "on_candidate_accepted",
+        "on_optimization_end",
+    }
+
+
+def test_the_best_answer_of_each_case_is_kept_where_that_is_asked_for(folder: Path) -> None:
+    write_program(folder, track_best_outputs=True)
+    run(folder, verbose=0)
+    best = json.loads((folder / "runs/now/best_outputs.json").read_text())
+    assert best["val-11"] == {
+        "candidate": 2,
+        "score": 1.0,
+        "answer": "11 + 14. Answer: 25 books",
+    }
+    assert sorted(best) == ["val-11", "val-12", "val-13"]
+
+
+def test_merging_one_text_is_warned_of(folder: Path) -> None:
+    write_program(folder, use_merge=True)
+    module = program(folder)
+    module.target = TargetPrompt().add_path(  # type: ignore[attr-defined]
+        "skill", folder / "agent/prompts/skill.md"
+    )
+    with pytest.warns(UserWarning, match="use_merge has no effect: .*`skill` is the only one"):
+        asyncio.run(module.main(verbose=0))
+
+
+def test_names_of_texts_are_free_and_placeholders_are_kept(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = folder / "agent/prompts"
+    (prompts / "skill.md").write_text("Add the numbers up for {user}.\n")
+    module = program(folder)
+    module.target = (  # type: ignore[attr-defined]
+        TargetPrompt()
+        .add_path("System Prompt", prompts / "system.md")
+        .add_path("技能/1", prompts / "skill.md", placeholders=["{user}"])
+    )
+    result = asyncio.run(module.main())
+    assert [*result.best_prompts] == ["System Prompt", "技能/1"]
+    assert {name for one in result.rounds for name in one.optimized_field_names} == {
+        "System Prompt",
+        "技能/1",
+    }
+    out = folder / "runs/now"
+    assert {path.name for path in (out / "baseline_prompts").iterdir()} == {
+        "system-prompt.md",
+        "1.md",
+    }
+    assert "round 1: System Prompt" in capsys.readouterr().err
+    module.target = TargetPrompt().add_path(  # type: ignore[attr-defined]
+        "skill", prompts / "skill.md", placeholders=["{nobody}"]
+    )
+    with pytest.raises(PromptgraftError, match="nobody"):
+        asyncio.run(module.main())
+
+
+def test_an_algorithm_of_the_user_is_found_by_its_name(folder: Path) -> None:
+    before = texts(folder)
+
+    class Shouting(BaseOptimizer):
+        async def run(self, *, reporter: object = None) -> OptimizeResult:
+            assert self.config["optimize"]["algorithm"]["volume"] == 11  # type: ignore[call-overload, index]
+            found = await self.target_prompt.read_all()
+            loud = {name: text.upper() for name, text in found.items()}
+            await self.target_prompt.write_all(loud)
+            return a_result(found, loud)
+
+    OPTIMIZER_REGISTRY.register("shouting", Shouting)
+    OPTIMIZER_REGISTRY.register("shouting", Shouting)
+    write_program(folder, name="shouting", volume=11)
+    result = run(folder, verbose=0)
+    assert result.best_prompts["skill"] == "ADD THE NUMBERS UP."
+    assert texts(folder) == before
+    out = folder / "runs/now"
+    assert (out / "best_prompts/skill.md").read_text() == "ADD THE NUMBERS UP."
+    assert (out / "baseline_prompts/skill.md").read_text() == "Add the numbers up."
+    run(folder, verbose=0, update_source=True)
+    assert texts(folder)["skill"] == "ADD THE NUMBERS UP.\n"
+    write_program(folder, name="shoutin")
+    said = r"optimizer.json:\d+: .*`gepa_reflective`, `shouting`, found 'shoutin'"
+    with pytest.raises(DataFormatError, match=said):
+        run(folder)
+    with pytest.raises(TypeError, match="expected a subclass of BaseOptimizer"):
+        OPTIMIZER_REGISTRY.register("no", dict)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="already is an algorithm `gepa_reflective`"):
+        OPTIMIZER_REGISTRY.register("gepa_reflective", Shouting)
+
+
+def a_result(before: dict[str, str], after: dict[str, str]) -> OptimizeResult:
+    """Return a result as an algorithm of the user makes it."""
+    return OptimizeResult(
+        status="SUCCEEDED",
+        finish_reason="completed",
+        stop_reason="completed",
+        algorithm="shouting",
+        baseline_pass_rate=0.0,
+        best_pass_rate=1.0,
+        pass_rate_improvement=1.0,
+        baseline_metric_breakdown={},
+        best_metric_breakdown={},
+        metric_thresholds={},
+        per_metric_best_candidates={},
+        baseline_prompts=before,
+        best_prompts=after,
+        total_rounds=0,
+        rounds=[],
+        total_reflection_lm_calls=0,
+        total_token_usage={},
+        duration_seconds=0.0,
+        started_at="2026-05-19T17:00:00+00:00",
+        finished_at="2026-05-19T17:00:00+00:00",
+    )
+
+
+def test_the_gate_judges_the_same_files(folder: Path) -> None:
+    module = program(folder)
+    given = {
+        "call_agent": module.call_agent,
+        "eval_set_path": str(folder / "val.evalset.json"),
+        "test_config_path": str(folder / "optimizer.json"),
+    }
+    with pytest.raises(AssertionError, match="3 of 3 cases do not pass") as caught:
+        asyncio.run(AgentEvaluator.evaluate(**given))
+    [first, *_] = json.loads(str(caught.value).partition("\n")[2])
+    assert (first["case"], first["expected"]) == ("val-11", "Answer: 25 books")
+    assert first["runs"][0]["answer"] == "It is 25."
+    assert first["scores"]["final_response_avg_score"] == 0.0
+    assert "Answer: 25 books" in first["runs"][0]["reasons"]["final_response_avg_score"]
+    for name, taught in TAUGHT.items():
+        path = folder / "agent/prompts" / f"{name.removesuffix('_prompt')}.md"
+        path.write_text(f"{path.read_text()}{taught}\n")
+    evaluation = asyncio.run(AgentEvaluator.evaluate(**given, num_runs=2))
+    assert [report.passed for report in evaluation.runs] == [3, 3]
+
+
+def test_the_gate_reads_a_file_of_metrics_alone(folder: Path) -> None:
+    async def frail(query: str) -> str:
+        raise RuntimeError("no idea")
+
+    metrics = json.loads((folder / "optimizer.json").read_text())["evaluate"]
+    metrics["metrics"] = metrics["metrics"][:1]
+    (folder / "test_config.json").write_text(json.dumps(metrics))
+    with pytest.raises(AssertionError, match="no idea"):
+        asyncio.run(
+            AgentEvaluator.evaluate(
+                call_agent=frail,
+                eval_set_path="val.evalset.json",
+                test_config_path="test_config.json",
+            )
+        )
+    with pytest.raises(DataFormatError, match=r"none.json: cannot be read"):
+        asyncio.run(
+            AgentEvaluator.evaluate(
+                call_agent=frail, eval_set_path="val.evalset.json", test_config_path="none.json"
+            )
+        )

@@ -72,6 +72,7 @@ def child_of(manager: JobManager, project: Path, claim: Claim) -> subprocess.Pop
         "job": claim.job.number,
         "fence": claim.fence,
         "calls": None,
+        "log": "text",
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "promptgraft.jobs.child"], stdin=subprocess.PIPE

@@ -445,7 +445,7 @@ async def generate(*given: object) -> Any:
     [
         (divide, "`e0` raised ZeroDivisionError: float division by zero|division by zero"),
         (nothing, "`e0`: expected a RolloutFeedback, found None"),
-        (give_up, "`e0` raised CallerError: a coroutine of the run was cancelled"),
+        (give_up, "`e0` raised CancelledElsewhereError: a coroutine of the run was cancelled"),
         (generate, "`e0`: expected a RolloutFeedback, found <async_generator object generate"),
     ],
 )
@@ -580,10 +580,10 @@ def test_a_run_inside_a_coroutine_of_a_run_is_refused_or_works() -> None:
         assert asyncio.run(optimizer(feedback).aoptimize(PROMPT)).total_rollouts
 
 
-def test_an_exit_in_a_coroutine_reaches_the_caller_and_leaves_the_loop_running() -> None:
+def test_an_exit_in_a_coroutine_is_its_fault_and_leaves_the_loop_running() -> None:
     async def leave(*given: object) -> RolloutFeedback:
         raise SystemExit(3)
 
-    with pytest.raises(SystemExit):
+    with pytest.raises(FeedbackError, match="`e0` raised SystemExit: 3"):
         run_with(leave)
     assert run_with(judged).found_better

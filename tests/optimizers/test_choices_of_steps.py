@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optimizers.several_world import NAMES, search, several
+from optimizers.several_world import NAMES, search
 from optimizers.test_gepa_merge import Run
 from optimizers.test_gepa_selection import MODULES, pool_of
 from optimizers.worlds import answers
@@ -16,8 +16,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationAccepted,
     GepaMutationProposed,
 )
-from promptgraft.algorithms.gepa.sampling import Lessons
-from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.select import Explored, Parents, Turns
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search import StopReason
@@ -65,19 +64,19 @@ def test_random_changes_one_part_and_each_of_them_at_some_time() -> None:
 
 
 def test_a_part_that_is_drawn_is_as_likely_as_any_other() -> None:
-    choices = Choices(5, MODULES, example_rate=0.3, draws_modules=True)
+    turns = Turns(5, MODULES, example_rate=0.3, are_drawn=True)
     counts: Counter[Module] = Counter()
     for _ in range(3_000):
-        turn = choices.turn()
+        turn = turns.at(0)
         found = turn.drawn(lambda module: module != MODULES[0])
         counts.update(found)
-        choices.took(turn, found)
+        turns.took(turn, found)
     assert set(counts) == set(MODULES[1:])
     assert all(abs(count / 3_000 - 0.5) < 0.05 for count in counts.values())
 
 
 def test_nothing_is_drawn_where_nothing_is_worth_a_change() -> None:
-    turn = Choices(5, MODULES, example_rate=0.3, draws_modules=True).turn()
+    turn = Turns(5, MODULES, example_rate=0.3, are_drawn=True).at(0)
     assert turn.drawn(lambda module: False) == ()
 
 
@@ -96,13 +95,10 @@ def test_a_parent_comes_from_the_frontier_its_leaders_or_the_whole_pool() -> Non
     assert drawn_from(pool, "pool") == dict.fromkeys(range(8), 1)
 
 
-def drawn_from(pool: Pool, explored: str) -> dict[int, int]:
-    """Return the parents that lessons choose, with their shares of the smallest of them."""
-    settings = several(preset="paper", explored=explored)
-    scorer = settings.objectives.new_scorer()
-    choices = Choices(3, MODULES, example_rate=0.3)
-    lessons = Lessons(settings, settings.split[1], choices=choices, scorer=scorer)
-    counts = Counter(lessons.parent(pool) for _ in range(6_000))
+def drawn_from(pool: Pool, explored: Explored) -> dict[int, int]:
+    """Return the parents that are chosen, with their shares of the smallest of them."""
+    parents = Parents(3, exploration=1.0, explored=explored)
+    counts = Counter(parents.choose(pool) for _ in range(6_000))
     least = min(counts.values())
     return {parent: round(counts[parent] / least) for parent in sorted(counts)}
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
-from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.search.population import Seen
+from promptgraft.targets.combining import combined
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.types import Candidate
 
@@ -29,7 +28,6 @@ PROMPT = Prompt[object](
 DATA = examples(1)
 TARGET = target_of(PROMPT, RULES, NOTES)
 PARENT = TARGET.baseline()
-COMBINER = Combiner(TARGET, DATA, Seen())
 
 
 def child(text: str, path: tuple[str, ...] = RULES) -> Candidate:
@@ -37,7 +35,8 @@ def child(text: str, path: tuple[str, ...] = RULES) -> Candidate:
 
 
 def together(onto: Candidate, *children: Candidate) -> tuple[Candidate, list[bool]]:
-    return COMBINER.put_together(onto, children, base=PARENT, parent=0, is_child=True)
+    both = combined(TARGET, onto, children, base=PARENT, parents=(0,), examples=DATA, is_child=True)
+    return both.candidate, list(both.contributes)
 
 
 def rules(candidate: Candidate) -> list[str]:

@@ -15,7 +15,7 @@ from optimizers.several_world import NAMES, Rendered, prompt_of, several
 from optimizers.worlds import Run, asked, bound, section, twins
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, RolloutFeedback
-from promptgraft.algorithms.gepa.attribution import Complaints, Effect
+from promptgraft.algorithms.gepa.additions.lines.credit import Effect, FeedbackTerms
 from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session, SessionProtocol
@@ -140,8 +140,8 @@ LINE = ["route", "refunds", "to", "billing"]
 def test_feedback_moves_on_from_what_a_line_addresses_to_something_particular(
     before: str | None, after: str | None, moved: bool
 ) -> None:
-    generic = frozenset({"belong", "belongs", "that", "to"})
-    effect = Effect.of(Scorer({}), record(before), record(after), generic=generic)
+    stop_words = frozenset({"belong", "belongs", "that", "to"})
+    effect = Effect.of(Scorer({}), record(before), record(after), stop_words=stop_words)
     assert (effect is not None and effect.is_help_of(LINE, enough=0.5)) is moved
 
 
@@ -150,19 +150,19 @@ def test_feedback_moves_on_from_what_a_line_addresses_to_something_particular(
 )
 def test_feedback_that_moves_on_counts_at_the_same_score_alone(score: float, helped: bool) -> None:
     before, after = record("refunds belong to billing"), record("invoices late", score=score)
-    effect = Effect.of(Scorer({}), before, after, generic=frozenset())
+    effect = Effect.of(Scorer({}), before, after, stop_words=frozenset())
     assert effect is not None
     assert effect.is_help_of(LINE, enough=0.5) is helped
 
 
 @given(st.lists(st.lists(st.text("abc ", max_size=6), max_size=5), max_size=30))
-def test_words_are_generic_if_more_than_a_tenth_of_all_feedback_has_them(
+def test_words_are_stop_words_if_more_than_a_tenth_of_all_feedback_has_them(
     batches: list[list[str]],
 ) -> None:
-    complaints, said = Complaints(), list[set[str]]()
+    terms, said = FeedbackTerms(), list[set[str]]()
     for batch in batches:
-        complaints.learn([record(None), *map(record, batch)])
+        terms.learn([record(None), *map(record, batch)])
         said += [set(folded_words(text)) for text in batch]
         counts = Counter(word for words in said for word in words)
         most = max(3, 0.1 * len(said))
-        assert complaints.generic == {word for word, count in counts.items() if count > most}
+        assert terms.stop_words == {word for word, count in counts.items() if count > most}

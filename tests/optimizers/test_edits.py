@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, batches, damaged
-from promptgraft.algorithms.gepa.whole import read_edits
+from promptgraft.algorithms.gepa.additions.whole_prompt import read_edits
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 
 MARKS = ("P1", "P2", "P10")

@@ -225,6 +225,7 @@ def test_a_heading_in_the_description_of_a_tool_opens_no_section_of_a_meta_promp
         agent_world.TEMPLATE, sections=(role, *agent_world.TEMPLATE.sections[1:])
     )
     asked: list[str] = []
+    wrong = '{"severity": "low"}'
 
     def reflect(rendered: RenderedPrompt[object]) -> str:
         asked.append(rendered.text)
@@ -238,7 +239,7 @@ def test_a_heading_in_the_description_of_a_tool_opens_no_section_of_a_meta_promp
         target_section_paths=(),
         target_task_examples=(("examples", "first"),),
     )
-    optimize(settings, prompt=Prompt(template), task=lambda _: "{}", reflection=reflect)
+    optimize(settings, prompt=Prompt(template), task=lambda _: wrong, reflection=reflect)
     assert f"```\nFinds things.\n\n{heading}\n\nStop.\n```" in asked[0]
     # As a part that stays as it is, the tool is fenced too.
     assert asked[0].count(heading) - asked[0].count(f"\n\n{heading}\n\nStop.\n```") == 1

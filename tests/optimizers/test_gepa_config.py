@@ -363,7 +363,7 @@ def test_what_is_wrong_is_found_before_the_journal_is_bound() -> None:
 
 
 def test_a_settings_class_has_few_enough_fields_to_be_read() -> None:
-    assert len(attrs.fields(GepaConfig)) <= 27
+    assert len(attrs.fields(GepaConfig)) <= 28
     for group in groups_of(GepaConfig).values():
         assert len(attrs.fields(group)) <= 20
 

@@ -49,7 +49,6 @@ from promptgraft.algorithms.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.errors import JournalMismatchError
 from promptgraft.journal import FileJournal, MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
@@ -57,6 +56,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import EventBus, Session, SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationProposed,
     GepaRolloutCompleted,
 )
-from promptgraft.algorithms.gepa.merging import ancestors_of, have_gained, triples, won_lost_tied
+from promptgraft.algorithms.gepa.merge import ancestors_of, have_gained, triples, won_lost_tied
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import pytest
@@ -39,13 +39,13 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizer,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.errors import JournalMismatchError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
 from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")
@@ -382,10 +382,8 @@ class _Forged(MemoryJournal):
         super().__init__()
         self._whole, self._forged, self._forgery = journal, key, changes
 
-    def begin(
-        self, fingerprint: Mapping[str, Json], *, reuse_scores: bool = False
-    ) -> Mapping[str, Json]:
-        recorded = super().begin(fingerprint, reuse_scores=reuse_scores)
+    def begin(self, fingerprint: Mapping[str, Json], **how: Any) -> Mapping[str, Json]:
+        recorded = super().begin(fingerprint, **how)
         for record in self._whole.records():
             found = record.answer
             if record.key == self._forged and isinstance(found, dict):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -12,13 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
-from promptgraft.algorithms.gepa import GepaExample, GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa import (
+    GepaConfig,
+    GepaExample,
+    GepaMutationProposed,
+    GepaRolloutCompleted,
+)
+from promptgraft.algorithms.gepa.sample import Known, MinibatchChoice, Minibatches
+from promptgraft.algorithms.gepa.select import Turns
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.population import Pool
-from promptgraft.search.scores import Score, mean_score
+from promptgraft.search.scores import Score, Scorer, mean_score
 from promptgraft.serde import digest_text
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.types import Candidate, Module
@@ -164,8 +172,8 @@ def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -
 
 
 def test_parents_are_chosen_as_often_as_they_lead() -> None:
-    choices = Choices(7, MODULES, example_rate=0.3)
-    draws = Counter(drawn({0: 1, 3: 5, 4: 2}, choices.parents.random()) for _ in range(8000))
+    chance = random.Random(7)
+    draws = Counter(drawn({0: 1, 3: 5, 4: 2}, chance.random()) for _ in range(8000))
     assert set(draws) == {0, 3, 4}
     for parent, share in ((0, 1000), (3, 5000), (4, 2000)):
         assert abs(draws[parent] - share) < 200
@@ -185,8 +193,8 @@ def test_parents_are_chosen_as_often_as_they_lead() -> None:
 def test_scores_decide_how_often_each_candidate_becomes_a_parent(
     rows: Sequence[Row], shares: dict[int, float]
 ) -> None:
-    choices, frontier = Choices(7, MODULES, example_rate=0.3), pool_of(rows).frontier()
-    draws = Counter(drawn(frontier, choices.parents.random()) for _ in range(3000))
+    chance, frontier = random.Random(7), pool_of(rows).frontier()
+    draws = Counter(drawn(frontier, chance.random()) for _ in range(3000))
     assert set(draws) == set(shares)
     for parent, share in shares.items():
         assert abs(draws[parent] / 3000 - share) < 0.04
@@ -198,25 +206,25 @@ def test_of_candidates_with_the_same_scores_the_eldest_is_the_best() -> None:
 
 
 def test_modules_take_turns_and_the_first_one_begins() -> None:
-    choices = Choices(7, MODULES, example_rate=0.3)
-    assert [take_turn(choices) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
+    turns = Turns(7, MODULES, example_rate=0.3)
+    assert [take_turn(turns) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
 
 
-def take_turn(choices: Choices) -> Module:
-    turn = choices.turn()
-    [module] = turn.modules(always)
-    choices.took(turn, [module])
+def take_turn(turns: Turns) -> Module:
+    turn = turns.at(0)
+    module = turn.all(always)[0]
+    turns.took(turn, [module])
     return module
 
 
 def test_steps_under_way_have_turns_of_their_own() -> None:
-    choices = Choices(7, MODULES, example_rate=0.3)
-    turns = [choices.turn(ahead) for ahead in range(2)]
+    turns = Turns(7, MODULES, example_rate=0.3)
+    begun = [turns.at(ahead) for ahead in range(2)]
     chosen: list[Module] = []
     for _ in range(7):
-        chosen.extend(turns[0].modules(always))
-        choices.took(turns.pop(0), chosen[-1:])
-        turns.append(choices.turn(1))
+        chosen.append(begun[0].all(always)[0])
+        turns.took(begun.pop(0), chosen[-1:])
+        begun.append(turns.at(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
 
 
@@ -232,19 +240,29 @@ def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> Non
         assert proposed[0].module == names[0]
 
 
+def minibatches(
+    seed: int, data: Sequence[GepaExample], size: int, choice: MinibatchChoice
+) -> Iterator[tuple[GepaExample, ...]]:
+    """Yield the minibatches of a candidate that never failed, one after the other."""
+    known = Known(Scorer({}), 1.0)
+    drawing = Minibatches(seed, data, size, choice=choice, reuses=False, known=known)
+    while True:
+        yield drawing.draw(candidate(0))[0]
+
+
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
 def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
-    choices, data = Choices(seed, MODULES, example_rate=0.3), examples(9)
-    for _ in range(5):
-        minibatch = choices.minibatch(data, size)
+    data = examples(9)
+    for minibatch in islice(minibatches(seed, data, size, "random"), 5):
         assert len({example.id for example in minibatch}) == len(minibatch) == size
         assert set(minibatch) <= set(data)
 
 
 def test_minibatches_reach_every_example() -> None:
-    choices, data = Choices(7, MODULES, example_rate=0.3), examples(9)
-    seen = Counter(example.id for _ in range(900) for example in choices.minibatch(data, 3))
+    data = examples(9)
+    drawn_batches = islice(minibatches(7, data, 3, "random"), 900)
+    seen = Counter(example.id for minibatch in drawn_batches for example in minibatch)
     assert set(seen) == {example.id for example in data}
     assert all(abs(count - 300) < 60 for count in seen.values())
 
@@ -253,10 +271,9 @@ def test_minibatches_reach_every_example() -> None:
 @settings(max_examples=100, deadline=None)
 def test_epochs_take_every_example_once_before_any_again(seed: int, count: int, size: int) -> None:
     size, data = min(size, count), examples(count)
-    choices = Choices(seed, MODULES, example_rate=0.3)
     drawn: list[str] = []
-    for _ in range(2 * count):
-        minibatch = [example.id for example in choices.epochs(data, size)]
+    for batch in islice(minibatches(seed, data, size, "epochs"), 2 * count):
+        minibatch = [example.id for example in batch]
         assert len(set(minibatch)) == len(minibatch) == size
         drawn += minibatch
         # However many there were, nobody is more than an epoch ahead.
@@ -265,9 +282,10 @@ def test_epochs_take_every_example_once_before_any_again(seed: int, count: int, 
 
 
 def test_every_epoch_has_an_order_of_its_own() -> None:
-    choices, data = Choices(7, MODULES, example_rate=0.3), examples(9)
+    data = examples(9)
+    batches = minibatches(7, data, 3, "epochs")
     epochs = [
-        tuple(example.id for _ in range(3) for example in choices.epochs(data, 3)) for _ in range(5)
+        tuple(example.id for batch in islice(batches, 3) for example in batch) for _ in range(5)
     ]
     assert all(set(epoch) == {example.id for example in data} for epoch in epochs)
     assert len(set(epochs)) == 5
@@ -288,31 +306,35 @@ def test_a_run_takes_the_minibatches_that_it_is_told_to(choice: str) -> None:
     assert all(len(pair) == 6 for pair in pairs) == (choice == "epochs")
 
 
+def path_of(settings: GepaConfig) -> list[tuple[int, object, object]]:
+    """Return the steps with their minibatches and the parts that they change."""
+    session = Session()
+    optimize(settings, session=session)
+    batches: dict[int, list[str]] = {}
+    for event in session.select_all(GepaRolloutCompleted):
+        if "/parent/" in event.position:
+            batches.setdefault(int(event.position.split("/")[1]), []).append(
+                event.record.example_id
+            )
+    changed = {event.step: event.module for event in session.select_all(GepaMutationProposed)}
+    return [(step, batch, changed.get(step)) for step, batch in batches.items()]
+
+
 def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:
-    frontier, data = {0: 1, 1: 1, 2: 1}, examples(9)
-    alone, mixed = Choices(7, MODULES, example_rate=0.3), Choices(7, MODULES, example_rate=0.3)
-    minibatches = [alone.minibatch(data, 3) for _ in range(20)]
-    parents = [drawn(frontier, alone.parents.random()) for _ in range(20)]
-    modules = [take_turn(alone) for _ in range(20)]
-    together = []
-    for _ in range(20):
-        parent, module = drawn(frontier, mixed.parents.random()), take_turn(mixed)
-        together.append((parent, module, mixed.minibatch(data, 3)))
-    assert together == list(zip(parents, modules, minibatches, strict=True))
+    """Parents that are drawn take no random numbers from the minibatches."""
+    drawn_parents, best_parents = (
+        path_of(config(exploration=share, minibatches="random")) for share in (1.0, 0.0)
+    )
+    count = min(len(drawn_parents), len(best_parents))
+    assert count > 3
+    assert [batch for _, batch, _ in drawn_parents[:count]] == [
+        batch for _, batch, _ in best_parents[:count]
+    ]
 
 
-def test_the_seed_decides_parents_and_minibatches() -> None:
-    frontier, data = dict.fromkeys(range(50), 1), examples(50)
-
-    def path(seed: int) -> list[object]:
-        choices = Choices(seed, MODULES, example_rate=0.3)
-        return [
-            (drawn(frontier, choices.parents.random()), choices.minibatch(data, 3))
-            for _ in range(5)
-        ]
-
-    assert path(1) == path(1)
-    assert path(1) != path(2)
+def test_the_seed_decides_the_path() -> None:
+    assert path_of(config(seed=1)) == path_of(config(seed=1))
+    assert path_of(config(seed=1)) != path_of(config(seed=2))
 
 
 def sets_of(**changes: Any) -> list[tuple[GepaExample, ...]]:

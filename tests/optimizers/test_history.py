@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
+from optimizers.worlds import RULES, Run, bound, config, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.sampling import History, better_answers
+from promptgraft.algorithms.gepa.additions.history import BestAnswers
+from promptgraft.algorithms.gepa.questions import better_answers
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.scores import Scorer
@@ -23,10 +24,10 @@ def record(score: float | None, output: str, example: str = "e1") -> RolloutReco
 
 
 def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
-    history = History(2, Scorer({}))
+    history = BestAnswers(2, Scorer({}))
     for score, output in [(0.2, "a"), (0.9, "b"), (0.9, "b"), (None, "c"), (0.5, "d"), (0.9, "e")]:
         history.add([record(score, output)])
-    remembered = history.of(examples(3))
+    remembered = history.now()
     history.add([record(1.0, "later")])
     shown = better_answers(
         remembered, [record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")], Scorer({})
@@ -37,9 +38,9 @@ def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
 
 
 def test_an_unscored_answer_has_no_better_ones() -> None:
-    history = History(2, Scorer({}))
+    history = BestAnswers(2, Scorer({}))
     history.add([record(1.0, "a")])
-    held = history.of(examples(3))
+    held = history.now()
     assert better_answers(held, [record(None, "z")], Scorer({}))["e1"] == ()
 
 

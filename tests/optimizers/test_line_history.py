@@ -29,9 +29,9 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
-from promptgraft.algorithms.gepa.attribution import AddedLine, Addressed
-from promptgraft.algorithms.gepa.carrying import KnownLines, LineHistory
-from promptgraft.algorithms.gepa.redundant import lines_of
+from promptgraft.algorithms.gepa.additions.lines.carry import LineHistory, LinePlan
+from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed
+from promptgraft.algorithms.gepa.additions.lines.rules import lines_of
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import Session
@@ -226,7 +226,7 @@ class Judged:
         line = AddedLine(
             module=module, text=LINE, key=key, words=[], place=0, enough=0.0, helped=True
         )
-        self.history.note(KnownLines(), [line])
+        self.history.note(LinePlan(), [line])
 
     def tried(self) -> bool:
         """Record a child of the candidate that has the line in the rules."""
@@ -236,8 +236,8 @@ class Judged:
     def idle(self, parent: Candidate) -> list[Module]:
         return [module for module, _ in self.history.of(parent).idle]
 
-    def riders(self, parent: Candidate) -> list[Module]:
-        return [rider.module for rider in self.history.of(parent).riders]
+    def carried(self, parent: Candidate) -> list[Module]:
+        return [rule.module for rule in self.history.of(parent).carried]
 
 
 def test_a_line_stays_while_it_works_as_often_as_it_fails() -> None:
@@ -290,9 +290,9 @@ def test_what_failures_complain_of_more_often_than_it_helps_is_not_carried() -> 
     judged = Judged()
     judged.helped(PART)
     judged.learn(judged.ruled, COMPLAINT)
-    assert judged.riders(judged.neither) == [PART]
+    assert judged.carried(judged.neither) == [PART]
     judged.learn(judged.ruled, COMPLAINT)
-    assert judged.riders(judged.neither) == []
+    assert judged.carried(judged.neither) == []
 
 
 def test_the_last_thousand_lines_that_helped_are_remembered() -> None:
@@ -302,8 +302,8 @@ def test_the_last_thousand_lines_that_helped_are_remembered() -> None:
         line = AddedLine(
             module=PART, text=text, key=f"\n{text}", words=[], place=0, enough=0.0, helped=True
         )
-        judged.history.note(KnownLines(), [line])
-    texts = [rider.text for rider in judged.history.of(judged.neither).riders]
+        judged.history.note(LinePlan(), [line])
+    texts = [rule.text for rule in judged.history.of(judged.neither).carried]
     assert texts == [f"- know {number}" for number in range(3, 1_003)]
 
 
@@ -319,17 +319,17 @@ def test_the_last_complaints_of_an_example_are_remembered() -> None:
 
 def test_a_line_is_carried_where_it_helped_most() -> None:
     judged = Judged()
-    assert judged.riders(judged.neither) == []
+    assert judged.carried(judged.neither) == []
     judged.helped(PART)
     judged.helped(NOTE)
-    assert judged.riders(judged.neither) == [PART]
+    assert judged.carried(judged.neither) == [PART]
     judged.helped(NOTE)
-    assert judged.riders(judged.neither) == [NOTE]
+    assert judged.carried(judged.neither) == [NOTE]
     # Where the parent has a copy, only a better one is carried.
-    assert judged.riders(judged.noted) == []
-    assert judged.riders(judged.ruled) == [NOTE]
+    assert judged.carried(judged.noted) == []
+    assert judged.carried(judged.ruled) == [NOTE]
     judged.learn(judged.noted, *[COMPLAINT] * 3)
-    assert judged.riders(judged.neither) == [PART]
+    assert judged.carried(judged.neither) == [PART]
 
 
 WORDS = st.frozensets(st.sampled_from("abcdefgh"), max_size=8)

@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import Run, bound, config, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord, meta_prompt
-from promptgraft.algorithms.gepa.policies import Preset, Strategy
+from promptgraft.algorithms.gepa.plan import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
-    REFLECT_ON_SECTION,
     WHOLE,
-    ReflectionParams,
 )
-from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.search.part_questions import REFLECT_ON_SECTION, ReflectionParams
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.replies import (
     JSON_TAG,
     parse_reply,
@@ -347,7 +346,7 @@ def test_the_published_question_shows_the_text_and_the_rollouts_alone() -> None:
     [("lean", {"reflect-section", WHOLE.key}), ("paper", {PUBLISHED.key})],
 )
 def test_a_preset_decides_which_questions_are_asked(preset: Preset, keys: set[str]) -> None:
-    settings = attrs.evolve(config(), strategy=Strategy(preset=preset))
+    settings = attrs.evolve(config(), strategy=Strategy(preset=preset), additions=None)
     run = Run(settings, reflection=lambda _: "?")
     run.start()
     assert {request.key for request in run.reflection.requests} == keys

@@ -9,10 +9,10 @@ import pytest
 
 from optimizers.worlds import grafted, refusal_of, target_of
 from plain_texts import QUERY, plain_texts
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
-from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
+from promptgraft.search.part_questions import REFLECT_ON_SECTION
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.replies import parse_reply

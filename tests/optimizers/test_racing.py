@@ -45,17 +45,19 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import Strategy
-from promptgraft.algorithms.gepa.sampling import Names, blamed, names_of
-from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
+from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
+from promptgraft.algorithms.gepa.sample import Known, Minibatches
+from promptgraft.algorithms.gepa.select import Draws, Turn, Turns
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
 from promptgraft.search import StopReason
-from promptgraft.search.scores import is_behind
+from promptgraft.search.scores import Scorer, is_behind
 from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
+from promptgraft.serde import digest_text
 from promptgraft.targets.part_kinds import (
     SectionModule,
     TaskExampleModule,
@@ -63,6 +65,9 @@ from promptgraft.targets.part_kinds import (
 )
 from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
 from targets.test_own_target import Forecast
+
+BASELINE = Candidate(changes={}, digest=digest_text("baseline"))
+WRONG = RolloutFeedback(score=0.0, feedback="no")
 
 
 def lean(**changes: Any) -> GepaConfig:
@@ -86,7 +91,8 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert (paper.strategy.exploration, quick.strategy.exploration) == (1.0, 0.5)
     assert (paper.strategy.reuse_rollouts, quick.strategy.reuse_rollouts) == (False, True)
     assert (paper.strategy.minibatches, quick.strategy.minibatches) == ("epochs", "teaching")
-    assert (paper.strategy.module_choice, quick.strategy.module_choice) == ("turns", "blamed")
+    assert [one.name for one in quick.used_additions] == ["blame", "shorten"]
+    assert ADDITIONS["paper"] == ()
 
 
 @pytest.mark.parametrize("setting", [{"pick": {"score": 1}}, {"frontier_type": "objective"}])
@@ -323,24 +329,33 @@ def test_a_parent_is_asked_again_about_one_example_only() -> None:
     assert Counter(asked.values())[6] < len(asked) / 2
 
 
+def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample]) -> Minibatches:
+    """Return minibatches that know that the baseline has failed on some examples."""
+    known = Known(Scorer({}), 1.0)
+    known.add(
+        BASELINE, [attrs.evolve(record("no"), example_id=one.id, feedback=WRONG) for one in failed]
+    )
+    return Minibatches(3, data, size, choice="teaching", reuses=False, known=known)
+
+
 def test_minibatches_take_what_failed_and_go_through_all_the_others() -> None:
-    choices, data = Choices(3, (), example_rate=0.0), examples(20)
-    failed = {example.id: 0 for example in data[:3]}
-    drawn = [choices.teaching(data, 4, failed=failed) for _ in range(40)]
+    data = examples(20)
+    batches = drawing(4, data, data[:3])
+    drawn = [batches.draw(BASELINE)[0] for _ in range(40)]
     for batch in drawn:
         assert len({example.id for example in batch}) == 4
     counts = Counter(example.id for batch in drawn for example in batch)
     assert set(counts) == {example.id for example in data}
     usual = [counts[example.id] for example in data[3:]]
-    assert min(counts[name] for name in failed) > 3 * max(usual)
+    assert min(counts[example.id] for example in data[:3]) > 3 * max(usual)
     assert max(usual) - min(usual) <= 2
 
 
 def test_a_small_data_set_fills_every_minibatch() -> None:
-    choices, data = Choices(3, (), example_rate=0.0), examples(2)
+    data = examples(2)
+    batches = drawing(2, data, data)
     for _ in range(10):
-        batch = choices.teaching(data, 2, failed={"e0": 0, "e1": 0})
-        assert {example.id for example in batch} == {"e0", "e1"}
+        assert {example.id for example in batches.draw(BASELINE)[0]} == {"e0", "e1"}
 
 
 def record(feedback: str, trace: str = "") -> RolloutRecord:
@@ -422,11 +437,16 @@ def turns(
     modules: Sequence[Module], blame: Mapping[str, int], *, steps: int = 400, rate: float = 0.0
 ) -> Counter[tuple[str, ...]]:
     """Count what so many steps change, by names."""
-    choices, chosen = Choices(1, modules, example_rate=rate), Counter[tuple[str, ...]]()
+    turns, draws, chosen = (
+        Turns(1, modules, example_rate=rate),
+        Draws(1, "blame"),
+        Counter[tuple[str, ...]](),
+    )
     for _ in range(steps):
-        turn = choices.turn()
-        found = turn.modules(lambda one: True, blame)
-        choices.took(turn, found, blamed=True)
+        turn, draw = turns.at(0), draws.at(0)
+        found = blamed_modules(turn, lambda one: True, blame, draw=draw)
+        turns.took(turn, found)
+        draws.popleft()
         chosen[tuple(one.name for one in found)] += 1
     return chosen
 
@@ -441,11 +461,12 @@ def test_blame_leads_to_the_module_and_starves_nobody() -> None:
     unblamed = [count for names, count in many.items() if names != ("tool a",)]
     assert len(unblamed) == 7
     assert max(unblamed) - min(unblamed) <= 1
-    turn = Choices(1, modules, example_rate=0.0).turn()
-    assert turn.modules(lambda one: one.name == "section rules", {"section notes": 2}) == (
-        modules[0],
-    )
-    assert turn.modules(lambda one: False, {"section notes": 2}) == ()
+    turn = Turn(modules)
+    for draw in (0.1, 0.6, 0.9):
+        blame = {"section notes": 2}
+        rules_alone = blamed_modules(turn, lambda one: one == modules[0], blame, draw=draw)
+        assert rules_alone == modules[:1]
+        assert blamed_modules(turn, lambda one: False, blame, draw=draw) == ()
 
 
 def test_half_of_the_steps_change_all_that_is_blamed_and_no_more_than_four() -> None:
@@ -484,7 +505,7 @@ def test_examples_are_changed_one_at_a_time() -> None:
         ),
         (
             {"module_choice": "x"},
-            "module_choice: expected one of `turns`, `blamed`, `all`, `random`, found",
+            "module_choice: expected one of `turns`, `all`, `random`, found",
         ),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected true or false, found 1"),
         (
@@ -510,7 +531,7 @@ def test_races_have_sizes(field: str) -> None:
 
 def test_luck_on_a_few_examples_does_not_keep_better_candidates_out() -> None:
     """The baseline is right on the four examples that races begin with, and nowhere else."""
-    early = Choices(1, (), example_rate=0.0).order(20)[:4]
+    early = random.Random("1/order").sample(range(20), 20)[:4]
     lucky = {f"w{place}" for place in early}
 
     def right_elsewhere(rendered: RenderedPrompt[object]) -> str:

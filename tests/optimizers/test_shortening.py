@@ -33,14 +33,13 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.scripted import Reply
-from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Strategy
-from promptgraft.algorithms.gepa.line_trials import holding
-from promptgraft.algorithms.gepa.redundant import (
+from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Shorten
+from promptgraft.algorithms.gepa.additions.lines.rules import (
     lines_of,
     replaced,
     without,
 )
-from promptgraft.errors import BudgetExhaustedError, ConfigError
+from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search import StopReason
@@ -270,7 +269,7 @@ def test_what_shortening_does_not_need_is_given_back() -> None:
     settings = lean(rollout_budget=1_500)
     result = optimize(settings, reflection=numbered(useless))
     assert result.stop_reason is StopReason.BUDGET
-    assert result.total_rollouts > 1_500 - settings.shortening_size
+    assert result.total_rollouts > 1_500 - reserved(settings)
     told = re.search(r"may take (\d+) rollouts, and (-?\d+) of", result.stop_detail)
     assert told is not None
     assert 0 <= int(told[2]) < int(told[1])
@@ -309,55 +308,16 @@ def long_search(
     return found, answers(journal), run.task.requests
 
 
-def test_single_lines_are_tried_beside_the_last_steps() -> None:
-    result, found, _ = long_search(1_400, steps_at_once=2)
-    phases = [place.phase for key in found if (place := Place.of_rollout(key)) is not None]
-    assert {Phase.PARENT, Phase.CHILD} & set(phases[phases.index(Phase.SHORTEN) :])
-    assert result.shortened > 0.4
-
-
-def test_steps_one_after_the_other_leave_trials_to_the_end() -> None:
-    _, found, _ = long_search()
+@pytest.mark.parametrize("steps", [1, 2])
+def test_lines_are_tried_after_the_finals(steps: int) -> None:
+    _, found, _ = long_search(steps_at_once=steps)
     phases = [place.phase for key in found if (place := Place.of_rollout(key)) is not None]
     assert set(phases[phases.index(Phase.FINAL) :]) == {Phase.FINAL, Phase.SHORTEN}
     assert Phase.SHORTEN not in phases[: phases.index(Phase.FINAL)]
 
 
-def test_a_line_that_was_tried_is_not_tried_again() -> None:
-    _, found, requests = long_search(1_150, proposals_per_step=3, steps_at_once=3)
-    rollouts = [key for key in found if Place.of_rollout(key) is not None]
-    trials = {
-        key: (rendered.text, key.split("/")[-1])
-        for key, rendered in zip(rollouts, requests, strict=True)
-        if re.search(r"/shorten/\d+/\d{1,3}/line/", key)  # not those of several lines together
-    }
-    assert len({key.split("/")[1] for key in trials}) > 1  # steps, when trials were begun
-    assert len(trials) == len(set(trials.values()))
-
-
-def test_a_search_that_ends_early_gives_its_trials_up_and_shortens_all_the_same() -> None:
-    journal = MemoryJournal()
-
-    def reply(rendered: RenderedPrompt[object]) -> str:
-        if any("/shorten/" in record.key for record in journal.records()):
-            raise BudgetExhaustedError("no more", limit="theirs")
-        return endless(rendered)
-
-    settings = lean(rollout_budget=1_150, proposals_per_step=3, steps_at_once=3)
-    result = optimize(settings, reflection=reply, task=never_perfect, journal=journal)
-    assert (result.stop_reason, result.stop_detail) == (StopReason.BUDGET, "no more")
-    assert any(one.leg.startswith("race/") for one in shortening(journal))
-    assert result.total_rollouts <= 1_150
-
-
-def test_trials_say_nothing_about_a_candidate_that_lacks_one_of_the_lines() -> None:
-    known = {("rules", "be brief"): True, ("rules", "be kind"): False}
-    assert holding(known, {*known, ("rules", "be polite")}) == known
-    assert holding(known, {("rules", "be brief"), ("notes", "be kind")}) == {}
-
-
 @pytest.mark.parametrize(("budget", "proposals", "steps"), [(1_400, 1, 2), (1_150, 3, 3)])
-def test_trials_beside_the_search_take_the_same_path_with_workers(
+def test_shortening_after_steps_together_takes_the_same_path_with_workers(
     budget: int, proposals: int, steps: int
 ) -> None:
     at_once: dict[str, Any] = {"proposals_per_step": proposals, "steps_at_once": steps}
@@ -371,10 +331,19 @@ def test_trials_beside_the_search_take_the_same_path_with_workers(
     assert budget - alone.total_rollouts < 20
 
 
+def reserved(settings: GepaConfig) -> int:
+    """Return the rollouts that are kept for shortening."""
+    least, validation = settings.least_budget, settings.pareto_set_size
+    return sum(
+        addition.reserve(settings.budget, least=least, validation=validation)
+        for addition in settings.used_additions
+    )
+
+
 def test_nothing_is_kept_of_small_budgets() -> None:
-    assert lean(rollout_budget=1_000).shortening_size == 0
-    assert lean(rollout_budget=1_500).shortening_size == 83
-    assert lean(rollout_budget=9_000).shortening_size == 300 + lean().pareto_set_size
+    assert reserved(lean(rollout_budget=1_000)) == 0
+    assert reserved(lean(rollout_budget=1_500)) == 83
+    assert reserved(lean(rollout_budget=9_000)) == 300 + lean().pareto_set_size
 
 
 def dies_after(calls: int) -> Reply:
@@ -398,12 +367,10 @@ def test_nothing_is_shortened_without_a_margin() -> None:
     journal = MemoryJournal()
     optimize(lean(shorten_margin="off"), reflection=wordy, journal=journal)
     assert not shortening(journal)
-    assert lean(shorten_margin="off").shortening_size == 0
-    assert Strategy(preset="paper").shorten_margin == "off"
+    assert reserved(lean(shorten_margin="off", rollout_budget=1_500)) == 0
 
 
-@pytest.mark.parametrize("margin", [2, True, False, None])
+@pytest.mark.parametrize("margin", [2, True, None, "off"])
 def test_a_margin_that_is_no_share_is_refused(margin: Any) -> None:
-    said = r"strategy\.shorten_margin: expected a number from 0 to 1, or `off`, found"
-    with pytest.raises(ConfigError, match=said):
-        Strategy(shorten_margin=margin)
+    with pytest.raises(ConfigError, match=r"margin: expected a number from 0 to 1, found"):
+        Shorten(margin=margin)

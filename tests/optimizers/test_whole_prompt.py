@@ -19,9 +19,8 @@ from optimizers.worlds import answers, bound, hostile_text
 from promptgraft import OfflineAdapter
 from promptgraft.adapters.offline import nothing_learned
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaMutationRejected
-from promptgraft.algorithms.gepa.policies import Strategy
+from promptgraft.algorithms.gepa.additions.whole_prompt import question_on_all
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, WHOLE
-from promptgraft.algorithms.gepa.whole import question_on_all
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Session
@@ -88,8 +87,11 @@ def test_the_question_shows_all_parts_the_failures_and_two_successes_at_most() -
 
 
 def test_the_published_algorithm_and_turns_never_ask_it() -> None:
-    assert Strategy(preset="paper").whole_prompt == 0.0
-    for chosen in ({"preset": "paper"}, {"module_choice": "turns", **ALL}):
+    for chosen in (
+        {"preset": "paper"},
+        {"module_choice": "turns", **ALL},
+        {"additions": ["blame"]},
+    ):
         run = search(NAMES[:2], lambda _: "hm", **chosen)
         run.start()
         assert WHOLE.key not in {request.key for request in run.reflection.requests}

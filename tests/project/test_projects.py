@@ -20,7 +20,12 @@ from promptgraft import OptimizationJob
 from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.agents import CommandAgent, PythonAgent
-from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted, Strategy
+from promptgraft.algorithms.gepa import (
+    GepaConfig,
+    GepaOptimizationStarted,
+    Shorten,
+    Strategy,
+)
 from promptgraft.algorithms.gradient import GradientConfig
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
@@ -199,7 +204,7 @@ def test_settings_reach_the_run_as_they_are_written() -> None:
     assert config.acceptance == MinGain(0.05)
     assert isinstance(config, GepaConfig)
     assert config.enable_merge
-    assert config.strategy.shorten_margin == "off"
+    assert config.used_additions == (Shorten(margin=0.02),)
     assert config.objectives.required == {"exact": 0.5}
     assert config.limits.stoppers[0] == MaxProposals(30)
     assert config.limits.stoppers[-1] == StopFile(RIGHT / "stop")
@@ -278,7 +283,7 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(
     assert adapter.policy.attempts == 3
     assert project.adapter("task") is adapter
     assert adapter_identity(project.adapter("reflection")).startswith(
-        "anthropic/1 claude-sonnet-4-5"
+        "anthropic/1 claude-sonnet-5-5"
     )
     told = [str(project), repr(project.config), repr(adapter), json.dumps(project.described())]
     told += [repr(project.metrics), repr(project.models()), repr(project.run_config("triage"))]
@@ -309,7 +314,7 @@ def test_the_name_of_a_secret_is_no_part_of_what_a_run_is(folder: Path) -> None:
         path.write_text(text.replace("SOME_KEY", name), "utf-8")
         said.append(feedback_from(load_project(path).metrics).identity)
     assert said[0] == said[1]
-    path.write_text(text.replace("model: gpt-4.1,", "model: gpt-5,"), "utf-8")
+    path.write_text(text.replace("model: local-large,", "model: local-mini,"), "utf-8")
     assert feedback_from(load_project(path).metrics).identity != said[0]
 
 

@@ -104,7 +104,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
-    assert "Significant at 95 %." in told
+    assert "Significant at 95 %: mean +1.000, interval above 0." in told
     assert "7 better, 0 worse, 0 the same; 1 unscored." in told
     assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
 
@@ -112,7 +112,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
 @pytest.mark.parametrize(
     ("scores", "sentence"),
     [
-        ((0.0,) * 7 + (None,), "Significantly worse at 95 %."),
+        ((0.0,) * 7 + (None,), "Significantly worse at 95 %: mean -1.000, interval below 0."),
         ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "Not significant at 95 %."),
     ],
 )

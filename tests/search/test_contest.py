@@ -119,7 +119,7 @@ def test_unclear_scores_are_asked_again_while_rollouts_are_left_over() -> None:
     journal = MemoryJournal()
     result = optimize(given, journal=journal, task=lambda asked: vary(answer(asked), next(calls)))
     assert result.held_out is not None
-    assert result.held_out.rollouts == 3 * 2 * 12
+    assert result.held_out.rollouts == 5 * 2 * 12
     assert not result.held_out.is_fixed
     assert result.total_rollouts <= 400
     assert optimize(given, journal=journal) == result  # every answer is in the journal

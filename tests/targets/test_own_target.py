@@ -29,7 +29,7 @@ from promptgraft import (
     StopReason,
     Targets,
 )
-from promptgraft.algorithms.gepa import Strategy, meta_prompt
+from promptgraft.algorithms.gepa import Addition, Blame, WholePrompt, meta_prompt
 from promptgraft.errors import CallerError, ConfigError, JournalMismatchError
 from promptgraft.prompt import PromptTemplate, RenderedPrompt
 from promptgraft.targets import (
@@ -312,8 +312,8 @@ def _of_length(length: int, rendered: RenderedPrompt[Any]) -> str:
     return f"```instruction\n{text}\n```"
 
 
-@pytest.mark.parametrize("whole_prompt", [0.0, 1.0])
-def test_a_text_that_is_too_long_is_refused(whole_prompt: float) -> None:
+@pytest.mark.parametrize("addition", [Blame(), WholePrompt(share=1.0)])
+def test_a_text_that_is_too_long_is_refused(addition: Addition) -> None:
     class Short(Forecast):
         max_part_chars = 20
 
@@ -324,8 +324,7 @@ def test_a_text_that_is_too_long_is_refused(whole_prompt: float) -> None:
     for length, reasons in ((29, {RejectionReason.TOO_LONG}), (24, {RejectionReason.NOT_BETTER})):
         adapter = ScriptedAdapter(partial(_of_length, length), identity="writer")
         writer = OptimizationContext(reflection_adapter=adapter)
-        strategy = Strategy(whole_prompt=whole_prompt)
-        config = settings(rollout_budget=40, strategy=strategy)
+        config = settings(rollout_budget=40, additions=[addition])
         result = GepaOptimizer(writer, config).optimize(target)
         found = {one.reason for one in result.rejections}
         assert found - {RejectionReason.DUPLICATE} == reasons

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import attrs
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.schemas import (
+    THOUGHTS,
     ModelProfile,
     SchemaRules,
     native_schema,
@@ -32,6 +32,7 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
+from promptgraft.adapters.facts import facts_of
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -64,23 +65,11 @@ MESSAGES = Api(
 RULES = SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
 """What Anthropic accepts in the schema of an answer."""
 
-# Claude models without structured output; all later ones have it.
-_OLDER = (
-    "claude-1",
-    "claude-2",
-    "claude-3",
-    "claude-instant",
-    "claude-opus-4-0",
-    "claude-opus-4-2",  # with its date: claude-opus-4-20250514
-    "claude-sonnet-4-0",
-    "claude-sonnet-4-2",
-)
-# Claude models that take sampling options; later ones refuse them.
-_SAMPLED = re.compile(r"claude-(?:[123]\b|instant|(?:opus|sonnet|haiku)-4(?!-[789]\b))")
 # The last version of the API with sampling options; the SDK sends a later one.
 _VERSION_WITH_SAMPLING = "2023-06-01"
 _VERSION = "anthropic-version"
-_SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-sonnet")
+# The longest answer by default.
+_LONGEST = 8192
 
 
 @attrs.frozen(kw_only=True)
@@ -102,18 +91,25 @@ class AnthropicProfile(ModelProfile):
 
 def profile_of(model: str) -> AnthropicProfile:
     """Return the profile for the name of a model; the minimum for any other than Claude."""
-    # Gateways put a vendor before the name, such as `anthropic/claude-sonnet-4-5`.
+    # Gateways put a vendor before the name, such as `anthropic/claude-…`.
     name = model.rpartition("/")[2]
-    # Bedrock puts regions and a vendor before it, such as `us.anthropic.claude-opus-4-6-v1`.
-    sampling = "claude-" not in name or bool(_SAMPLED.search(name))
+    # Bedrock puts regions and a vendor before it, such as `us.anthropic.claude-…`.
+    facts = facts_of("anthropic", name[max(0, name.find("claude-")) :])
+    if facts is None:
+        return AnthropicProfile(thinking=THOUGHTS, assumed=True)
+    thinking, assumed = THOUGHTS if facts.may_think else 0, facts.thinks is None
+    sampling = facts.takes_sampling(None)
     if not name.startswith("claude-"):
-        return AnthropicProfile(sampling=sampling)
+        return AnthropicProfile(sampling=sampling, thinking=thinking, assumed=assumed)
     return AnthropicProfile(
-        structured_output="text" if name.startswith(_OLDER) else "native",
+        structured_output="native" if facts.structured else "text",
         prompt_caching=True,
-        max_output_tokens=4096 if name.startswith(_SHORT) else 8192,
+        max_output_tokens=min(facts.largest_output or _LONGEST, _LONGEST),
         sampling=sampling,
         seller="anthropic",
+        thinking=thinking,
+        assumed=assumed,
+        efforts=facts.efforts,
     )
 
 
@@ -270,7 +266,7 @@ class AnthropicAdapter(ModelAdapter):
     """Answers prompts through Anthropic's Messages API, or with a compatible server.
 
     Args:
-        model: the model, such as ``claude-sonnet-4-5``.
+        model: the model, such as ``claude-sonnet-5-5``.
         max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
         temperature: sampling temperature, from 0 to 1.
         top_p: probability mass for nucleus sampling, from 0 to 1.
@@ -296,7 +292,8 @@ class AnthropicAdapter(ModelAdapter):
         ConfigError: an option is out of range or not supported by the model, or there is no key.
     """
 
-    api: ClassVar[Api] = MESSAGES
+    service: ClassVar[Api] = MESSAGES
+    vendor: ClassVar[Literal["anthropic", "openai"]] = "anthropic"
 
     temperature: float | None = attrs.field(
         default=None, kw_only=True, validator=number(0, 1).or_none
@@ -310,8 +307,8 @@ class AnthropicAdapter(ModelAdapter):
         super().__attrs_post_init__()
         for name in () if self._known.sampling else self._sampling:
             raise ConfigError(
-                f"{self.api.adapter}: {name}: `{self.model}` does not take it; leave it out, or "
-                "give profile=AnthropicProfile(sampling=True, ...)"
+                f"{self.service.adapter}: {name}: `{self.model}` does not take it; leave it out, "
+                "or give profile=AnthropicProfile(sampling=True, ...)"
             )
 
     @property
@@ -325,7 +322,7 @@ class AnthropicAdapter(ModelAdapter):
         access = super()._access
         names = {name.lower() for name in self.headers}
         # Clouds name a version in the body, and theirs have sampling options.
-        if not self._sampling or _VERSION in names or self.api.client != MESSAGES.client:
+        if not self._sampling or _VERSION in names or self.service.client != MESSAGES.client:
             return access
         return attrs.evolve(access, headers={_VERSION: _VERSION_WITH_SAMPLING, **self.headers})
 
@@ -336,6 +333,15 @@ class AnthropicAdapter(ModelAdapter):
     @property
     def _known(self) -> AnthropicProfile:
         return self.profile or profile_of(self.model)
+
+    @property
+    def _thoughts(self) -> int:
+        match self.extra_body.get("thinking"):
+            case {"type": "disabled"}:
+                return 0
+            case {"type": "enabled" | "adaptive"}:
+                return self._known.thinking or THOUGHTS
+        return self._known.thinking
 
     @property
     def wire(self) -> AnthropicWire:

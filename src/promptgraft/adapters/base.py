@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
+from promptgraft.adapters.facts import ModelEnd
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
@@ -228,6 +229,21 @@ class ThinkingAdapter(Protocol):
 
     @property
     def thinking(self) -> int: ...
+
+
+@runtime_checkable
+class ForeseenAdapter(Protocol):
+    """An adapter that knows what is to come of its model.
+
+    ``end`` is the announced end of the model, ``is_thinking_assumed`` whether its ``thinking`` is
+    not known but assumed.
+    """
+
+    @property
+    def end(self) -> ModelEnd | None: ...
+
+    @property
+    def is_thinking_assumed(self) -> bool: ...
 
 
 @runtime_checkable

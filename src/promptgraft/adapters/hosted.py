@@ -36,7 +36,7 @@ class AzureOpenAIAdapter(OpenAIAdapter):
         ConfigError: as ``OpenAIAdapter`` does, or there is no endpoint.
     """
 
-    api: ClassVar[Api] = attrs.evolve(
+    service: ClassVar[Api] = attrs.evolve(
         CHAT,
         adapter="AzureOpenAIAdapter",
         provider="azure",
@@ -70,7 +70,7 @@ class GeminiAdapter(OpenAIAdapter):
         ConfigError: as ``OpenAIAdapter`` does.
     """
 
-    api: ClassVar[Api] = attrs.evolve(
+    service: ClassVar[Api] = attrs.evolve(
         CHAT,
         adapter="GeminiAdapter",
         provider="gemini",
@@ -91,7 +91,7 @@ class BedrockAdapter(AnthropicAdapter):
 
     Args:
         model: the id of the model or inference profile, such as
-            ``anthropic.claude-sonnet-4-5-20250929-v1:0``.
+            ``anthropic.claude-opus-4-6-v1``.
         api_key: a Bedrock key; ``AWS_BEARER_TOKEN_BEDROCK`` when it is None.
         base_url: the address; ``ANTHROPIC_BEDROCK_BASE_URL`` or that of the region when it is None.
         region: for example ``eu-central-1``; ``AWS_REGION`` or ``AWS_DEFAULT_REGION`` when empty.
@@ -100,7 +100,7 @@ class BedrockAdapter(AnthropicAdapter):
         ConfigError: as ``AnthropicAdapter`` does, or there is no region.
     """
 
-    api: ClassVar[Api] = attrs.evolve(
+    service: ClassVar[Api] = attrs.evolve(
         MESSAGES,
         adapter="BedrockAdapter",
         provider="bedrock",
@@ -128,7 +128,7 @@ class VertexAdapter(AnthropicAdapter):
     credentials of Google Cloud are used.
 
     Args:
-        model: the model, such as ``claude-sonnet-4-5@20250929``.
+        model: the model, such as ``claude-sonnet-5-5``.
         api_key: an access token; ``VERTEX_ACCESS_TOKEN`` when it is None.
         base_url: the address; ``ANTHROPIC_VERTEX_BASE_URL`` or that of the region when it is None.
         region: for example ``europe-west1`` or ``global``; ``CLOUD_ML_REGION`` when empty.
@@ -139,7 +139,7 @@ class VertexAdapter(AnthropicAdapter):
         ConfigError: as ``AnthropicAdapter`` does, or there is no region.
     """
 
-    api: ClassVar[Api] = attrs.evolve(
+    service: ClassVar[Api] = attrs.evolve(
         MESSAGES,
         adapter="VertexAdapter",
         provider="vertex",
@@ -165,7 +165,7 @@ def _region(adapter: BedrockAdapter | VertexAdapter, *variables: str) -> str:
     found = adapter.region or next(filter(None, map(os.environ.get, variables)), "")
     if not found:
         raise ConfigError(
-            f"{adapter.api.adapter}: there is no region; set {variables[0]}, or give region="
+            f"{adapter.service.adapter}: there is no region; set {variables[0]}, or give region="
         )
     return found
 

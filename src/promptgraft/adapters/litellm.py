@@ -98,7 +98,7 @@ class LiteLLMAdapter(OpenAIAdapter):
         ConfigError: as ``OpenAIAdapter`` does.
     """
 
-    api: ClassVar[Api] = attrs.evolve(
+    service: ClassVar[Api] = attrs.evolve(
         CHAT,
         adapter="LiteLLMAdapter",
         provider="litellm",

@@ -12,6 +12,7 @@ import msgspec
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.schemas import (
+    THOUGHTS,
     ModelProfile,
     SchemaRules,
     native_schema,
@@ -31,6 +32,7 @@ from promptgraft.adapters.calling.turns import (
     sendable,
     usage_of,
 )
+from promptgraft.adapters.facts import facts_of
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -84,14 +86,8 @@ RULES = SchemaRules(
 
 # `gpt-oss`, for example, is served by others, of whose servers nothing can be assumed.
 _OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
-# OpenAI models without structured output; all later ones have it.
-_OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini|o1-preview)")
-# Models that always think and accept no sampling options.
-_THINKING = re.compile(r"(?:ft:)?(?:o\d|gpt-5(?:-(?!chat)|$))")
-# The first GPT-4o, whose limit is lower than that of all later ones.
-_SHORT = re.compile(r"(?:ft:)?gpt-4o-2024-05-13")
-# Tokens of thinking that a plan expects per call.
-_THOUGHTS = 500
+# The longest answers by default: models that think need room for their thoughts.
+_LONGEST, _LONGEST_THINKING = 16_384, 32_768
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +98,7 @@ class OpenAIProfile(ModelProfile):
         output_limit: the request field that limits the length of an answer.
         sampling: whether the model accepts `temperature` and `top_p`.
         max_output_tokens: the default limit on the answer; None for the provider's own limit.
+        reasoning: whether the Responses API returns its thoughts, encrypted, to be sent back.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES
@@ -109,20 +106,26 @@ class OpenAIProfile(ModelProfile):
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: bool = True
     max_output_tokens: int | None = None
+    reasoning: bool = attrs.field(default=False, repr=False)
 
 
-def profile_of(model: str) -> OpenAIProfile:
+def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
     """Return the profile for the name of a model; the minimum for any other than OpenAI's."""
-    if not _OURS.match(model):
-        return OpenAIProfile()
-    older, thinks = bool(_OLDER.match(model)), bool(_THINKING.match(model))
+    # Names of models that are tuned begin with `ft:` and go on with what they are tuned from.
+    facts = facts_of("openai", model.removeprefix("ft:")) if _OURS.match(model) else None
+    if facts is None:
+        return OpenAIProfile(thinking=THOUGHTS, assumed=True)
+    usual = _LONGEST_THINKING if facts.may_think else _LONGEST
     return OpenAIProfile(
-        structured_output="text" if older else "native",
+        structured_output="native" if facts.structured else "text",
         output_limit="max_completion_tokens",
-        sampling=not thinks,
-        max_output_tokens=None if older or _SHORT.match(model) else 32_768 if thinks else 16_384,
+        sampling=facts.takes_sampling(effort),
+        max_output_tokens=facts.largest_output and min(facts.largest_output, usual),
         seller="openai",
-        thinking=_THOUGHTS if thinks else 0,
+        thinking=THOUGHTS if facts.may_think else 0,
+        assumed=facts.thinks is None,
+        efforts=facts.efforts,
+        reasoning=facts.may_think,
     )
 
 
@@ -275,7 +278,7 @@ class OpenAIAdapter(ModelAdapter):
     """Answers prompts through OpenAI's Chat Completions API, or with a compatible server.
 
     Args:
-        model: the model, such as ``gpt-4.1-mini``.
+        model: the model, such as ``gpt-6-luna``.
         max_output_tokens: limit on the answer, including thinking; the profile's when it is None.
         temperature: sampling temperature, from 0 to 2.
         top_p: probability mass for nucleus sampling, from 0 to 1.
@@ -302,7 +305,8 @@ class OpenAIAdapter(ModelAdapter):
         ConfigError: an option is out of range or not supported by the model, or there is no key.
     """
 
-    api: ClassVar[Api] = CHAT
+    service: ClassVar[Api] = CHAT
+    vendor: ClassVar[Literal["anthropic", "openai"]] = "openai"
 
     temperature: float | None = attrs.field(
         default=None, kw_only=True, validator=number(0, 2).or_none
@@ -328,7 +332,7 @@ class OpenAIAdapter(ModelAdapter):
 
     @property
     def _known(self) -> OpenAIProfile:
-        return self.profile or profile_of(self.model)
+        return self.profile or profile_of(self.model, effort=self.effort)
 
     @property
     def wire(self) -> OpenAIWire:

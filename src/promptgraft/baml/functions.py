@@ -105,7 +105,7 @@ class BamlFunction:
 
     @cached_property
     def client(self) -> str:
-        """The client that answers it, such as ``openai/gpt-5-mini``."""
+        """The client that answers it, such as ``openai/gpt-6-luna``."""
         return self.block.word("client")
 
     @cached_property

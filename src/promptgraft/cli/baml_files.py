@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from promptgraft.baml.tests import BamlTest
     from promptgraft.search.settings import Size
 
-REFLECTION = "openai/gpt-5"
+REFLECTION = "openai/gpt-6.1-sol"
 """The model that proposes texts unless another one is named."""
 
 _OBJECTIVES = {"accuracy": "score", "latency": "seconds"}

@@ -241,6 +241,11 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     if plan.answer_tokens is not None:
         each = f"about {counted(plan.answer_tokens, 'token')} each, {plan.answer_from}"
         screen.fields([("answers", each)], width=len("test calls"))
+    for role in plan.roles:
+        if role.thinking:
+            thinking = f"about {counted(role.thinking, 'token')} a call of {role.role}"
+            told = f"{thinking}, {role.thinking_from}"
+            screen.fields([("thinking", told)], width=len("test calls"))
     expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
         ("expected", expected, plan.expected_tokens, plan.expected_cost),

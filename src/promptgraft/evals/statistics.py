@@ -29,6 +29,7 @@ _CELLS = 3_000_000  # numbers in one array of resamples: 24 MB
 _DECIMALS = 9
 _FUZZ = 1e-9
 _EXACT = 1e-7
+_MOST_CASES = 100_000
 # The series of `_share_below` ends at a term below the inverse of this.
 _NEGLIGIBLE = 1e7
 
@@ -130,6 +131,71 @@ def spent_error(error: float, fraction: float) -> float:
     return 2 * normal.cdf(normal.inv_cdf(error / 2) / math.sqrt(fraction))
 
 
+def sign_test(won: int, lost: int) -> float:
+    """Return the probability that at least ``won`` cases are won if each change is a coin toss.
+
+    Exact for any number of cases; 1 without any.
+    """
+    pairs, term, total = won + lost, 1, 0
+    # The probability of at most `lost` heads: each binomial coefficient follows from the last.
+    for heads in range(lost + 1):
+        total += term
+        term = term * (pairs - heads) // (heads + 1)
+    return total / (1 << pairs)
+
+
+def outweighs(gains: Sequence[float], error: float, *, worst: float, factor: float = 1.0) -> bool:
+    """Return whether the mean gain is above 0 although one more case could gain ``worst`` only.
+
+    This is whether the lower end of :func:`interval` would be above 0 if no case could lose more
+    than ``worst`` says.
+
+    Args:
+        gains: one for each case; at least one.
+        error: the error of this side.
+        worst: the gain of the additional case, at most 0.
+        factor: how many times as many cases of the same kind to assume.
+    """
+    if min(worst, *gains) >= 0:
+        return max(gains) > 0
+    if max(gains) <= 0:
+        return False
+    counts = {value: factor * count for value, count in Counter(gains).items()}
+    counts[worst] = counts.get(worst, 0.0) + 1
+    return _share_below(0.0, counts) <= error
+
+
+def cases_to_show(gains: Sequence[float], error: float, *, reach: float = 1.0) -> int | None:
+    """Return how many cases of the same kind would show the mean gain, to two digits.
+
+    Args:
+        gains: one for each case; at least one.
+        error: the error of one statement on this side, see :func:`promptgraft.evals.gains.gain`.
+        reach: the most that a case can gain or lose.
+
+    Returns:
+        None if the mean is not above 0, or if more than 100,000 cases would be needed.
+    """
+    signs = [math.copysign(1, gain) if gain else 0.0 for gain in gains]
+    worst = min(0.0, *gains)
+
+    def shows(cases: int) -> bool:
+        factor = cases / len(gains)
+        by_cases = outweighs(signs, error, worst=-1.0, factor=factor)
+        if by_cases and outweighs(gains, error, worst=worst, factor=factor):
+            return True
+        return outweighs(gains, error, worst=-reach, factor=factor)
+
+    if math.fsum(gains) <= 0 or not shows(_MOST_CASES):
+        return None
+    few, enough = 0, _MOST_CASES
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if shows(middle) else (middle, enough)
+    unit: int = 10 ** max(0, len(str(enough)) - 2)
+    return -(-enough // unit) * unit
+
+
 def least_cases(level: float) -> int:
     """Return the number of cases from which an interval at ``level`` can exclude 0."""
     # By chance, all of `n` cases are won with 2**-n, which may be at most (1 - level) / 2.
@@ -150,7 +216,7 @@ def _quantile(values: tuple[float, ...], share: float) -> float:
     return (low + high) / 2
 
 
-def _share_below(bound: float, counts: Mapping[float, int]) -> float:
+def _share_below(bound: float, counts: Mapping[float, float]) -> float:
     """Return the probability that such a mean is at most ``bound``.
 
     Uniform weights are exponential variables divided by their sum, so this is the probability
@@ -175,9 +241,9 @@ def _p_value(moved: Sequence[float]) -> float:
     """Return the share of sign flips whose sum is at least as large; ties do not change it."""
     sizes = [abs(gain) for gain in moved]
     if math.isclose(min(sizes), max(sizes), rel_tol=1e-9):
-        # A sign test, without the library, which takes a second to import.
-        pairs, won = len(moved), sum(gain > 0 for gain in moved)
-        return sum(math.comb(pairs, count) for count in range(won, pairs + 1)) / (1 << pairs)
+        # Without the library, which takes a second to import.
+        won = sum(gain > 0 for gain in moved)
+        return sign_test(won, len(moved) - won)
 
     check_installed()
     import numpy as np

@@ -1,4 +1,4 @@
-"""Drop-in replacements for ``AgentOptimizer`` and ``TargetPrompt`` of another optimizer.
+"""Drop-in replacements for ``AgentOptimizer`` and what belongs to it in another optimizer.
 
 A program for that optimizer runs unchanged but for its import. The output folder holds the files
 that it expects, and a run directory of promptgraft.
@@ -7,139 +7,75 @@ that it expects, and a run directory of promptgraft.
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import shutil
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from types import FrameType
+from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.adapter import BlackBox
 from promptgraft.agents.live import LiveFiles
-from promptgraft.agents.sources import CallbackSource, FileSource, Source, Sources, read_sources
+from promptgraft.agents.sources import Sources
 from promptgraft.algorithms import algorithm
 from promptgraft.clock import SystemClock
-from promptgraft.errors import ConfigError, PromptgraftError
+from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
 from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.judges.registry import judge_kinds
-from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
-from promptgraft.evals.types import Metric
+from promptgraft.files import write_atomically
 from promptgraft.functions import function_name
-from promptgraft.integrations.optimize_result import OptimizeResult, RoundRecord, result_of
-from promptgraft.project.format_models import MODEL
+from promptgraft.integrations.agent_evaluator import AgentEvaluator
+from promptgraft.integrations.agent_listeners import (
+    RoundFiles,
+    listening,
+    warn_of_unheard,
+    write_rounds,
+)
+from promptgraft.integrations.agent_models import adapter_of, metrics_of, read_as
+from promptgraft.integrations.agent_registry import OPTIMIZER_REGISTRY, BaseOptimizer
+from promptgraft.integrations.agent_target import TargetPrompt, file_names
+from promptgraft.integrations.optimize_result import (
+    Names,
+    OptimizeResult,
+    RoundRecord,
+    best_outputs,
+    canceled,
+    result_of,
+)
 from promptgraft.project.format_search import OPTIMIZER
-from promptgraft.project.importing import Imported, import_optimizer
-from promptgraft.project.models import make_adapter
-from promptgraft.project.parts import judge_among
-from promptgraft.project.python_source import PythonSource
+from promptgraft.project.importing import Imported, algorithm_name, config_of, import_optimizer
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime.deadline import Cancellation
-from promptgraft.runtime.event_loop import awaited, beside
+from promptgraft.runtime.event_loop import beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
 from promptgraft.search.notices import QuestionAsked
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RequiredObjectives, RunState, StopFile, Stopper
-from promptgraft.serde import Json
-from promptgraft.strict.checks import Kind
-from promptgraft.strict.nodes import Source as Written
-from promptgraft.text import score, visible
+from promptgraft.serde import Json, shown
 
-__all__ = ["AgentOptimizer", "OptimizeResult", "RoundRecord", "TargetPrompt"]
-
-_HANDLERS: Mapping[type[object], str] = {
-    events.RunStarted: "on_optimization_start",
-    events.MutationProposed: "on_proposal_end",
-    events.CandidateAdded: "on_valset_evaluated",
-    events.MutationAccepted: "on_candidate_accepted",
-    events.MutationRejected: "on_candidate_rejected",
-    events.RunEnded: "on_optimization_end",
-}
-
-
-class TargetPrompt:
-    """The texts of an agent that are to be improved, and where they are stored."""
-
-    def __init__(self) -> None:
-        self._sources: dict[str, Source] = {}
-
-    def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
-        """Add a text that is stored in a file.
-
-        Raises:
-            ConfigError: there already is a text with this name.
-        """
-        return self._add(name, FileSource(Path(path).absolute()))
-
-    def add_callback(
-        self, name: str, *, read: Callable[[], Any], write: Callable[[str], Any]
-    ) -> Self:
-        """Add a text that functions read and write, plain or ``async``.
-
-        Raises:
-            ConfigError: there already is a text with this name, or an argument is not a function.
-        """
-        return self._add(name, CallbackSource(read, write))
-
-    def _add(self, name: str, source: Source) -> Self:
-        if name in self._sources:
-            raise ConfigError(f"two texts have the name `{name}`; rename one")
-        self._sources[name] = source
-        return self
-
-    def names(self) -> list[str]:
-        """Return the names of the texts in the order of their addition."""
-        return list(self._sources)
-
-    def describe_source(self, name: str) -> str:
-        """Return the path of a text, or ``<callback>``.
-
-        Raises:
-            KeyError: there is no such text.
-        """
-        source = self._sources[name]
-        return str(source.path) if isinstance(source, FileSource) else "<callback>"
-
-    async def read(self, name: str) -> str:
-        """Return a text."""
-        return (await self.read_all())[name]
-
-    async def read_all(self) -> dict[str, str]:
-        """Return all texts by name."""
-        found = await beside(self.sources, stop=Cancellation())
-        return {name: found.texts[name] for name in self._sources}
-
-    async def write_all(self, prompts: Mapping[str, str]) -> None:
-        """Write all texts or none: files first, and after a failure everything is restored.
-
-        Raises:
-            ConfigError: ``prompts`` has other names than the texts, or a text cannot be written.
-        """
-        if set(prompts) != set(self._sources):
-            raise ConfigError(
-                f"expected the texts {', '.join(self._sources)}, found {', '.join(prompts)}"
-            )
-        await beside(lambda: self.sources().write(prompts, by="TargetPrompt"), stop=Cancellation())
-
-    def sources(self) -> Sources:
-        """Read the current texts."""
-        files = [one.path for one in self._sources.values() if isinstance(one, FileSource)]
-        here = Path.cwd()
-        # Sources are named relative to one folder that contains all of them.
-        if any(not path.resolve().is_relative_to(here.resolve()) for path in files):
-            # The folder that holds the lock and the record of writes must contain every file.
-            here = Path(os.path.commonpath([path.resolve().parent for path in files]))
-        return read_sources(self._sources, folder=here)
+__all__ = [
+    "OPTIMIZER_REGISTRY",
+    "AgentEvaluator",
+    "AgentOptimizer",
+    "BaseOptimizer",
+    "OptimizeResult",
+    "RoundRecord",
+    "TargetPrompt",
+]
 
 
 class AgentOptimizer:
@@ -162,8 +98,12 @@ class AgentOptimizer:
     ) -> OptimizeResult:
         """Improve the texts of an agent. During the run, their sources hold candidates.
 
+        Ctrl+C ends the run with the result ``CANCELED`` and the best texts so far; a second one
+        interrupts the program.
+
         Args:
-            config_path: the ``optimizer.json``.
+            config_path: the ``optimizer.json``; its ``algorithm.name`` may be one that is
+                registered in ``OPTIMIZER_REGISTRY``.
             call_agent: answers a query with a text, plain or ``async``; must read its texts anew
                 for each query.
             target_prompt: the texts.
@@ -175,7 +115,8 @@ class AgentOptimizer:
             verbose: 0 prints nothing, 1 one line per candidate, 2 also the questions to the
                 reflection model.
             extra_stop_callbacks: functions that end the run by returning true.
-            extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``.
+            extra_gepa_callbacks: objects with methods such as ``on_candidate_accepted(event)``; a
+                warning names methods that are never called.
 
         Raises:
             ConfigError, DataFormatError: an argument, the configuration, the data or a source is
@@ -203,9 +144,37 @@ class AgentOptimizer:
             stops=tuple(extra_stop_callbacks or ()),
             listeners=tuple(extra_gepa_callbacks or ()),
         )
+        name = algorithm_name(config_path, OPTIMIZER_REGISTRY.names)
+        if (registered := OPTIMIZER_REGISTRY.get(name)) is not None:
+            return await given.run_registered(registered, name)
+        warn_of_unheard(given.listeners)
         stop = Cancellation()
-        # In a worker thread: the caller's event loop stays free for the coroutines of the agent.
-        return await beside(partial(given.optimize, stop), stop=stop)
+        with _stopped_by_ctrl_c(stop):
+            # In a worker thread: the caller's event loop stays free for the agent's coroutines.
+            return await beside(partial(given.optimize, stop), stop=stop)
+
+
+@contextlib.contextmanager
+def _stopped_by_ctrl_c(stop: Cancellation) -> Iterator[None]:
+    """Let the first Ctrl+C set ``stop``, and the second do what it did before.
+
+    Outside the main thread, where Python delivers no signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if not stop.is_set:
+            stop.set("interrupted (Ctrl+C)")
+        elif callable(before):
+            before(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @attrs.frozen(kw_only=True)
@@ -222,45 +191,129 @@ class _Given:
     stops: tuple[Callable[..., bool], ...]
     listeners: tuple[object, ...] = attrs.field(hash=False)
 
+    @property
+    def names(self) -> Names:
+        return Names({key: name for name, key in self.target.keys.items()})
+
     def optimize(self, stop: Cancellation) -> OptimizeResult:
+        began = SystemClock().now()
         imported, sources = import_optimizer(self.path), self.target.sources()
+        self._warn_of_merging(imported)
         bus, error = EventBus(), ""
         with ThreadPoolExecutor(imported.workers) as executor:
+            reflection = imported.models["reflection"]
             context = OptimizationContext(
-                reflection_adapter=self._adapter(imported.models["reflection"], "reflection_lm"),
+                reflection_adapter=adapter_of(reflection, "reflection_lm", path=self.path),
                 executor=executor,
                 event_bus=bus,
                 cancellation=stop,
             )
             job = self._job(imported, sources, context)
-            origin: dict[str, Json] = {"kind": "agent_optimizer", "config": str(self.path)}
-            config = run_config(job, origin=origin, settings=described_job(job), options={})
-            folder = make_run(self.output, "agent", config, now=SystemClock().now())
-            # Before the run, which puts candidates into the sources.
-            write_texts(self.output / "baseline_prompts", sources.texts)
-            shutil.copyfile(self.path, self.output / "config.snapshot.json")
-            with recorded(folder, job) as (kept, _), self._listening(bus):
-                try:
+            folder = self._begin(job, sources)
+            try:
+                with recorded(folder, job) as (kept, _), self._listening(bus, folder):
                     kept.run()
-                except PromptgraftError as found:
-                    # An error with a result ends the run, but that optimizer reports it instead of
-                    # raising.
-                    if found.result is None:
-                        raise
-                    error = str(found)
-        limits = job.config.limits
-        requires = any(isinstance(one, RequiredObjectives) for one in limits.stoppers)
-        result = result_of(read_run(folder), requires=requires, error=error)
-        self._conclude(folder, result, sources)
+            except RunCancelledError:
+                pass  # the run directory says so, and the result too
+            except PromptgraftError as failure:
+                # An error with a result ends the run, but that optimizer reports it instead of
+                # raising.
+                if failure.result is None:
+                    raise
+                error = str(failure)
+        result = self._result(folder, job, sources, began=began, error=error)
+        # After `recorded` has closed, so that the live delivery has restored the sources.
+        if self.writes and result.status == "SUCCEEDED":
+            by_key = {self.target.keys[name]: text for name, text in result.best_prompts.items()}
+            sources.write(by_key, by=f"run {folder.id}")
+        self._conclude(result)
+        if imported.tracks_outputs:
+            outputs = json.dumps(best_outputs(read_run(folder)), indent=2, ensure_ascii=False)
+            write_atomically(self.output / "best_outputs.json", f"{outputs}\n".encode())
         return result
+
+    async def run_registered(self, kind: type[BaseOptimizer], name: str) -> OptimizeResult:
+        """Run an algorithm of the user; the sources hold their texts again when it has ended."""
+        texts = await self.target.read_all()
+        optimizer = kind(
+            config=config_of(self.path),
+            call_agent=self.agent,
+            target_prompt=self.target,
+            train_dataset_path=str(self.data[0]),
+            validation_dataset_path=str(self.data[1]),
+            output_dir=str(self.output),
+            extra_stop_callbacks=self.stops,
+            extra_gepa_callbacks=self.listeners,
+        )
+        self._write_beginning(texts)
+        try:
+            result: object = await optimizer.run(reporter=None)
+        finally:
+            await self.target.write_all(texts)
+        if not isinstance(result, OptimizeResult):
+            raise ConfigError(
+                f"algorithm `{name}`: expected `run` to return an OptimizeResult, found "
+                f"{shown(result)}"
+            )
+        if self.writes and result.status == "SUCCEEDED":
+            await self.target.write_all(result.best_prompts)
+        self._conclude(result)
+        return result
+
+    def _warn_of_merging(self, imported: Imported) -> None:
+        if imported.optimizer["enable_merge"] and len(self.target.names()) == 1:
+            warnings.warn(
+                f"{self.path}: use_merge has no effect: merging combines changes of different "
+                f"texts, and `{self.target.names()[0]}` is the only one",
+                stacklevel=2,
+            )
+
+    def _begin(self, job: OptimizationJob, sources: Sources) -> RunFolder:
+        origin: dict[str, Json] = {"kind": "agent_optimizer", "config": str(self.path)}
+        config = run_config(job, origin=origin, settings=described_job(job), options={})
+        folder = make_run(self.output, "agent", config, now=SystemClock().now())
+        # Before the run, which puts candidates into the sources.
+        self._write_beginning(self.target.named(sources.texts))
+        return folder
+
+    def _write_beginning(self, texts: Mapping[str, str]) -> None:
+        self.output.mkdir(parents=True, exist_ok=True)
+        self._write_prompts("baseline_prompts", texts)
+        shutil.copyfile(self.path, self.output / "config.snapshot.json")
+
+    def _write_prompts(self, folder: str, texts: Mapping[str, str]) -> None:
+        files = file_names(self.target.names(), self.target.keys)
+        by_part = {f"section {files[name]}": text for name, text in texts.items()}
+        write_texts(self.output / folder, by_part)
+
+    @contextlib.contextmanager
+    def _listening(self, bus: EventBus, folder: RunFolder) -> Iterator[None]:
+        rounds = RoundFiles(self.output, folder, self.names)
+        with contextlib.ExitStack() as subscribed:
+            # First, so that the user's listeners find the files of earlier rounds.
+            subscribed.callback(bus.subscribe(QuestionAsked, rounds.on_question))
+            subscribed.callback(bus.subscribe(events.RolloutCompleted, rounds.on_rollout))
+            subscribed.enter_context(
+                listening(bus, listeners=self.listeners, verbose=self.verbose, names=self.names)
+            )
+            yield
 
     def _job(
         self, imported: Imported, sources: Sources, context: OptimizationContext
     ) -> OptimizationJob:
-        subject = BlackBox(sources.texts, agent=self.agent, delivery=LiveFiles(sources))
+        subject = BlackBox(
+            sources.texts,
+            agent=self.agent,
+            delivery=LiveFiles(sources),
+            placeholders=self.target.placeholders,
+        )
         train, validation = (Dataset.load(path) for path in self.data)
-        judging = Judging(splits=Splits(train, validation), metrics=self._metrics(imported))
-        optimizer = _read(OPTIMIZER, imported.optimizer)
+        judges = imported.models.get("judges")
+        metrics = metrics_of(
+            imported.evaluate, judges if isinstance(judges, dict) else {}, path=self.path
+        )
+        judging = Judging(splits=Splits(train, validation), metrics=metrics)
+        optimizer = read_as(OPTIMIZER, imported.optimizer)
         settings = {
             **optimizer.settings,
             **data_settings(subject.prompt, judging),
@@ -276,46 +329,33 @@ class _Given:
         make: Callable[..., RunConfig] = algorithm(optimizer.algorithm)
         return OptimizationJob(subject, context, make(**settings))
 
-    def _metrics(self, imported: Imported) -> tuple[Metric, ...]:
-        judges = imported.models.get("judges")
-        models = judges.items() if isinstance(judges, dict) else ()
-        made = {name: self._adapter(model, name) for name, model in models}
-        registry = METRICS.plus(*judge_kinds(judge_among(made)))
-        return load_metrics(imported.evaluate, registry=registry)
+    def _result(
+        self,
+        folder: RunFolder,
+        job: OptimizationJob,
+        sources: Sources,
+        *,
+        began: datetime,
+        error: str,
+    ) -> OptimizeResult:
+        record = read_run(folder)
+        if not record.candidates:
+            texts = self.target.named(sources.texts)
+            return canceled(texts, began=began, ended=SystemClock().now())
+        stoppers = job.config.limits.stoppers
+        requires = any(isinstance(stopper, RequiredObjectives) for stopper in stoppers)
+        return result_of(record, requires=requires, names=self.names, error=error)
 
-    def _adapter(self, model: Json, what: str) -> ProviderAdapter:
-        python = PythonSource(self.path.parent)
-        return make_adapter(_read(MODEL, model), what=f"{self.path}: {what}", python=python)
-
-    @contextlib.contextmanager
-    def _listening(self, bus: EventBus) -> Iterator[None]:
-        """Subscribe the user's listeners, and the messages of ``verbose``, to the run."""
-        with contextlib.ExitStack() as held:
-            for kind, name in _HANDLERS.items():
-                for listener in self.listeners:
-                    if (handler := getattr(listener, name, None)) is not None:
-                        held.callback(bus.subscribe(kind, partial(_called, handler)))
-            if self.verbose:
-                held.callback(bus.subscribe(events.CandidateAdded, _say_joined))
-                held.callback(bus.subscribe(events.MutationRejected, _say_rejected))
-            if self.verbose > 1:
-                held.callback(bus.subscribe(QuestionAsked, _say_asked))
-            yield
-
-    def _conclude(self, folder: RunFolder, result: OptimizeResult, sources: Sources) -> None:
-        """Write the files of the output folder and, if requested, the sources."""
+    def _conclude(self, result: OptimizeResult) -> None:
+        """Write the files of the output folder."""
         output, succeeded = self.output, result.status == "SUCCEEDED"
-        # After `recorded` has closed, so that the live delivery has restored the sources.
-        if self.writes and succeeded:
-            sources.write(result.best_prompts, by=f"run {folder.id}")
         summary = result.format_summary(output_dir=output, update_source=self.writes)
+        if result.status != "FAILED":
+            self._write_prompts("best_prompts", result.best_prompts)
         if succeeded:
-            write_texts(output / "best_prompts", result.best_prompts)
             write_text(output / "summary.txt", summary)
         result.dump_to(output / "result.json")
-        (output / "rounds").mkdir(exist_ok=True)
-        for one in result.rounds:
-            one.dump_to(output / "rounds" / f"round_{one.round:03d}.json")
+        write_rounds(output / "rounds", result.rounds)
         rates = result.baseline_pass_rate, result.best_pass_rate
         write_text(
             output / "run.log",
@@ -327,30 +367,5 @@ class _Given:
             sys.stderr.write(summary)
 
 
-def _read(kind: Kind[Any], value: Json) -> Any:
-    source = Written.of(value)
-    found = kind.read(source.root)
-    source.raise_all()
-    return found
-
-
 def _asked_to_stop(stop: Callable[..., bool], state: RunState) -> str | None:
     return f"`{function_name(stop)}` asked to stop" if stop(state) else None
-
-
-def _called(handler: Callable[[object], Any], event: object) -> None:
-    awaited(handler(event))
-
-
-def _say_joined(event: events.CandidateAdded) -> None:
-    rate = "" if event.figures.pass_rate is None else f", pass rate {event.figures.pass_rate:.3f}"
-    what = f"round {event.step}: {event.changed}" if event.step else "baseline"
-    sys.stderr.write(f"{what}: {score(event.mean)} on the validation set{rate}\n")
-
-
-def _say_asked(event: QuestionAsked) -> None:
-    sys.stderr.write(f"{event.position}:\n{visible(event.text)}\n")
-
-
-def _say_rejected(event: events.MutationRejected) -> None:
-    sys.stderr.write(f"round {event.step}: {event.module} refused: {event.reason}\n")

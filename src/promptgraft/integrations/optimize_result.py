@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
 import msgspec
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from promptgraft.search.events import (
 )
 from promptgraft.search.place import Phase, Place
 from promptgraft.search.stopping import StopReason
+from promptgraft.serde import Json
 from promptgraft.text import change
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final", "idle"}
@@ -91,19 +93,42 @@ class RoundRecord(CamelCase, frozen=True, kw_only=True):
     extras: dict[str, Any] = {}
 
 
-def named(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by name, without the prefix ``section``."""
-    return {name.removeprefix("section "): text for name, text in texts.items()}
+@attrs.frozen
+class Names:
+    """The user's names of the texts, by the identifiers that a run knows them by."""
+
+    by_key: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+
+    def of(self, module: str) -> str:
+        """Return the name of the text that is the module ``section KEY``."""
+        key = module.removeprefix("section ")
+        return self.by_key.get(key, key)
+
+    def several(self, modules: str) -> list[str]:
+        """Return the names of the texts in a list of modules."""
+        return [self.of(module) for module in modules.split(", ")]
+
+    def texts(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return texts by name."""
+        return {self.of(module): text for module, text in texts.items()}
 
 
-def rounds_of(record: RunRecord) -> Iterator[RoundRecord]:
-    """Yield a round for each step, and another if the step ended with a merge."""
+def rounds_of(
+    record: RunRecord, names: Names | None = None, *, until: int | None = None
+) -> Iterator[RoundRecord]:
+    """Yield a round for each step, and another if the step ended with a merge.
+
+    Args:
+        record: the run.
+        names: the user's names of the texts.
+        until: the first step that is left out, because it is still in progress.
+    """
     by_step: dict[int, list[_RoundEvent]] = defaultdict(list)
     for _, event in read_lines(record.folder.events):
         if isinstance(event, _RoundEvent) and event.step:
             by_step[event.step].append(event)
-    rounds = _Rounds(record)
-    for step in range(1, record.steps + 1):
+    rounds = _Rounds(record, names or Names())
+    for step in range(1, record.steps + 1 if until is None else until):
         merges = [one for one in by_step[step] if _is_merge(one)]
         yield rounds.reflection(step, [one for one in by_step[step] if one not in merges])
         if merges:
@@ -119,8 +144,9 @@ def _is_merge(event: _RoundEvent) -> bool:
 class _Rounds:
     """Makes the rounds of a run in order."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, names: Names) -> None:
         self._record = record
+        self._names = names
         self._count = 0
         self._began = _time(record.candidates[0])
         self._usage = question_tokens(record.folder)
@@ -149,7 +175,7 @@ class _Rounds:
             scores = last.parent_score, last.child_score
             return replace(
                 self._joined(made, last.candidate),
-                optimized_field_names=_names(last.module),
+                optimized_field_names=self._names.several(last.module),
                 acceptance_reason=f"better on the minibatch: {change(*scores)}",
                 train_subsample_parent_score=scores[0],
                 train_subsample_candidate_score=scores[1],
@@ -161,10 +187,12 @@ class _Rounds:
         parent = self._record.candidates[final.parent].texts
         return replace(
             made,
-            optimized_field_names=_names(final.module),
-            candidate_prompts=named({**parent, final.module: final.text}) if final.text else {},
+            optimized_field_names=self._names.several(final.module),
+            candidate_prompts=self._names.texts({**parent, final.module: final.text})
+            if final.text
+            else {},
             acceptance_reason=f"{final.reason}: {final.detail}",
-            per_field_diagnosis=dict.fromkeys(_names(final.module), final.detail),
+            per_field_diagnosis=dict.fromkeys(self._names.several(final.module), final.detail),
             train_subsample_parent_score=final.parent_score,
             train_subsample_candidate_score=final.child_score,
             skip_reason=None if tried else "no proposal",
@@ -198,16 +226,12 @@ class _Rounds:
         return replace(
             made,
             accepted=True,
-            candidate_prompts=named(one.texts),
+            candidate_prompts=self._names.texts(one.texts),
             validation_pass_rate=one.figures.pass_rate or 0.0,
             metric_breakdown=dict(one.figures.means),
             failed_case_ids=self._failed[candidate],
             budget_used=one.rollouts,
         )
-
-
-def _names(modules: str) -> list[str]:
-    return [name.removeprefix("section ") for name in modules.split(", ")]
 
 
 def _time(event: _RoundEvent) -> datetime:
@@ -336,14 +360,60 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
         return "\n".join(lines) + "\n"
 
 
-def result_of(record: RunRecord, *, requires: bool, error: str = "") -> OptimizeResult:
+def canceled(texts: Mapping[str, str], *, began: datetime, ended: datetime) -> OptimizeResult:
+    """Return the result of a run that was stopped before its baseline had a score."""
+    return OptimizeResult(
+        status="CANCELED",
+        finish_reason="no_improvement",
+        stop_reason="completed",
+        baseline_pass_rate=0.0,
+        best_pass_rate=0.0,
+        pass_rate_improvement=0.0,
+        baseline_metric_breakdown={},
+        best_metric_breakdown={},
+        metric_thresholds={},
+        per_metric_best_candidates={},
+        baseline_prompts=dict(texts),
+        best_prompts=dict(texts),
+        total_rounds=0,
+        rounds=[],
+        total_reflection_lm_calls=0,
+        total_token_usage=tokens_of([]),
+        duration_seconds=(ended - began).total_seconds(),
+        started_at=began.isoformat(),
+        finished_at=ended.isoformat(),
+    )
+
+
+def best_outputs(record: RunRecord) -> dict[str, Json]:
+    """Return the best answer to each validation case, the earliest among equals.
+
+    Each has the position of its ``candidate``, its ``score`` and its ``answer``.
+    """
+    best: dict[str, tuple[float, Json]] = {}
+    for one in transcripts(record):
+        score = one.record.score
+        if one.candidate is None or score is None or one.phase not in _ON_VALIDATION_SET:
+            continue
+        if one.case not in best or score > best[one.case][0]:
+            answer = one.record.output_repr
+            told: Json = {"candidate": one.candidate, "score": score, "answer": answer}
+            best[one.case] = score, told
+    return {case: told for case, (_, told) in best.items()}
+
+
+def result_of(
+    record: RunRecord, *, requires: bool, names: Names | None = None, error: str = ""
+) -> OptimizeResult:
     """Return the result of a run that has ended or failed.
 
     Args:
         record: the run.
         requires: whether the run stops when metrics reach their thresholds.
+        names: the user's names of the texts.
         error: the error that ended it; empty without one.
     """
+    names = names or Names()
     ended, baseline = record.ended, record.candidates[0]
     reason = StopReason(ended.stop_reason) if ended is not None else StopReason.FAILED
     failed = reason in _FAILED or bool(error)
@@ -352,7 +422,7 @@ def result_of(record: RunRecord, *, requires: bool, error: str = "") -> Optimize
     finish: FinishReason = "completed" if best is not baseline else "no_improvement"
     if reason is StopReason.PERFECT:
         finish = "perfect_pass_rate"
-    rounds = list(rounds_of(record))
+    rounds = list(rounds_of(record, names))
     usage = question_tokens(record.folder)
     times = [event.time for _, event in read_lines(record.folder.events)]
     known = [time for time in times if isinstance(time, datetime)]
@@ -368,8 +438,8 @@ def result_of(record: RunRecord, *, requires: bool, error: str = "") -> Optimize
         best_metric_breakdown=dict(best.figures.means),
         metric_thresholds=dict(ended.passing.thresholds) if ended is not None else {},
         per_metric_best_candidates=_leaders(record.candidates),
-        baseline_prompts=named(baseline.texts),
-        best_prompts=named(best.texts),
+        baseline_prompts=names.texts(baseline.texts),
+        best_prompts=names.texts(best.texts),
         total_rounds=len(rounds),
         rounds=rounds,
         total_reflection_lm_calls=sum(one.reflection_lm_calls for one in rounds),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import attrs
@@ -101,12 +101,17 @@ class Journal(ABC):
         self._lock = threading.Lock()
 
     def begin(
-        self, fingerprint: Mapping[str, Json], *, reuse_scores: bool = False
+        self,
+        fingerprint: Mapping[str, Json],
+        *,
+        reuse_scores: bool = False,
+        translated: Callable[[Mapping[str, Json]], Mapping[str, Json]] = dict,
     ) -> Mapping[str, Json]:
         """Bind the journal to the run that ``fingerprint`` identifies.
 
         An empty journal stores the fingerprint durably. Otherwise the journal keeps its own, whose
-        ``functions`` may differ when scores are reused. Returns the fingerprint of the journal.
+        ``functions`` may differ when scores are reused. One that an earlier version has written is
+        compared as ``translated`` returns it. Returns the fingerprint of the journal.
         Must be called before ``find`` and ``append``; further calls change nothing.
 
         Raises ``JournalMismatchError``, which names the differences, when the journal belongs to
@@ -120,7 +125,7 @@ class Journal(ABC):
             if self._fingerprint is None:
                 self._store_header(header)
                 self._fingerprint = asked
-            differing = differences(self._fingerprint, asked)
+            differing = differences(translated(self._fingerprint), asked)
             functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
             if len(functions) < len(differing) or (functions and not reuse_scores):
                 mend = "start a new run or restore what differs"

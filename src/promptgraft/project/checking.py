@@ -7,6 +7,8 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.adapters.base import ForeseenAdapter
+from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.evaluate import check_served
@@ -76,6 +78,8 @@ def check_project(path: str | Path) -> Checked:
     except ConfigError as error:
         # Only a run needs the package, so the project itself is valid.
         warnings.append(around.file.line(("trackers",), str(error)))
+    ends = {} if faults else dict(_ends(project))
+    warnings.extend(ends.values())
     warnings.extend(_about_cases(project))
     try:
         trial = try_metrics(project)
@@ -94,7 +98,8 @@ def check_project(path: str | Path) -> Checked:
         except ConfigError as error:
             faults.extend(around.refusal(("optimizer",), error).faults)
         else:
-            warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
+            told = (warning for warning in plans[name].warnings if warning not in ends)
+            warnings.extend(around.file.line(("prompts", name), warning) for warning in told)
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
     return Checked(
@@ -150,6 +155,16 @@ def _protected(project: Project) -> Iterator[str]:
         source = project.prompt(name).source
         for text, line in source.protected() if isinstance(source, TextsSource) else ():
             yield project.surroundings.file.line(("prompts", name, "files", text), line)
+
+
+def _ends(project: Project) -> Iterator[tuple[str, str]]:
+    """Yield a warning, and the same with its place, for each model that ends soon or has ended."""
+    today = SystemClock().now().date()
+    for place in project.models():
+        adapter = project.model(place)
+        end = adapter.end if isinstance(adapter, ForeseenAdapter) else None
+        if end is not None and end.is_near(today):
+            yield end.line(today), project.surroundings.file.line(place, end.line(today))
 
 
 def _about_cases(project: Project) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import get_args
 
@@ -36,6 +37,8 @@ from promptgraft.strict.kinds import (
 )
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.strict.reach import values_only
+
+_logger = logging.getLogger("promptgraft")
 
 DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
@@ -265,7 +268,8 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
     """
     about = f"The algorithm of the search; `{DEFAULT}` by default."
     config: type[RunConfig] = algorithm(name)
-    settings = keys_of(config, skip=tuple(ELSEWHERE), special=_SETTINGS)
+    special = {**_SETTINGS, **config.kinds()}
+    settings = keys_of(config, skip=tuple(ELSEWHERE), special=special)
     grouped = {
         field.name: f"is written `{group}.{field.name}` here"
         for group, kind in groups_of(config).items()
@@ -295,14 +299,25 @@ def _optimizer_by(
 
     def read(node: Node) -> OptimizerConfig | None:
         given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+        name = given if isinstance(given, str) else DEFAULT
         try:
-            kind = settings(given if isinstance(given, str) else DEFAULT)
+            kind = settings(name)
         except ConfigError:
             _algorithm(node.member("algorithm"))  # notes the fault of the name
             return None  # without the algorithm, the other keys cannot be checked
-        return kind.read(node)
+        return kind.read(_modernized(name, node))
 
     return Kind(read, settings(DEFAULT).schema)
+
+
+def _modernized(name: str, node: Node) -> Node:
+    """Return the settings of a search as this version writes them, with a warning for others."""
+    if not isinstance(node.value, dict):
+        return node
+    settings, notes = algorithm(name).modernized(node.value)
+    for note in notes:
+        _logger.warning("%s", node.source.line(node.path, note))
+    return attrs.evolve(node, value=dict(settings))
 
 
 OPTIMIZER: Kind[OptimizerConfig] = _optimizer_by(settings_of)

@@ -127,5 +127,5 @@ def splits_of(
 
 
 OFFLINE: Json = {"provider": "offline"}
-USUAL: Json = {"provider": "openai", "model": "gpt-5-mini"}
+USUAL: Json = {"provider": "openai", "model": "gpt-6-luna"}
 """The model of a project whose source names none."""

@@ -5,7 +5,7 @@ Every key is either converted or reported in a note with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -29,6 +29,9 @@ from promptgraft.strict.kinds import record_of
 from promptgraft.strict.members import known_members, snake_case
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import listed
+
+PUBLISHED = "gepa_reflective"
+"""The algorithm that the other tool has of its own."""
 
 _MINIBATCH = 3
 _PARENTS: Mapping[str, dict[str, Json]] = {
@@ -62,6 +65,7 @@ class Imported:
         models: the reflection model and the judges, as in a project file.
         optimizer: the settings of the search, as in a project file.
         workers: concurrent rollouts.
+        tracks_outputs: whether the best answer to each case is to be kept.
         notes: a line for each thing that is dropped or works differently.
     """
 
@@ -69,7 +73,25 @@ class Imported:
     models: dict[str, Json] = attrs.field(hash=False)
     optimizer: dict[str, Json] = attrs.field(hash=False)
     workers: int
+    tracks_outputs: bool
     notes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ImportedMetrics:
+    """What is asked of answers in an ``optimizer.json`` or in its section ``evaluate`` alone.
+
+    Attributes:
+        evaluate: the contents of a metric file, with judges named as in ``judges``.
+        judges: the models of judges by name, as in a project file.
+        num_runs: how often each case is answered.
+        workers: concurrent answers.
+    """
+
+    evaluate: dict[str, Json] = attrs.field(hash=False)
+    judges: dict[str, Json] = attrs.field(hash=False)
+    num_runs: int
+    workers: int
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +110,7 @@ class _Model:
 
 @attrs.frozen(kw_only=True)
 class _Algorithm:
-    name: str = attrs.field(validator=one_of("gepa_reflective"))
+    name: str = attrs.field(validator=one_of(PUBLISHED))
     reflection_lm: _Model
     seed: int = attrs.field(default=42, validator=integer(0))
     candidate_selection_strategy: Literal[
@@ -132,6 +154,46 @@ def import_optimizer(path: str | Path) -> Imported:
     return _Reader(Foreign.of(path).source).read()
 
 
+def import_metrics(path: str | Path) -> ImportedMetrics:
+    """Read what a configuration asks of answers, whether or not it has a search.
+
+    Raises:
+        DataFormatError: all faults of the file, one line each.
+    """
+    return _Reader(Foreign.of(path).source).read_metrics()
+
+
+def config_of(path: str | Path) -> dict[str, Json]:
+    """Return an ``optimizer.json`` as plain data, unchecked and with its own keys.
+
+    Raises:
+        DataFormatError: the file cannot be read, or is no object.
+    """
+    source = Foreign.of(path).source
+    value = source.root.value
+    if not isinstance(value, dict):
+        source.root.expected("an object")
+        source.raise_all()
+    return value if isinstance(value, dict) else {}
+
+
+def algorithm_name(path: str | Path, names: Collection[str]) -> str:
+    """Return the ``algorithm.name`` of an ``optimizer.json``, which must be one of ``names``.
+
+    Raises:
+        DataFormatError: it is none of them, or the file cannot be read.
+    """
+    source = Foreign.of(path).source
+    node = source.root.member("optimize").member("algorithm").member("name")
+    if node.value is None:
+        return PUBLISHED
+    if not isinstance(node.value, str) or node.value not in names:
+        near = did_you_mean(str(node.value), list(names))
+        node.fault(f"expected one of {listed(sorted(names))}, found {shown(node.value)}{near}")
+    source.raise_all()
+    return str(node.value)
+
+
 class _Reader:
     """Reads one file and collects faults and notes."""
 
@@ -170,7 +232,25 @@ class _Reader:
             models={"reflection": model, **judges},
             optimizer=optimizer,
             workers=workers,
+            tracks_outputs=given.track_best_outputs,
             notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def read_metrics(self) -> ImportedMetrics:
+        root = self._source.root
+        wrapped = isinstance(root.value, dict) and "evaluate" in map(snake_case, root.value)
+        top = known_members(root, _TOP, aliases={}) if wrapped else {"evaluate": root}
+        cases = top["optimize"].member("eval_case_parallelism") if "optimize" in top else None
+        if cases is not None and cases.value is None:
+            cases = top["optimize"].member("evalCaseParallelism")
+        workers = _WORKERS if cases is None or cases.value is None else COUNT.read(cases)
+        evaluate, runs = self._evaluate(top["evaluate"])
+        self._source.raise_all()
+        self._metrics(Node(evaluate, top["evaluate"].path, self._source))
+        self._source.raise_all()
+        assert workers is not None  # noqa: S101 - what has no fault is read
+        return ImportedMetrics(
+            evaluate=evaluate, judges=self._judges, num_runs=runs, workers=workers
         )
 
     def _note(self, node: Node, text: str) -> None:
@@ -297,6 +377,7 @@ class _Reader:
         if given.timeout_seconds is not None:
             limits["timeout"] = given.timeout_seconds
         objectives: dict[str, Json] = {"frontier_type": given.frontier_type}
+        most = given.reflection_history_top_k
         if runs > 1:
             objectives["num_runs"] = runs
         return {
@@ -305,6 +386,7 @@ class _Reader:
             "seed": given.seed,
             "enable_merge": given.use_merge,
             "strategy": _strategy(given),
+            **({"additions": [{"history": {"most": most}}]} if most else {}),
             "objectives": objectives,
             "limits": limits,
         }
@@ -322,7 +404,6 @@ def _strategy(given: _Algorithm) -> dict[str, Json]:
         "module_choice": _PARTS[given.module_selector],
         "learn_from_perfect": not given.skip_perfect_score,
         "reuse_rollouts": given.cache_evaluation,
-        "history_top_k": given.reflection_history_top_k,
         **(merging if given.use_merge else {}),
     }
 

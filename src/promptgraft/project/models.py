@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.adapters.base import (
     EVALUATE,
+    ForeseenAdapter,
     MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
@@ -25,6 +26,7 @@ from promptgraft.adapters.base import (
     is_in_batches,
 )
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
+from promptgraft.adapters.facts import ModelEnd
 from promptgraft.environment import Secret
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.project.format_models import (
@@ -138,7 +140,7 @@ def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     missing = {
         name: path for path, secret in secrets.items() if secret for name in secret.missing()
     }
-    api = hosted(config.provider).api if config.provider in HOSTED else None
+    api = hosted(config.provider).service if config.provider in HOSTED else None
     usual = api.variables if api is not None and api.needs_key else ()
     signed = any(name.lower() == "authorization" for name in config.headers)
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
@@ -170,7 +172,7 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
     host = urlsplit(address.reveal() if isinstance(address, Secret) else str(address)).hostname
     if any(f".{host}".endswith(f".{domain}") for domain in own):
         return
-    for name in filter(os.environ.get, hosted(config.provider).api.variables):
+    for name in filter(os.environ.get, hosted(config.provider).service.variables):
         raise ConfigError(
             f"base_url: {name} is sent to {own[0]} only, unless the file names it; write "
             f"`api_key: ${{{name}}}` to send it to {host}, or `api_key: none`"
@@ -279,6 +281,16 @@ class LateAdapter:
     def thinking(self) -> int:
         made = self._make()
         return made.thinking if isinstance(made, ThinkingAdapter) else 0
+
+    @property
+    def end(self) -> ModelEnd | None:
+        made = self._make()
+        return made.end if isinstance(made, ForeseenAdapter) else None
+
+    @property
+    def is_thinking_assumed(self) -> bool:
+        made = self._make()
+        return made.is_thinking_assumed if isinstance(made, ForeseenAdapter) else False
 
     def price_of(self, usage: Usage) -> Decimal | None:
         made = self._make()

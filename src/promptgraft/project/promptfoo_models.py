@@ -156,7 +156,7 @@ def _samples(provider: str, model: str) -> bool:
     return bool(module.profile_of(model).sampling)
 
 
-NO_MODEL = "no model is named: `openai/gpt-5-mini` answers; name yours in `models.task`"
+NO_MODEL = "no model is named: `openai/gpt-6-luna` answers; name yours in `models.task`"
 """The note on a source that names no model, whose project has ``USUAL``."""
 
 

@@ -24,7 +24,7 @@ from promptgraft.strict import structure
 T = TypeVar("T")
 
 _NAMES = r"(?:seed:)?think(?:ing)?|thoughts?|reasoning"
-# As models write them: Qwen and R1, Magistral, Kimi, and models that imitate o1.
+# As models write them: Qwen and R1, Magistral, Kimi, and models that imitate them.
 _OPENING = re.compile(
     rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis<\|message\|>",
     re.IGNORECASE,

@@ -123,14 +123,15 @@ class Recorder:
         )
 
     def _record(self, event: object) -> None:
-        # The names in the run directory must not lead elsewhere: an agent can reach it.
-        if _identity(self._folder) != self._identity:
-            raise ReplacedFolderError(self._folder.path)
         if isinstance(event, QuestionAsked):
+            self._check_folder()
             page = self._folder.question(event.position)
             self._write_page(page, lambda: event.text, known=True)
             return
-        for line in self._lines.of(event):
+        lines = self._lines.of(event)
+        if lines:
+            self._check_folder()
+        for line in lines:
             known = self._file.holds(line)
             # Pages are written before the line, so that readers of the line find them.
             self._write(line, known=known)
@@ -140,6 +141,11 @@ class Recorder:
                 self._file.append(line)
         if isinstance(event, events.RunEnded):
             self._write_report()
+
+    def _check_folder(self) -> None:
+        """Refuse to write if the folder is another one: an agent can reach the run directory."""
+        if _identity(self._folder) != self._identity:
+            raise ReplacedFolderError(self._folder.path)
 
     def write_missing(self) -> None:
         """Write the derived files that are missing, from the lines of ``events.jsonl``."""

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
         OptimizationContext,
     )
     from promptgraft.search.job import OptimizationJob, Optimizer
+    from promptgraft.search.part_questions import PART_QUESTIONS, meta_prompt
+    from promptgraft.search.pipeline import Pipeline, Step, Stepping
     from promptgraft.search.plan import RolePlan, RunPlan
+    from promptgraft.search.reflection import question_digest, question_on, reflection_params
     from promptgraft.search.result import RunResult
     from promptgraft.search.settings import (
         Data,
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from promptgraft.targets.replies import parse_reply
 
 __all__ = [
+    "PART_QUESTIONS",
     "AnyEnded",
     "Ask",
     "Asking",
@@ -81,6 +85,7 @@ __all__ = [
     "Optimizer",
     "Outlook",
     "PersistenceScope",
+    "Pipeline",
     "Question",
     "Records",
     "RejectionReason",
@@ -97,6 +102,8 @@ __all__ = [
     "Settings",
     "Standing",
     "Start",
+    "Step",
+    "Stepping",
     "StopFile",
     "StopReason",
     "Stopper",
@@ -104,7 +111,11 @@ __all__ = [
     "Targets",
     "Teacher",
     "Together",
+    "meta_prompt",
     "parse_reply",
+    "question_digest",
+    "question_on",
+    "reflection_params",
 ]
 
 _NAMES = {
@@ -116,7 +127,10 @@ _NAMES = {
     "search.config": "RunConfig",
     "search.context": "BasePromptOptimizer OptimizationContext",
     "search.job": "OptimizationJob Optimizer",
+    "search.part_questions": "PART_QUESTIONS meta_prompt",
+    "search.pipeline": "Pipeline Step Stepping",
     "search.plan": "RolePlan RunPlan",
+    "search.reflection": "question_digest question_on reflection_params",
     "search.result": "RunResult",
     "search.settings": "Data Guards Limits Objectives PersistenceScope Settings Targets",
     "search.stopping": (

@@ -35,7 +35,7 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.stopping import RequiredObjectives
 from promptgraft.serde import Json, unstructure
-from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
+from promptgraft.strict.checks import COUNT, FLAG, Check, Kind, check, instance, integer
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import ExampleFormatter, FeedbackFn, GepaExample, TraceFormatter
@@ -167,6 +167,24 @@ class RunConfig(Settings, ABC):
         shared: type[Settings] = RunConfig
         own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
         return {name: unstructure(getattr(self, name), path=name) for name in sorted(own)}
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, Kind[object]]:
+        """Return how files write settings that differ from their form in Python, by name."""
+        return {}
+
+    @classmethod
+    def modernized(cls, written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
+        """Return settings of a file as this version writes them, with a note for each change."""
+        return written, ()
+
+    def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return a fingerprint of an earlier version as this version writes it.
+
+        Raises:
+            ConfigError: its run cannot be continued by this version.
+        """
+        return recorded
 
     def check(self) -> None:
         """Check that the algorithm's own settings fit each other.

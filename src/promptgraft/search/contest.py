@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, product
+from itertools import chain
 from typing import TypeAlias
 
 import attrs
@@ -32,8 +32,12 @@ from promptgraft.serde import digest_text
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3
+_FEW = 30
+_MOST_ROUNDS_OF_FEW = 5
 _SMALL = 16
-_FIRST_ROUND = 0.8
+_FIRST_ROUND = 0.5
+_EARLY = 0.02 * ERROR
+"""Error that the look after half of the examples may spend: it stops at overwhelming gains only."""
 
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
@@ -50,7 +54,8 @@ def measure(
     The examples are taken in an order drawn by ``seed``. Both candidates answer them in turn, so
     that a provider that changes meanwhile affects both. A sequential test looks at the scores
     after half of the examples, and after all. While it is undecided, the examples are answered
-    again, up to twice, if the budget has rollouts left. Critical examples on which the winner
+    again, up to twice, and few examples up to four times, if the budget has rollouts left; it then
+    looks at the scores after each round. Critical examples on which the winner
     scores lower are repeated before they count. Examples that a resumed run no longer has are
     not counted; new ones are evaluated then.
     """
@@ -59,22 +64,23 @@ def measure(
     count = len(ordered)
     # Half of a small set can hardly show anything, and a look spends error.
     half = count // 2 if count >= _SMALL else count
-    portions = [portion for portion in (ordered[:half], ordered[half:]) if portion]
+    portions = [(portion, 0) for portion in (ordered[:half], ordered[half:]) if portion]
     # With fewer cases no gain can be shown, however often they are answered.
     rounds, is_enough = 1, count >= least_cases(LEVEL)
     # Nothing follows that rollouts would have to be reserved for, except for critical examples.
     kit.budget.release(kit.budget.kept)
     again, round_size = again_size(examples), 2 * count
-    while is_enough and rounds < _MOST_ROUNDS:
+    most = _MOST_ROUNDS_OF_FEW if count <= _FEW else _MOST_ROUNDS
+    while is_enough and rounds < most:
         if not kit.budget.affords((rounds + 1) * round_size + again):
             break
         rounds += 1
     contest = _Contest(kit=kit, winner=winner, examples=examples)
     known, spent = 0, [0.0]
-    for number, portion in product(range(rounds), portions):
+    for portion, number in (*portions, *((ordered, number) for number in range(1, rounds))):
         yield from contest.ask(portion, number)
         known += len(portion)
-        spent.append(spent_error(ERROR, _fraction(known / count, rounds)))
+        spent.append(_spent(known / count, rounds))
         share = spent[-1] - spent[-2]
         if contest.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
@@ -90,11 +96,13 @@ def measure(
     return attrs.evolve(found, lost=contest.lost(), rollouts=contest.rollouts), figures
 
 
-def _fraction(done: float, rounds: int) -> float:
-    """Return the progress of the test; repeated answers are less informative than new cases."""
-    if rounds == 1:
-        return done
-    return _FIRST_ROUND * min(done, 1) + (1 - _FIRST_ROUND) * max(done - 1, 0) / (rounds - 1)
+def _spent(done: float, rounds: int) -> float:
+    """Return the error that may be spent once the examples were answered ``done`` times."""
+    if done < 1:
+        return _EARLY
+    # Repeated answers say less than new cases, so one round is half of the test.
+    share = _FIRST_ROUND + (1 - _FIRST_ROUND) * (done - 1) / (rounds - 1) if rounds > 1 else 1.0
+    return spent_error(ERROR, share)
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +142,7 @@ class _Contest:
     def confirm(self) -> Asking[None]:
         """Evaluate critical examples without an answer, and repeat those that score lower."""
         # Numbered after the last possible round, so that positions are not used twice.
-        for number in range(_MOST_ROUNDS, _MOST_ROUNDS + ANSWERS):
+        for number in range(_MOST_ROUNDS_OF_FEW, _MOST_ROUNDS_OF_FEW + ANSWERS):
             both = ((one, *self._both(one)) for one in self.examples if one.critical)
             open_ones = [
                 one
@@ -186,6 +194,7 @@ class _Contest:
             baseline_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in before),
             winner_scores=tuple(mean(map(self.kit.scorer.score, side)) for side in after),
             spent=spent,
+            spent_on_cases=spent,
             rollouts=self.rollouts,
             is_fixed=self.is_fixed,
             chars=(_mean_length(before), _mean_length(after)),

@@ -16,10 +16,10 @@ from promptgraft.serde import Json
 from promptgraft.targets.types import GepaExample
 
 LEVEL = 0.95
-"""Confidence of a verdict; at most half of the rest is called improved without a real gain."""
+"""Confidence of a verdict: at most the rest is called improved without a real gain."""
 
 ERROR = (1 - LEVEL) / 2
-"""Error probability at each end of the confidence interval."""
+"""Error probability at each end of the confidence interval, and of the sign test on each side."""
 
 
 _HARDLY = 0.1  # changes in length below this share are not mentioned
@@ -50,6 +50,7 @@ class HeldOut:
             there was no evaluation.
         winner_scores: the winner's.
         spent: share of the interval's error that the last look at the scores spends.
+        spent_on_cases: the same of the sign test's error; 0 in runs of versions without it.
         rollouts: number of rollouts.
         is_fixed: whether answers were repeated and always equal to the first.
         lost: the critical examples on which the winner is worse, including those that are left
@@ -66,6 +67,7 @@ class HeldOut:
     baseline_scores: tuple[Score, ...] = ()
     winner_scores: tuple[Score, ...] = ()
     spent: float = ERROR
+    spent_on_cases: float = 0.0
     rollouts: int = 0
     is_fixed: bool = False
     lost: tuple[str, ...] = ()
@@ -107,7 +109,8 @@ class HeldOut:
             {id_: (score,) for id_, score in zip(self.ids, scores, strict=True)}
             for scores in (self.baseline_scores, self.winner_scores)
         )
-        return gain(before, after, level=LEVEL, spent=self.spent)
+        errors = {"spent": self.spent, "spent_on_cases": self.spent_on_cases}
+        return gain(before, after, level=LEVEL, **errors)
 
 
 def again_size(examples: Sequence[GepaExample]) -> int:

@@ -217,6 +217,11 @@ class RolloutBudget:
     under_way: int = attrs.field(default=0, init=False)
 
     @property
+    def whole(self) -> int:
+        """The budget of the run, with everything that is reserved."""
+        return self._ledger.rollout_budget
+
+    @property
     def used(self) -> int:
         """Rollouts used so far."""
         return self._ledger.rollouts

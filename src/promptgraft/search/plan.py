@@ -92,15 +92,24 @@ class RolePlan(Use):
         role: the purpose of the calls.
         model: the identity of the adapter that answers.
         expected: what the role is expected to use, including rounds of tools.
+        thinking: the part of the expected output tokens of a call that the model thinks.
+        thinking_from: the basis of that estimate, in words; empty where nothing is expected.
     """
 
     role: Role
     model: str
     expected: Use = Use()
+    thinking: int = 0
+    thinking_from: str = ""
 
     def as_json(self) -> dict[str, Json]:
         who: dict[str, Json] = {"role": self.role.value, "model": self.model}
-        return {**who, **super().as_json(), "expected": self.expected.as_json()}
+        thinking: dict[str, Json] = {
+            "thinking": self.thinking,
+            "thinking_from": self.thinking_from,
+        }
+        expected: dict[str, Json] = {"expected": {**self.expected.as_json(), **thinking}}
+        return {**who, **super().as_json(), **expected}
 
 
 @attrs.frozen(kw_only=True)

@@ -12,6 +12,7 @@ from statistics import fmean
 import attrs
 
 from promptgraft.adapters.base import (
+    ForeseenAdapter,
     MeteredAdapter,
     ProviderAdapter,
     ThinkingAdapter,
@@ -44,6 +45,27 @@ CHARS_PER_TOKEN = 4
 CALL, RESULT = 100, 300
 """Assumed characters of a tool call, and of its result."""
 
+ASSUMED = "assumed"
+"""The basis of an estimate of thinking for a model that is not known."""
+
+
+@attrs.frozen
+class Thoughts:
+    """Expected tokens of thinking per call, and the basis of the estimate in words."""
+
+    tokens: int = 0
+    source: str = ""
+
+
+def thoughts_of(adapter: ProviderAdapter) -> Thoughts:
+    """Return what is known of a model's thinking before its first call."""
+    tokens = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+    if not tokens:
+        return Thoughts()
+    is_assumed = isinstance(adapter, ForeseenAdapter) and adapter.is_thinking_assumed
+    return Thoughts(tokens, ASSUMED if is_assumed else "usual for the model")
+
+
 _NEVER = SeenNode(asked=0, input_tokens=0, output_tokens=0)
 
 
@@ -54,6 +76,7 @@ def prompt_row(
     answers: tuple[float, float],
     *,
     grown: tuple[float, float] = (0, 0),
+    thoughts: Thoughts | None = None,
 ) -> RolePlan:
     """Return the row for answers to a prompt.
 
@@ -63,6 +86,7 @@ def prompt_row(
         found: the estimate for the current prompt.
         answers: number of answers, at most and as expected.
         grown: growth of the prompt in characters, at most and as expected.
+        thoughts: thinking seen in an earlier run; None if there was none.
     """
     turns = 1 + found.rounds
     most, expected = answers
@@ -75,6 +99,7 @@ def prompt_row(
         # Each turn repeats the rounds before it: half of them, averaged over all turns.
         sent=(found.mean_chars or 0) + grown[1] + found.rounds / 2 * (CALL + RESULT),
         received=(found.answer_chars + found.rounds * CALL) / turns,
+        thoughts=thoughts,
     )
 
 
@@ -141,7 +166,7 @@ def nodes_of(target: Target) -> Nodes | None:
 def _guessed(prompt: Prompt[object], adapter: ProviderAdapter, inputs: float) -> SeenNode:
     rendered = prompt.with_placeholders()
     schema = rendered.output_schema
-    thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
+    thinking = thoughts_of(adapter).tokens
     return SeenNode(
         asked=1.0,
         input_tokens=tokens_of(sent_chars(rendered) + inputs),
@@ -198,11 +223,15 @@ def row(
     expected_calls: int,
     sent: float,
     received: float,
+    thoughts: Thoughts | None = None,
 ) -> RolePlan:
-    """Return the row for calls: at most, with ``chars`` and the longest answer; as expected."""
+    """Return the row for calls: at most, with ``chars`` and the longest answer; as expected.
+
+    ``thoughts`` are those seen in an earlier run; None to go by what is known of the model.
+    """
     longest = longest_answer(adapter)
-    thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
-    answer = tokens_of(received) + thinking
+    thoughts = thoughts_of(adapter) if thoughts is None else thoughts
+    answer = tokens_of(received) + thoughts.tokens
     most = _costing(adapter, calls, tokens_of(chars), longest)
     return RolePlan(
         role=role,
@@ -213,6 +242,8 @@ def row(
             tokens_of(sent),
             answer if longest is None else min(answer, longest),
         ),
+        thinking=thoughts.tokens,
+        thinking_from=thoughts.source,
         **attrs.asdict(most),
     )
 

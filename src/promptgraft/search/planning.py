@@ -11,8 +11,13 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, ThinkingAdapter, adapter_identity
+from promptgraft.adapters.base import (
+    ForeseenAdapter,
+    ProviderAdapter,
+    adapter_identity,
+)
 from promptgraft.agents.adapter import AgentAdapter
+from promptgraft.clock import SystemClock
 from promptgraft.evals.causes import compares_expected, contradictions
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
@@ -26,19 +31,22 @@ from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
-from promptgraft.search.first_calls import cases_of, planned_call
+from promptgraft.search.first_calls import cases_of, judges_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.planned_rows import (
+    ASSUMED,
     CALL,
     CHARS_PER_TOKEN,
     RESULT,
+    Thoughts,
     in_batches,
     longest_answer,
     nodes_of,
     prompt_row,
     row,
     teaching_rows,
+    thoughts_of,
     tokens_of,
 )
 from promptgraft.search.stopping import MaxProposals
@@ -114,7 +122,11 @@ def plan_run(
         ),
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(*_warnings(config), *_outdated(questions)),
+        warnings=(
+            *_ends(outlook.asked(task, reflection, teaching)),
+            *_warnings(config),
+            *_outdated(questions),
+        ),
         max_seconds=limits.timeout,
         first_call=planned_call(task),
         expected_rollouts=outlook.rollouts,
@@ -127,15 +139,27 @@ def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
-    # The model is one of the words of an identity, such as `openai/1 gpt-5 effort='low'`.
-    if seen is None or task is None or seen.model not in adapter_identity(task).split():
+    thoughts = _seen_thoughts(task, seen)
+    if thoughts is None or seen is None:
         return estimate
     # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
     # `row`, which adds thinking.
-    thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
-    chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    chars = (seen.tokens - thoughts.tokens) * CHARS_PER_TOKEN * (1 + estimate.rounds)
     answer_chars = max(0, chars - estimate.rounds * CALL)
     return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
+
+
+def _seen_thoughts(task: ProviderAdapter | None, seen: SeenAnswers | None) -> Thoughts | None:
+    """Return the part of the answers of an earlier run that was thinking; None without one."""
+    # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`.
+    if seen is None or task is None or seen.model not in adapter_identity(task).split():
+        return None
+    thoughts = thoughts_of(task)
+    # What was seen holds the thoughts of a model that was only assumed to have them.
+    if thoughts.source == ASSUMED:
+        return Thoughts()
+    tokens = min(thoughts.tokens, int(seen.tokens))
+    return Thoughts(tokens, seen.where) if tokens else Thoughts()
 
 
 @attrs.frozen(kw_only=True)
@@ -173,6 +197,22 @@ class _Outlook:
         target, baseline = self.target, self.target.baseline()
         return [target.describe(module, baseline).max_chars for module in target.modules]
 
+    def asked(
+        self,
+        task: ProviderAdapter | None,
+        reflection: ProviderAdapter,
+        teaching: Teaching | None,
+    ) -> Iterator[ProviderAdapter]:
+        """Yield all models of the run."""
+        if (nodes := nodes_of(self.target)) is not None:
+            yield from (adapter for _, adapter in nodes.flow.nodes.values())
+        elif task is not None:
+            yield task
+        yield from judges_of(metrics_of(self.config.feedback_fn))
+        yield reflection
+        if teaching is not None:
+            yield from teaching.teacher.models
+
     @property
     def runs(self) -> int:
         """Answers per rollout."""
@@ -198,7 +238,14 @@ class _Outlook:
             yield RolePlan(role=Role.TASK, model=self.target.identity.model)
         else:
             grown = self.room, self.growth
-            found = prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
+            found = prompt_row(
+                Role.TASK,
+                adapter,
+                self.estimate,
+                (most, expected),
+                grown=grown,
+                thoughts=_seen_thoughts(adapter, self.seen),
+            )
             yield in_batches(found, adapter, *self.in_batches)
 
     @property
@@ -350,6 +397,15 @@ def _warnings(config: RunConfig) -> Iterator[str]:
             f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
             f"it to {_LEAST_ACCEPTED} or more"
         )
+
+
+def _ends(asked: Iterable[ProviderAdapter]) -> Iterator[str]:
+    """Yield a line for each model that has ended or will soon."""
+    today = SystemClock().now().date()
+    ends = (adapter.end for adapter in asked if isinstance(adapter, ForeseenAdapter))
+    yield from dict.fromkeys(
+        end.line(today) for end in ends if end is not None and end.is_near(today)
+    )
 
 
 def _outdated(questions: Questions) -> Iterator[str]:

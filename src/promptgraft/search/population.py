@@ -85,7 +85,7 @@ class Population:
         records: Mapping[int, RolloutRecord],
         *,
         step: int,
-        crowned: bool = False,
+        becomes_best: bool = False,
     ) -> int:
         """Add a candidate with its rollouts on the validation set, and return its position.
 
@@ -93,7 +93,7 @@ class Population:
             candidate: the candidate.
             records: its rollouts by position of the example; may be empty.
             step: number of the step.
-            crowned: whether it becomes the incumbent, in a pool that does not rank.
+            becomes_best: whether it becomes the incumbent, in a pool that does not rank.
         """
         pool = self.pool
         scores, objectives = self._scored(records)
@@ -105,7 +105,7 @@ class Population:
             self._eligible.append(position)
         if not position:
             self._of_baseline += records.values()
-        if crowned:
+        if becomes_best:
             pool.best = position
         self._tallies.append(Tally(self.passing))
         self._emit(

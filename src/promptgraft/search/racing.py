@@ -31,7 +31,7 @@ class _Race:
     lacking: Sequence[int]  # examples that the incumbent lacks
     candidate: Candidate
     records: dict[int, RolloutRecord]  # of the candidate
-    gained: float  # over its parent on training examples, summed over them
+    total_gain: float  # over its parent on training examples, summed over them
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
 
     def run(self, position: str) -> Asking[bool]:
@@ -59,7 +59,7 @@ class _Race:
     def _slack(self, gains: Sequence[float]) -> float:
         """Return how far below 0 the mean of these gains may be."""
         # Small changes affect few answers, so neither set alone can tell whether they help.
-        return _TRAINING_WEIGHT * self.gained / len(gains) if self._wins_ties else 0.0
+        return _TRAINING_WEIGHT * self.total_gain / len(gains) if self._wins_ties else 0.0
 
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
         """Evaluate the incumbent on all examples that it lacks, and the candidate's first leg."""
@@ -158,7 +158,7 @@ class RacingValidator(Validator):
             found.append(depth + max(lacking[depth], depth - least))
         return found
 
-    def take_in(
+    def validate(
         self,
         position: str,
         candidate: Candidate,
@@ -167,12 +167,12 @@ class RacingValidator(Validator):
         step: int,
         entry: Entry,
         proposals: int = 1,
-        gained: float = 0.0,
-        crowned: bool | None = None,
+        total_gain: float = 0.0,
+        becomes_best: bool | None = None,
     ) -> Asking[int]:
-        if crowned is not None:
-            crowned &= self._population.may_replace_best(known)
-            return self._join(candidate, known, step=step, crowned=crowned)
+        if becomes_best is not None:
+            becomes_best &= self._population.may_replace_best(known)
+            return self._join(candidate, known, step=step, becomes_best=becomes_best)
         pool = self._population.pool
         race = _Race(
             first=entry.first,
@@ -185,7 +185,7 @@ class RacingValidator(Validator):
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
             records=dict(known),
-            gained=gained,
+            total_gain=total_gain,
         )
         try:
             won = yield from race.run(position)
@@ -194,10 +194,10 @@ class RacingValidator(Validator):
             self._untried[race.position].difference_update(race.found)
             self._population.fill(race.position, race.found, step=step)
         self._races += proposals
-        return self._join(candidate, race.records, step=step, crowned=won)
+        return self._join(candidate, race.records, step=step, becomes_best=won)
 
-    def _join(self, candidate: Candidate, known: Partial, *, step: int, crowned: bool) -> int:
-        joined = self._population.join(candidate, known, step=step, crowned=crowned)
+    def _join(self, candidate: Candidate, known: Partial, *, step: int, becomes_best: bool) -> int:
+        joined = self._population.join(candidate, known, step=step, becomes_best=becomes_best)
         self._untried[joined] = {
             place for place in range(len(self._examples)) if place not in known
         }

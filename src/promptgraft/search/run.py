@@ -127,7 +127,9 @@ class Run:
         if context.journal is not None:
             warn_of_nameless(asked)
             self._fingerprint = context.journal.begin(
-                fingerprint, reuse_scores=context.reuse_scores
+                fingerprint,
+                reuse_scores=context.reuse_scores,
+                translated=self._config.translated,
             )
         # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
         self._run_id = digest(self._fingerprint)[:12]

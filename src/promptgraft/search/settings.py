@@ -106,9 +106,14 @@ class Settings:
     settings_path: ClassVar[str] = ""
     """The prefix of the names of settings in messages, such as ``limits.``."""
 
+    former_settings: ClassVar[Mapping[str, str]] = {}
+    """What became of settings of earlier versions, by their names, for the message about them."""
+
     def __new__(cls, *_: object, **given: object) -> Self:
         # Before `__init__`, whose TypeError would suggest no name.
         for name in given:
+            if name in cls.former_settings:
+                raise ConfigError(f"{cls.__name__}: `{name}` {cls.former_settings[name]}")
             if name not in attrs.fields_dict(cls):
                 raise ConfigError(f"{cls.__name__}: there is no setting `{name}`{_near(name, cls)}")
         return object.__new__(cls)

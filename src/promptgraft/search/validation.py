@@ -164,7 +164,7 @@ class Validator:
         """
         return [len(entry.order) for entry in entries]
 
-    def take_in(
+    def validate(
         self,
         position: str,
         candidate: Candidate,
@@ -173,8 +173,8 @@ class Validator:
         step: int,
         entry: Entry,
         proposals: int = 1,
-        gained: float = 0.0,
-        crowned: bool | None = None,
+        total_gain: float = 0.0,
+        becomes_best: bool | None = None,
     ) -> Asking[int]:
         """Validate a candidate, add it to the population, and return its position.
 
@@ -185,11 +185,11 @@ class Validator:
             step: number of the step.
             entry: how it is to be validated.
             proposals: number of accepted proposals that it contains.
-            gained: its gain over its parent on training examples, summed over them.
-            crowned: whether it replaces the incumbent, provided that it may win; None if its
+            total_gain: its gain over its parent on training examples, summed over them.
+            becomes_best: whether it replaces the incumbent, provided that it may win; None if its
                 scores decide.
         """
-        del proposals, gained
+        del proposals, total_gain
         records = dict(known)
         places = [place for place in entry.order if place not in known]
         if places:
@@ -197,7 +197,7 @@ class Validator:
             made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
             records.update(zip(places, made, strict=True))
         joined = self._population.join(candidate, records, step=step)
-        if crowned and self._population.may_replace_best(records):
+        if becomes_best and self._population.may_replace_best(records):
             self._population.pool.best = joined
         return joined
 

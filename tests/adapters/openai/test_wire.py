@@ -236,7 +236,12 @@ def test_what_is_no_answer_cannot_be_read(body: JsonObject) -> None:
         ("gpt-5", "native", False),
         ("gpt-5-mini", "native", False),
         ("gpt-5-chat-latest", "native", True),
-        ("gpt-6-sol", "native", True),
+        ("gpt-5.1", "native", False),
+        ("gpt-5.4-mini-2026-03-17", "native", False),
+        ("gpt-5.5", "native", False),
+        ("gpt-5.6-terra", "native", False),
+        ("gpt-6-sol", "native", False),
+        ("gpt-6.2-astra", "native", False),
     ],
 )
 def test_a_model_of_openai_is_known_by_its_name(
@@ -250,4 +255,4 @@ def test_a_model_of_openai_is_known_by_its_name(
 
 @pytest.mark.parametrize("model", ["llama3.1", "qwen/qwen3", "openai/gpt-4o", "gpt-oss-20b"])
 def test_little_is_known_of_other_models(model: str) -> None:
-    assert profile_of(model) == OpenAIProfile()
+    assert profile_of(model) == OpenAIProfile(thinking=500, assumed=True)

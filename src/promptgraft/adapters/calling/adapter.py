@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import attrs
 
@@ -22,13 +22,14 @@ from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Turn, Wire
+from promptgraft.adapters.facts import ModelEnd, end_of
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import NOTHING, ZERO, Charge, SessionProtocol
-from promptgraft.serde import digest, looks_like_a_key, unstructure
+from promptgraft.serde import digest, looks_like_a_key, shown, unstructure
 from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance, one_of
 
 
@@ -143,7 +144,8 @@ class ModelAdapter(ABC):
     Thread-safe and picklable; its client is built once in each process, for the first call.
     """
 
-    api: ClassVar[Api]
+    service: ClassVar[Api]
+    vendor: ClassVar[Literal["anthropic", "openai"]]
 
     model: str = attrs.field(validator=TEXT)
     max_output_tokens: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
@@ -183,15 +185,23 @@ class ModelAdapter(ABC):
     def __attrs_post_init__(self) -> None:
         if looks_like_a_key(self.model):
             raise ConfigError(
-                f"{self.api.adapter}: model: expected the name of a model, found what looks like "
-                "a key (not shown)"
+                f"{self.service.adapter}: model: expected the name of a model, found what looks "
+                "like a key (not shown)"
             )
         for field in self.extra_body:
-            if setter := self.api.taken.get(field):
-                raise ConfigError(f"{self.api.adapter}: extra_body: `{field}` is set by {setter}")
-        if self.in_batches and self.api.provider not in FORMS:
+            if setter := self.service.taken.get(field):
+                raise ConfigError(
+                    f"{self.service.adapter}: extra_body: `{field}` is set by {setter}"
+                )
+        efforts = self._known.efforts
+        if self.effort is not None and efforts and self.effort not in efforts:
             raise ConfigError(
-                f"{self.api.adapter}: mode: there is no batch interface; leave it out, or use "
+                f"{self.service.adapter}: effort: expected one of {', '.join(efforts)}, found "
+                f"{shown(self.effort)}"
+            )
+        if self.in_batches and self.service.provider not in FORMS:
+            raise ConfigError(
+                f"{self.service.adapter}: mode: there is no batch interface; leave it out, or use "
                 "OpenAIAdapter or AnthropicAdapter"
             )
         # Checked now: the first call may come only after many paid ones of another model.
@@ -205,7 +215,7 @@ class ModelAdapter(ABC):
     @property
     def identity(self) -> str:
         """Provider, model, host of a custom address, and the options that change answers."""
-        said = [f"{self.api.provider}/1", self.model]
+        said = [f"{self.service.provider}/1", self.model]
         if self._access.host is not None:
             said.append(f"host={self._access.host}")
         given = {name: getattr(self, name, None) for name in _IDENTIFYING}
@@ -221,7 +231,19 @@ class ModelAdapter(ABC):
     @property
     def thinking(self) -> int:
         """Expected tokens of thinking before an answer; 0 for none."""
-        return round(self._known.thinking * _EFFORTS.get(self.effort or "", 1.0))
+        return round(self._thoughts * _EFFORTS.get(self.effort or "", 1.0))
+
+    @property
+    def is_thinking_assumed(self) -> bool:
+        """Whether it is not known that the model thinks, but assumed."""
+        return self._known.assumed and self.effort is None and self.thinking > 0
+
+    @property
+    def end(self) -> ModelEnd | None:
+        """The announced end of the model; None without one, and for clouds with their own."""
+        if self.service.seller is not None:
+            return None
+        return end_of(self.vendor, self.model.rpartition("/")[2])
 
     @property
     @abstractmethod
@@ -251,7 +273,7 @@ class ModelAdapter(ABC):
         try:
             self.wire.open(rendered)
         except PromptgraftError as error:
-            where = f"{self.api.adapter} cannot send `{rendered.ns}/{rendered.key}`"
+            where = f"{self.service.adapter} cannot send `{rendered.ns}/{rendered.key}`"
             raise ConfigError(f"{where}: {error}") from error
 
     def ask(
@@ -277,13 +299,18 @@ class ModelAdapter(ABC):
     def _known(self) -> ModelProfile: ...
 
     @property
+    def _thoughts(self) -> int:
+        """Expected tokens of thinking at the model's usual effort."""
+        return self._known.thinking
+
+    @property
     @abstractmethod
     def wire(self) -> Wire: ...
 
     @property
     def _access(self) -> Access:
         return Access(
-            api=self.api,
+            api=self.service,
             api_key=self.api_key,
             base_url=self.base_url,
             headers=self.headers,
@@ -303,7 +330,7 @@ class ModelAdapter(ABC):
     @property
     def _seller(self) -> str | None:
         """The provider, or the address, whose prices apply to the model."""
-        return self.api.seller or self._known.seller or self._access.address
+        return self.service.seller or self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
         from promptgraft.adapters.calling.sdk import SdkEndpoint  # imports the HTTP client

@@ -16,6 +16,9 @@ _FIELD = "answer"
 _KEPT = frozenset({"type", "enum", "const"})
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
+THOUGHTS = 500
+"""Expected tokens of thinking before an answer, at the usual effort of a model that thinks."""
+
 
 @attrs.frozen(kw_only=True)
 class SchemaRules:
@@ -41,6 +44,8 @@ class ModelProfile:
             stated in the prompt.
         seller: the provider whose prices apply, as `genai-prices` names it; None if unknown.
         thinking: expected tokens of thinking before an answer, for plans.
+        assumed: whether it is not known that the model thinks, but assumed.
+        efforts: the thinking efforts that the provider knows; empty if they are not known.
     """
 
     schema_rules: ClassVar[SchemaRules]
@@ -48,6 +53,9 @@ class ModelProfile:
     structured_output: Literal["native", "text"] = "text"
     seller: str | None = None
     thinking: int = 0
+    # Not part of the repr, which identifies the runs of users with a profile of their own.
+    assumed: bool = attrs.field(default=False, repr=False)
+    efforts: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     @property
     def rules(self) -> SchemaRules | None:

@@ -5,10 +5,16 @@ from typing import TYPE_CHECKING
 from promptgraft.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.additions.base import Addition
+    from promptgraft.algorithms.gepa.additions.blame import Blame
+    from promptgraft.algorithms.gepa.additions.history import History
+    from promptgraft.algorithms.gepa.additions.lines.addition import Lines
+    from promptgraft.algorithms.gepa.additions.shorten import Shorten
+    from promptgraft.algorithms.gepa.additions.whole_prompt import WholePrompt
+    from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
     from promptgraft.algorithms.gepa.config import GepaConfig
     from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
-    from promptgraft.algorithms.gepa.policies import Strategy
-    from promptgraft.algorithms.gepa.prompts import meta_prompt
+    from promptgraft.algorithms.gepa.plan import Strategy
     from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
     from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
     from promptgraft.search.events import CandidateScored as GepaCandidateScored
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from promptgraft.search.job import OptimizationJob
     from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
     from promptgraft.search.notices import Working as GepaWorking
+    from promptgraft.search.part_questions import meta_prompt
     from promptgraft.search.plan import RolePlan, RunPlan
     from promptgraft.search.result import GeneratedTaskExample
     from promptgraft.search.result import RunResult as GepaResult
@@ -50,7 +57,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptancePolicy",
+    "Addition",
+    "Attempt",
+    "Blame",
     "Candidate",
+    "Changes",
     "Data",
     "ExampleFormatter",
     "FeedbackFn",
@@ -76,30 +87,41 @@ __all__ = [
     "GepaWorking",
     "Guards",
     "HeldOut",
+    "History",
     "Limits",
+    "Lines",
     "MinGain",
     "Objectives",
     "OptimizationJob",
     "Paired",
+    "Proposer",
     "Racing",
     "RolePlan",
     "RolloutFeedback",
     "RolloutRecord",
     "RunPlan",
     "RunVerdict",
+    "Shorten",
     "Strategy",
     "Strict",
     "Targets",
     "ToolExampleTarget",
     "TraceFormatter",
+    "WholePrompt",
     "meta_prompt",
 ]
 
 _NAMES = {
+    "algorithms.gepa.additions.base": "Addition",
+    "algorithms.gepa.additions.blame": "Blame",
+    "algorithms.gepa.additions.history": "History",
+    "algorithms.gepa.additions.lines.addition": "Lines",
+    "algorithms.gepa.additions.shorten": "Shorten",
+    "algorithms.gepa.additions.whole_prompt": "WholePrompt",
+    "algorithms.gepa.attempt": "Attempt Changes Proposer",
     "algorithms.gepa.config": "GepaConfig",
     "algorithms.gepa.optimizer": "GepaOptimizer",
-    "algorithms.gepa.policies": "Strategy",
-    "algorithms.gepa.prompts": "meta_prompt",
+    "algorithms.gepa.plan": "Strategy",
     "search.acceptance": "AcceptancePolicy MinGain Paired Strict",
     "search.events": (
         "GepaCandidateAdded=CandidateAdded GepaCandidateScored=CandidateScored "
@@ -112,6 +134,7 @@ _NAMES = {
     "search.fresh": "HeldOut RunVerdict",
     "search.job": "OptimizationJob",
     "search.notices": "GepaStopFileRemoved=StopFileRemoved GepaWorking=Working",
+    "search.part_questions": "meta_prompt",
     "search.plan": "RolePlan RunPlan",
     "search.result": "GeneratedTaskExample GepaResult=RunResult",
     "search.settings": "Data Guards Limits Objectives Targets ToolExampleTarget",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
-from promptgraft.algorithms.gepa.questions import questions_of, reflection_params
-from promptgraft.algorithms.gepa.settings import GepaSettings
+from promptgraft.algorithms.gepa.questions import questions_of
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
@@ -25,7 +26,7 @@ class GepaConfig(GepaSettings):
     """What a GEPA run does.
 
     Its settings are those of every run (:class:`promptgraft.search.config.RunConfig`) and those of
-    :class:`promptgraft.algorithms.gepa.settings.GepaSettings`.
+    :class:`promptgraft.algorithms.gepa.plan.GepaSettings`.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.
@@ -42,7 +43,7 @@ class GepaConfig(GepaSettings):
 
     def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
         baseline, record, refused = target.baseline(), _record(sizes), "x" * sizes.refused
-        shown = questions_of(questions, self.strategy)
+        shown = questions_of(questions, as_published=self.strategy.published_question)
         described = [target.describe(module, baseline) for module in target.modules]
         asked = (
             shown[one.meta_prompt].bind(

@@ -1,247 +1,98 @@
-"""The question to the reflection model about one module and its rollouts."""
+"""A question to the reflection model with its repair, until it has led to a usable text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
-from promptgraft.algorithms.gepa.line_edits import HOW_TO_EDIT, LONG_CHARS
-from promptgraft.algorithms.gepa.policies import Strategy
-from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
-from promptgraft.evals.types import Step
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.prompt.template import Prompt
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes
+from promptgraft.algorithms.gepa.prompts import PUBLISHED
 from promptgraft.search.acceptance import Change
-from promptgraft.search.asks import Question
-from promptgraft.serde import digest
+from promptgraft.search.asks import Question, Reply
+from promptgraft.search.reflection import NOT_REFUSED, MetaPrompts, Refusal, question_on
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.estimating import STEPS_CHARS
-from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.types import MetaPrompt, Module, ModuleDescription, RolloutRecord, names_of
-from promptgraft.text import clip, fenced
+from promptgraft.targets.line_edits import SEARCH, edited
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
+from promptgraft.targets.types import (
+    Candidate,
+    MetaPrompt,
+    Module,
+    ModuleDescription,
+    RolloutRecord,
+    names_of,
+)
 
-_MAX_PROBLEM_CHARS = 2_000
-_OWN_STEPS = 3
-# Seven texts, with the words around them.
-_STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
-_WRAPPING = 1_000
-"""How much longer than its text a usable reply may be: a fence, and words around it."""
-
-
-Refusal: TypeAlias = tuple[str, str]
-"""Why a reply could not be used, and the reply."""
-
-NOT_REFUSED: Refusal = ("", "")
-"""At the first attempt."""
-
-_NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
-_NO_OBJECTIVES: Mapping[str, str] = FrozenMap()
-
-
-def reflection_params(
-    description: ModuleDescription,
-    records: Sequence[RolloutRecord],
-    *,
-    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
-    objectives: Mapping[str, str] = _NO_OBJECTIVES,
-    problem: str = "",
-    previous: str = "",
-) -> ReflectionParams:
-    """Return the parameters of the meta-prompt for one module and its rollouts.
-
-    Args:
-        description: the module.
-        records: its rollouts.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        problem: why the previous reply could not be used; empty if there is none.
-        previous: that reply.
-    """
-    is_long = len(description.text) >= LONG_CHARS and not description.as_json
-    untold = "" if description.is_new else "It has no text yet."
-    return ReflectionParams(
-        part=in_one_line(description.name),
-        limits=limits_of(description),
-        current=fenced(description.text) if description.text else untold,
-        schema=fenced_part(description.schema),
-        siblings="\n\n".join(map(fenced_part, description.siblings)),
-        output=fenced_part(description.output),
-        neighbours="\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
-        ),
-        examples="\n\n".join(
-            example_of(
-                record,
-                earlier.get(record.example_id, ()),
-                {description.name: "this part"},
-                objectives=objectives.get(record.example_id, ""),
-            )
-            for record in records
-        ),
-        edits=HOW_TO_EDIT if is_long else "",
-        problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
-        previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
-    )
-
-
-def limits_of(description: ModuleDescription) -> str:
-    """Return the limits that a new text of a module must respect, one rule per line."""
-    rules = [f"- Use at most {description.max_chars} characters."]
-    if description.placeholders:
-        markers = ", ".join(description.placeholders)
-        rules.append(
-            f"- Keep each of these placeholders, spelled exactly so: {markers}. "
-            "They are replaced by values later. Do not invent others."
-        )
-    for marker, source in description.opaque.items():
-        text = clip(source, _MAX_PROBLEM_CHARS)
-        inline = text.isprintable() and "`" not in text
-        rules.append(
-            f"- {marker} stands for " + (f"`{text}`." if inline else f":\n\n{fenced(text)}")
-        )
-    return "\n".join(rules)
-
-
-def example_of(
-    record: RolloutRecord,
-    earlier: Sequence[RolloutRecord],
-    parts: Mapping[str, str],
-    *,
-    objectives: str = "",
-) -> str:
-    """Return a rollout as a question shows it.
-
-    Args:
-        record: the rollout.
-        earlier: better answers to the same example.
-        parts: how the question refers to its parts, by their names.
-        objectives: what a weighted score is made of; empty without weights.
-    """
-    score = "none" if record.score is None else f"{record.score:g}"
-    said = [
-        f"### Example {in_one_line(record.example_id)}",
-        f"**Score:** {score}",
-        *([f"**Objectives:** {objectives}"] if objectives else ()),
-        f"**Input:**\n\n{fenced(record.inputs_repr)}",
-        f"**Output:**\n\n{fenced(record.output_repr)}",
-    ]
-    if record.tool_trace_repr:
-        said.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
-    # The input and output of a single step are those of the whole rollout, shown above.
-    if len(record.steps) > 1:
-        said.append(f"**Steps:**\n\n{_steps(record.steps, parts)}")
-    if record.feedback is not None:
-        said.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
-        if record.feedback.eval_trace:
-            said.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
-    said += [
-        f"**A better answer of another version** (score {better.score:g}):\n\n"
-        f"{fenced(better.output_repr)}"
-        for better in earlier
-    ]
-    return "\n\n".join(said)
-
-
-def _steps(steps: Sequence[Step], parts: Mapping[str, str]) -> str:
-    """Return an outline of a graph's steps, with input and output of the latest relevant ones."""
-    made_with = {step.id: [parts[one] for one in step.parts if one in parts] for step in steps}
-    own = [step for step in steps if made_with[step.id]]
-    outline = [
-        f"- step {step.id}: {step.node}"
-        + (f", after {', '.join(step.after)}" if step.after else "")
-        + (f", made with {', '.join(made_with[step.id])}" if step in own else "")
-        for step in steps
-    ]
-    shown = [
-        f"Step {step.id} was given:\n\n{fenced(clip(step.input, _STEP_CHARS))}\n\n"
-        + (f"It failed: {in_one_line(step.error)}" if step.error else "")
-        + (f"It answered:\n\n{fenced(clip(step.output, _STEP_CHARS))}" if step.output else "")
-        for step in own[-_OWN_STEPS:]
-    ]
-    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown])
-
-
-MetaPrompts = Mapping[str, Prompt[object]]
-"""The question for each kind of part."""
-
-
-def questions_of(questions: MetaPrompts, strategy: Strategy) -> MetaPrompts:
-    """Return the meta-prompts that a strategy uses."""
-    if not strategy.published_question:
-        return questions
-    return {**questions, MetaPrompt.SECTION: questions[PUBLISHED.key]}
-
-
-def question_on(
-    position: str,
-    description: ModuleDescription,
-    records: Sequence[RolloutRecord],
-    *,
-    meta_prompts: MetaPrompts,
-    earlier: Mapping[str, Sequence[RolloutRecord]],
-    objectives: Mapping[str, str] = _NO_OBJECTIVES,
-    refused: Refusal = NOT_REFUSED,
-) -> Question:
-    """Return the question that asks for a new text of a module.
-
-    Args:
-        position: position in the run.
-        description: the module.
-        records: its rollouts; unscored ones are left out.
-        meta_prompts: the meta-prompts by key.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        refused: the previous reply, and why it could not be used, if there is one.
-    """
-    shown = [record for record in records if record.feedback is not None]
-    problem, previous = refused
-    key = description.meta_prompt
-    plain = partial(
-        reflection_params, records=shown, earlier=earlier, problem=problem, previous=previous
-    )
-    params = plain(description)
-    # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
-    # also covers what answers and objectives follow from: journals that were written before they
-    # were shown stay valid.
-    known = digest([key, params])
-    if objectives or description.answers is not None:
-        params = plain(with_answers(description), objectives=objectives)
-    return Question(position=position, prompt=meta_prompts[key].bind(params), digest=known)
-
-
-def with_answers(description: ModuleDescription) -> ModuleDescription:
-    """Return a description with what the target knows of its answers as their expected form."""
-    answers = description.answers
-    return description if answers is None else attrs.evolve(description, output=answers)
-
+ATTEMPTS = 2
+"""Most questions for one text: the first, and one repair."""
 
 Part: TypeAlias = tuple[Module, ModuleDescription]
 """A module, with its description in the parent."""
 
 
-@attrs.define
+def questions_of(questions: MetaPrompts, *, as_published: bool) -> MetaPrompts:
+    """Return the questions by kind of part; on sections, the published one if that is asked for."""
+    if not as_published:
+        return questions
+    return {**questions, MetaPrompt.SECTION: questions[PUBLISHED.key]}
+
+
+class Grafting(Protocol):
+    """What a draft needs to turn a reply into changes."""
+
+    def graft(
+        self,
+        attempt: Attempt,
+        onto: Candidate,
+        part: Part,
+        text: str,
+        *,
+        may_be_old: bool = False,
+    ) -> Change:
+        """Return the change of a part.
+
+        Raises:
+            InvalidProposalError: the text cannot be used.
+        """
+        ...
+
+    def check_new(self, attempt: Attempt, child: Candidate) -> None:
+        """Check that a candidate had not been tried when the attempt began.
+
+        Raises:
+            InvalidProposalError: it had.
+        """
+        ...
+
+
+@attrs.define(kw_only=True)
 class Draft:
-    """The state of one question, with its repair, until it has led to usable texts.
+    """The question on one part, and what has come of it.
 
     Attributes:
-        parts: the parts that may be changed; several if the model is to choose among them.
-        records: the rollouts that the question shows.
-        number: distinguishes the questions of a proposal.
-        found: the changes with usable texts, each grafted onto the one before it.
+        attempt: the attempt that it belongs to.
+        parts: the parts that may be changed: one, or several if the model is to choose.
+        records: the rollouts that it shows.
+        earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
+        number: distinguishes the questions of an attempt.
+        changes: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
-        failed: whether there is no reply that could be repaired.
+        has_failed: whether there is no reply that could be repaired.
         is_partial: whether the last reply had edits that are still to be repaired.
     """
 
+    attempt: Attempt
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
-    number: int
-    found: tuple[Change, ...] = ()
+    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict)
+    objectives: Mapping[str, str] = attrs.field(factory=dict)
+    number: int = 0
+    changes: Changes = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
-    failed: bool = False
+    has_failed: bool = False
     is_partial: bool = False
 
     @property
@@ -253,3 +104,74 @@ class Draft:
     def before(self) -> str:
         """The current text of the only part; empty for several parts."""
         return self.parts[0][1].text if len(self.parts) == 1 else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next question is to be asked."""
+        return (self.is_partial or not self.changes) and not self.has_failed
+
+    @property
+    def refused(self) -> Refusal:
+        """Why the last reply could not be used, and that reply."""
+        if not self.refusals:
+            return NOT_REFUSED
+        error, text = self.refusals[-1]
+        return error.detail, text
+
+    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+        """Return the next question."""
+        [(_, description)] = self.parts
+        return question_on(
+            position,
+            description,
+            self.records,
+            meta_prompts=meta_prompts,
+            earlier=self.earlier,
+            objectives=self.objectives,
+            refused=self.refused,
+        )
+
+    def read(self, reply: Reply, reflector: Grafting) -> None:
+        """Make a child from a reply, or record why that is not possible."""
+        try:
+            reply.check()
+            self.take(reply, reflector)
+        except InvalidProposalError as error:
+            self.refusals.append((error, reply.text))
+            self.has_failed = bool(reply.fault) or self.needs_no_repair(error)
+
+    def take(self, reply: Reply, reflector: Grafting) -> None:
+        """Set the changes that a reply makes.
+
+        Raises:
+            InvalidProposalError: the reply cannot be used.
+        """
+        [(module, description)] = self.parts
+        tag = JSON_TAG if description.as_json else TEXT_TAG
+        text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+        if text.startswith(SEARCH):
+            text = edited(description.text, text)
+        part, parent = (module, description), self.attempt.candidate
+        self.changes = (reflector.graft(self.attempt, parent, part, text),)
+
+    def needs_no_repair(self, error: InvalidProposalError) -> bool:
+        """Return whether a repair would only repeat the refused reply."""
+        del error
+        return False
+
+
+def better_answers(
+    earlier: Mapping[str, Sequence[tuple[float, RolloutRecord]]],
+    records: Sequence[RolloutRecord],
+    scorer: Scorer,
+) -> Mapping[str, tuple[RolloutRecord, ...]]:
+    """Return, for each record, the earlier answers with a higher score."""
+    better = {}
+    for record in records if earlier else ():
+        own_score = scorer.score(record)
+        better[record.example_id] = tuple(
+            answer
+            for score, answer in earlier.get(record.example_id, ())
+            if own_score is not None and score > own_score
+        )
+    return better

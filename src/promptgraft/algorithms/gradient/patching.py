@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.questions import limits_of
 from promptgraft.algorithms.gradient.inquiries import (
     Inquiries,
     Inquiry,
@@ -23,6 +22,7 @@ from promptgraft.search.asks import Asking, Reply
 from promptgraft.search.events import Emit, MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.place import named
+from promptgraft.search.reflection import limits_of
 from promptgraft.search.round_events import (
     GradientsMerged,
     PatchWritten,

@@ -10,9 +10,9 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import CURRENT, GENERAL, REPLY_AS_JSON
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.search.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
 
 GRADIENT_NS = "promptgraft/gradient"
 

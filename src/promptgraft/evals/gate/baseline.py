@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.gains import Gain, Outcome, gain
+from promptgraft.evals.gains import Gain, gain
 from promptgraft.evals.gate.report import GateReport, Tried
 from promptgraft.evals.statistics import ANSWERS, is_lost, is_settled, least_cases
 from promptgraft.files import write_atomically
@@ -177,7 +177,9 @@ class Comparison:
             return None
         can_tell = self.gain.cases >= least_cases(self.gain.level)
         is_below = self.gain.mean_gain < -self.tolerance - _FUZZ
-        if is_below and (self.gain.verdict is Outcome.WORSE or not can_tell):
+        # A gate is about the mean: a tolerance says nothing of how many cases may get worse.
+        is_sure_loss = self.gain.high is not None and self.gain.high < 0
+        if is_below and (is_sure_loss or not can_tell):
             return Standing.WORSE
         # Without a lost case, even a wide interval says nothing of a loss.
         is_sure = not self.gain.lost or self.gain.low >= -self.tolerance - _FUZZ

@@ -1,0 +1,115 @@
+"""Dated facts about models, from ``models.toml``: thinking, sampling, limits, and when they end."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import attrs
+
+NEAR = 60
+"""Days before the end of a model from which a plan warns of it."""
+
+Sampling = Literal["always", "never", "without_thinking"]
+
+
+@attrs.frozen(kw_only=True)
+class ModelFacts:
+    """What is known of the models of a family.
+
+    Attributes:
+        thinks: whether the model thinks where no effort is set; None if that is not known.
+        sampling: when it takes `temperature` and `top_p`.
+        structured: whether the API enforces a JSON Schema.
+        largest_output: the largest limit on an answer in tokens; None if not known.
+        efforts: the thinking efforts that the provider knows.
+    """
+
+    thinks: bool | None = None
+    sampling: Sampling = "always"
+    structured: bool = True
+    largest_output: int | None = None
+    efforts: tuple[str, ...] = ()
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the model thinks, or is assumed to."""
+        return self.thinks is not False
+
+    def takes_sampling(self, effort: str | None) -> bool:
+        """Return whether the model takes `temperature` and `top_p` with an effort."""
+        return self.sampling == "always" or (
+            self.sampling == "without_thinking" and effort == "none"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ModelEnd:
+    """The announced end of a model.
+
+    Attributes:
+        model: the model that ends.
+        day: its last day.
+        current: a model of its line that does not end.
+        page: the provider's page of deprecations.
+    """
+
+    model: str
+    day: date
+    current: str
+    page: str
+
+    def is_near(self, today: date) -> bool:
+        """Return whether the model has ended, or ends within :data:`NEAR` days."""
+        return (self.day - today).days <= NEAR
+
+    def line(self, today: date) -> str:
+        """Return a warning in one line."""
+        when = f"{self.day.day} {self.day:%B %Y}"
+        days = (self.day - today).days
+        ends = f"ends on {when}" if days >= 0 else f"has ended on {when}"
+        return (
+            f"model `{self.model}` {ends}; move to a current one such as `{self.current}` (see "
+            f"{self.page})"
+        )
+
+
+def facts_of(provider: str, model: str) -> ModelFacts | None:
+    """Return the facts of a model of ``openai`` or ``anthropic``; None for an unknown family."""
+    table = _tables()[provider]
+    for family in table["families"]:
+        if re.match(family["names"], model):
+            facts = {name: value for name, value in family.items() if name != "names"}
+            return ModelFacts(efforts=tuple(table["efforts"]), **facts)
+    return None
+
+
+def end_of(provider: str, model: str) -> ModelEnd | None:
+    """Return the announced end of a model of ``openai`` or ``anthropic``; None without one."""
+    table = _tables()[provider]
+    for end in table["ends"]:
+        if model in end["names"]:
+            return ModelEnd(
+                model=model,
+                day=end["date"],
+                current=current_of(provider, model) or "",
+                page=table["deprecations"],
+            )
+    return None
+
+
+def current_of(provider: str, model: str) -> str | None:
+    """Return the current model of the line of a model; None for an unknown line."""
+    lines = _tables()[provider]["lines"]
+    return next((line["current"] for line in lines if re.match(line["names"], model)), None)
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    text = files("promptgraft.adapters").joinpath("models.toml").read_text("utf-8")
+    return tomllib.loads(text)

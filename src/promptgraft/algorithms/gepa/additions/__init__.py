@@ -1,0 +1,1 @@
+"""What a search may do beyond the published algorithm, each on its own."""

@@ -1,0 +1,126 @@
+"""The interface of everything that a search does beyond the published algorithm."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import attrs
+
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
+from promptgraft.algorithms.gepa.reflect import Reflector
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, answered
+from promptgraft.search.config import RunConfig
+from promptgraft.search.population import Seen
+from promptgraft.search.validation import Validator
+from promptgraft.serde import Json, unstructure
+
+
+@attrs.frozen(kw_only=True)
+class Tools:
+    """What an addition works with.
+
+    Attributes:
+        config: the settings of the run.
+        kit: what the search works with.
+        reflector: asks the reflection model, and grafts its replies.
+        validator: adds candidates to the population.
+        seen: the candidates tried so far.
+        trial_size: most rollouts of an attempt.
+    """
+
+    config: RunConfig
+    kit: Kit
+    reflector: Reflector
+    validator: Validator
+    seen: Seen
+    trial_size: int
+
+
+class Addition:
+    """Something that a search does besides the published algorithm.
+
+    Everything that an addition knows of an attempt it puts into ``attempt.notes`` in :meth:`begin`,
+    so that attempts that overlap depend on their number alone; :meth:`learn` is called in the order
+    of the steps. What subclasses set in ``__init__`` are their settings; a search works on a copy,
+    so one object may be in the settings of several runs.
+
+    Attributes:
+        name: its name in settings, and of its notes.
+        asks_several: whether an attempt may ask questions about several modules.
+        tools: what it works with, from :meth:`start` on.
+    """
+
+    name: ClassVar[str]
+    asks_several: ClassVar[bool] = False
+    tools: Tools
+
+    def started(self, tools: Tools) -> Self:
+        """Return a copy for one search."""
+        kind: type = type(self)
+        own: Self = attrs.evolve(self) if attrs.has(kind) else copy.copy(self)  # type: ignore[misc]
+        own.tools = tools
+        own.start()
+        return own
+
+    def start(self) -> None:
+        """Set up the state of a search."""
+
+    @property
+    def settings(self) -> Mapping[str, Json]:
+        """What decides the path of a run besides its name, for the fingerprint of the run."""
+        fields = getattr(type(self), "__attrs_attrs__", ())  # none of what is no attrs class
+        given = [field.name for field in fields if field.init]
+        return {name: unstructure(getattr(self, name), path=name) for name in given}
+
+    def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
+        """Return how many rollouts of a budget are kept for :meth:`finish`.
+
+        They are released with ``tools.kit.budget.release``, in ``finish`` or before.
+
+        Args:
+            rollouts: the budget; a larger one may keep more, but not all that it has more.
+            least: the smallest budget that a search without additions can have.
+            validation: examples of the validation set.
+        """
+        del rollouts, least, validation
+        return 0
+
+    def expected_questions(self, modules: int, otherwise: float) -> float:
+        """Return how many questions an attempt is expected to ask, for the plan.
+
+        Args:
+            modules: how many modules may change.
+            otherwise: how many it is expected to ask without the addition.
+        """
+        del modules
+        return otherwise
+
+    def begin(self, attempt: Attempt) -> Proposer | None:
+        """Return what proposes in this attempt instead of a reflection; None for the reflection.
+
+        It may set ``attempt.minibatch``, if the attempt is about certain examples, and
+        ``attempt.is_reflection``. The first addition that returns a proposer is asked first; where
+        a proposer returns None, the next one is.
+        """
+        del attempt
+        return None
+
+    def revise(self, attempt: Attempt, changes: Changes) -> Changes:
+        """Return the changes of a child as they are to be tried; there is at least one."""
+        del attempt
+        return changes
+
+    def learn(self, attempt: Attempt) -> None:
+        """Learn from an attempt that has ended."""
+
+    def gives_back(self) -> bool:
+        """Release reserved rollouts that are not needed; return whether there were any."""
+        return False
+
+    def finish(self, steps: int) -> Asking[None]:
+        """Use what was reserved, after the search, which has made so many steps."""
+        del steps
+        return answered(None)

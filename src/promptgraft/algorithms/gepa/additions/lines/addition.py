@@ -1,0 +1,128 @@
+"""Carries lines that helped, drops those that do not work, and moves those in the wrong part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.additions.lines.carry import LineHistory, LinePlan
+from promptgraft.algorithms.gepa.additions.lines.credit import FeedbackTerms, added_lines
+from promptgraft.algorithms.gepa.additions.lines.relocate import (
+    MisplacedRule,
+    MisplacedRules,
+    Relocation,
+)
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
+from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.search.acceptance import Change
+from promptgraft.search.asks import Asking, Records
+from promptgraft.targets.types import Candidate
+
+
+@attrs.frozen
+class _Note:
+    """What an attempt does with lines, fixed when it begins.
+
+    Attributes:
+        plan: the lines to carry into its child, and those to drop.
+        misplaced: the lines that it tries in other parts, instead of a reflection.
+        stop_words: words that are too frequent to identify a complaint.
+    """
+
+    plan: LinePlan
+    misplaced: Sequence[MisplacedRule]
+    stop_words: frozenset[str]
+
+
+@attrs.define(slots=False)
+class Lines(Addition):
+    """Learns from every child which of its lines helped.
+
+    It does nothing if the acceptance policy repeats trials: two answers or three decide on these,
+    too few for a test that asks for more.
+    """
+
+    name: ClassVar[str] = "lines"
+
+    _terms: FeedbackTerms = attrs.field(init=False, repr=False, eq=False)
+    _history: LineHistory = attrs.field(init=False, repr=False, eq=False)
+    _misplaced: MisplacedRules = attrs.field(init=False, repr=False, eq=False)
+
+    def start(self) -> None:
+        tools = self.tools
+        self._terms = FeedbackTerms()
+        self._history = LineHistory(tools.kit.target, tools.kit.scorer, tools.reflector.perfect)
+        self._misplaced = MisplacedRules(tools.kit, tools.trial_size)
+
+    @property
+    def _is_off(self) -> bool:
+        return bool(self.tools.config.acceptance.max_repeats)
+
+    def begin(self, attempt: Attempt) -> Proposer | None:
+        if self._is_off:
+            return None
+        plan, misplaced = self._history.of(attempt.candidate), self._misplaced.take()
+        attempt.notes[self.name] = _Note(plan, misplaced, self._terms.stop_words)
+        if not misplaced:
+            return None
+        attempt.is_reflection = False
+        attempt.minibatch = tuple(dict.fromkeys(rule.example for rule in misplaced))
+        return self._relocate
+
+    def _relocate(self, attempt: Attempt) -> Asking[Changes]:
+        """Try lines in other parts; parent and child are compared on their examples."""
+        note: _Note = attempt.notes[self.name]
+        relocation = Relocation(self.tools.kit, attempt, note.stop_words)
+        changes, about = yield from relocation.run(note.misplaced)
+        if not changes or self.tools.reflector.was_tried(attempt, changes[-1].candidate):
+            return ()
+        attempt.compared_on = about
+        return changes
+
+    def revise(self, attempt: Attempt, changes: Changes) -> Changes:
+        if self._is_off:
+            return changes
+        plan: LinePlan = attempt.notes[self.name].plan
+
+        def graft(onto: Candidate, part: Part, text: str) -> Change:
+            return self.tools.reflector.graft(attempt, onto, part, text)
+
+        target = self.tools.kit.target
+        return plan.applied(changes, target=target, parent=attempt.candidate, graft=graft)
+
+    def learn(self, attempt: Attempt) -> None:
+        if self._is_off:
+            return
+        note: _Note = attempt.notes[self.name]
+        if note.misplaced:
+            self._misplaced.moved(gained=attempt.accepted)
+        if attempt.compared is not None:
+            batches = attempt.compared.batches
+            self._learn_of(attempt, note, batches[0], batches[-1])
+
+    def _learn_of(self, attempt: Attempt, note: _Note, before: Records, after: Records) -> None:
+        """Learn from a child which lines to carry on, to drop, and to try in other parts."""
+        history, perfect = self._history, self.tools.reflector.perfect
+        self._terms.learn([*before, *after])
+        stop_words = self._terms.stop_words
+        added = tuple(
+            added_lines(
+                self.tools.kit,
+                attempt.changes,
+                before,
+                after,
+                perfect=perfect,
+                stop_words=stop_words,
+            )
+        )
+        history.note(note.plan, added)
+        new = [record for record in before if record.example_id not in attempt.known]
+        history.learn(attempt.candidate, new, stop_words)
+        history.learn(attempt.child, after, stop_words)
+        if not note.misplaced:
+            carried = {rule.place for rule in note.plan.carried}
+            written = [line for line in added if (line.module, line.key) not in carried]
+            self._misplaced.note(written, before, attempt.minibatch)

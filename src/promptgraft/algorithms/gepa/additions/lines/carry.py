@@ -1,0 +1,239 @@
+"""Carries lines that helped into the next children, and drops those that do not work.
+
+A child with a good line is lost if another of its lines does harm, or if it loses its race by
+chance. The line need not be discovered again: it is added to the following children, and tested
+with them, until the parent contains it. A line that does not work, often because it stands in the
+wrong part, comes along with others that do. The following children do without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.lines.credit import (
+    AddedLine,
+    Addressed,
+    Place,
+    complaint_of,
+)
+from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of, replaced, without
+from promptgraft.algorithms.gepa.questions import Part
+from promptgraft.search.acceptance import Change
+from promptgraft.search.scores import Scorer
+from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.targets.types import Candidate, Module, RolloutRecord
+from promptgraft.text import folded_words
+
+_MOST_TRIES = 12
+"""How many children a line is carried into, or dropped from: few answers have judged it."""
+_MOST_LINES = 1_000
+_MOST_COMPLAINTS = 8
+"""How many complaints about the answers to an example are remembered."""
+_CARRIED = "lines that helped in an earlier child"
+_DROPPED = "without lines that do not work"
+
+
+@attrs.frozen(kw_only=True)
+class CarriedRule:
+    """A line that is added to a child.
+
+    Attributes:
+        module: the part in which it helped.
+        text: the line, with its continuation lines.
+        key: its normalized content; equal for repetitions.
+    """
+
+    module: Module
+    text: str
+    key: str
+
+    @property
+    def place(self) -> Place:
+        """The line in its part."""
+        return self.module, self.key
+
+
+@attrs.frozen
+class LinePlan:
+    """What a child does with lines that earlier children have tried.
+
+    Attributes:
+        carried: lines to add.
+        idle: lines of the parent to drop.
+    """
+
+    carried: tuple[CarriedRule, ...] = ()
+    idle: tuple[Place, ...] = ()
+
+    def applied(
+        self,
+        changes: tuple[Change, ...],
+        *,
+        target: Target,
+        parent: Candidate,
+        graft: Callable[[Candidate, Part, str], Change],
+    ) -> tuple[Change, ...]:
+        """Return the changes of a child, without idle lines and with the carried ones.
+
+        Args:
+            changes: at least one change, each grafted onto the one before it.
+            target: what is improved.
+            parent: the parent of the child.
+            graft: makes the change of a part, or raises ``InvalidProposalError``.
+        """
+
+        def with_text(module: Module, text: str, reason: str) -> tuple[Change, ...]:
+            part = module, target.describe(module, parent)
+            try:
+                change = graft(changes[-1].candidate, part, text)
+            except InvalidProposalError:
+                return changes
+            own = [one.reason for one in changes if one.module == module]
+            others = (one for one in changes if one.module != module)
+            return (*others, attrs.evolve(change, reason=own[0] if own else reason))
+
+        for module in dict.fromkeys(module for module, _ in self.idle):
+            text = target.text(module, changes[-1].candidate)
+            left = without(text, [one for one in lines_of(text) if (module, one.key) in self.idle])
+            if left != text:
+                changes = with_text(module, left, _DROPPED)
+        for rule in self.carried:
+            before = target.text(rule.module, changes[-1].candidate)
+            text = f"{before}\n{rule.text}"
+            # Skip lines that the child already paraphrases or contradicts.
+            if len(replaced(lines_of(text))) <= len(replaced(lines_of(before))):
+                changes = with_text(rule.module, text, _CARRIED)
+        return changes
+
+
+@attrs.define
+class LineHistory:
+    """How the lines of all children have done.
+
+    Attributes:
+        target: what is optimized.
+        scorer: scores rollouts.
+        perfect: the score below which an answer is a failure.
+    """
+
+    target: Target
+    scorer: Scorer
+    perfect: float
+    _tries: Counter[CarriedRule] = attrs.field(factory=Counter, init=False)
+    _drops: Counter[Place] = attrs.field(factory=Counter, init=False)
+    _credits: Counter[Place] = attrs.field(factory=Counter, init=False)
+    """How often each line helped, minus the failures that complained of it."""
+    _complaints: dict[str, dict[frozenset[str], None]] = attrs.field(factory=dict, init=False)
+    """By example id, the last complaints about answers to it, in the order of their discovery."""
+    _first: Mapping[Module, frozenset[str]] = attrs.field(init=False)
+    """The keys of the lines that free texts begin with."""
+
+    def __attrs_post_init__(self) -> None:
+        target = self.target
+        baseline = target.baseline()
+        self._first = {
+            one: frozenset(line.key for line in lines_of(target.text(one, baseline)))
+            for one in target.modules
+            if not (one.is_example or target.describe(one, baseline).as_json)
+        }
+
+    def note(self, plan: LinePlan, lines: Iterable[AddedLine]) -> None:
+        """Record the outcome of a child.
+
+        Args:
+            plan: what it did with earlier lines.
+            lines: the lines that it has and its parent lacks.
+        """
+        self._drops.update(plan.idle)
+        self._tries.update(plan.carried)
+        for line in lines:
+            if line.helped:
+                rule = CarriedRule(module=line.module, text=line.text, key=line.key)
+                self._tries.setdefault(rule, 0)
+                self._credits[rule.place] += 1
+        for counts in (self._tries, self._drops, self._credits):
+            for oldest in [*counts][:-_MOST_LINES]:
+                del counts[oldest]
+
+    def learn(
+        self, candidate: Candidate, records: Iterable[RolloutRecord], stop_words: frozenset[str]
+    ) -> None:
+        """Judge the lines of a candidate by the examples whose complaints they address.
+
+        A line loses credit if a failure complains of what it says. It gains credit if the example
+        complained of that earlier and does no longer, and no other line of the candidate says it.
+
+        Args:
+            candidate: the candidate.
+            records: new rollouts of it.
+            stop_words: words that are too frequent to identify a complaint.
+        """
+        addressed = Addressed.by(self._lines(candidate))
+        for record in records:
+            if (score := self.scorer.score(record)) is None:
+                continue
+            earlier = self._complaints.setdefault(record.example_id, {})
+            is_perfect = score >= self.perfect
+            complaint = frozenset[str]() if is_perfect else complaint_of(record, stop_words)
+            asked = frozenset(folded_words(record.inputs_repr))
+            blamed = addressed.lines(complaint, asked)
+            self._credits.subtract(blamed)
+            if is_perfect or complaint:
+                found = (addressed.lines(one, asked) for one in earlier)
+                alone = dict.fromkeys(those[0] for those in found if len(those) == 1)
+                self._credits.update([place for place in alone if place not in blamed])
+            if complaint:
+                earlier[complaint] = None
+                for oldest in [*earlier][:-_MOST_COMPLAINTS]:
+                    del earlier[oldest]
+
+    def of(self, parent: Candidate) -> LinePlan:
+        """Return what the next child of a parent does with the lines."""
+        lines = self._lines(parent)
+        places = dict.fromkeys((one, line.key) for one in lines for line in lines[one])
+        most: dict[str, int] = {}
+        for place in places:
+            most[_content(place)] = max(self._credits[place], most.get(_content(place), 0))
+        idle = (
+            place
+            for place in places
+            if self._credits[place] < most[_content(place)]
+            and self._drops[place] < _MOST_TRIES
+            and place[1] not in self._first[place[0]]
+        )
+        return LinePlan(self._carried_into(places), tuple(idle))
+
+    def _carried_into(self, places: Iterable[Place]) -> tuple[CarriedRule, ...]:
+        """Return the lines to carry into the next child of a parent that lacks them.
+
+        Of equal lines for several parts only the one with the most credit is carried, and none if
+        the parent has it in a part where it has as much.
+        """
+        held: dict[str, list[Place]] = {}
+        for place in places:
+            held.setdefault(_content(place), []).append(place)
+        found: dict[str, CarriedRule] = {}
+        for rule, tries in self._tries.items():
+            content, credit = _content(rule.place), self._credits[rule.place]
+            others = held.get(content, [])
+            if content in found:
+                others = [*others, found[content].place]
+            if (
+                tries < _MOST_TRIES
+                and credit >= 0
+                and rule.place not in others
+                and all(self._credits[other] < credit for other in others)
+            ):
+                found[content] = rule
+        return tuple(found.values())
+
+    def _lines(self, candidate: Candidate) -> dict[Module, list[Line]]:
+        return {one: lines_of(self.target.text(one, candidate)) for one in self._first}
+
+
+def _content(place: Place) -> str:
+    """Return what a line says, whichever heading it stands below."""
+    return place[1].partition("\n")[2]

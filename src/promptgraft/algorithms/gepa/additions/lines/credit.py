@@ -1,0 +1,263 @@
+"""Credit assignment: which lines helped on a minibatch, and which address its failures.
+
+A line concerns the failures whose input or feedback shares rare words with it. It helped if the
+score of one of them rose, or if its score is the same and the feedback complains of something else
+now: of what an answer that is right or wrong as a whole still lacks, scores tell nothing. Effects
+of other lines of the same proposal are not separated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.lines.rules import Line, lines_of
+from promptgraft.search.acceptance import Change
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Records
+from promptgraft.search.scores import Scorer
+from promptgraft.targets.types import Module, RolloutRecord
+from promptgraft.text import folded_words
+
+_CHANCE = 0.15
+"""Share of the score range below which a gain counts as chance."""
+_TOLD_APART = 0.5
+"""Words that occur in more of the minibatch than this share identify no failure."""
+_STOP_WORD_SHARE = 0.1
+"""Words that occur in more of all feedback than this share identify no complaint."""
+_SELDOM = 3
+"""How many times a word may occur in feedback before it can be stop_words."""
+
+
+_SAME = 0.5
+"""Share of words that a complaint and a line have in common if the line addresses it."""
+
+Place = tuple[Module, str]
+"""A line in a part: the part, and the key of the line."""
+
+
+@attrs.frozen(kw_only=True)
+class AddedLine:
+    """An added line that concerns a failure of the minibatch.
+
+    Attributes:
+        module: the part it was added to.
+        text: the line, with its continuation lines.
+        key: its normalized content; equal for repetitions.
+        words: its words, without case and accents.
+        place: index in the minibatch of the failure that it concerns most.
+        enough: the score that must be exceeded there for the line to count as helpful.
+        helped: whether the score of any failure that it concerns rose, or its feedback moved on.
+    """
+
+    module: Module
+    text: str
+    key: str
+    words: Sequence[str]
+    place: int
+    enough: float
+    helped: bool
+
+
+@attrs.define
+class FeedbackTerms:
+    """Learns the stop words of feedback: those that much of it has.
+
+    Attributes:
+        stop_words: these words, without case and accents.
+    """
+
+    stop_words: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    _counts: Counter[str] = attrs.field(factory=Counter, init=False)
+    _total: int = attrs.field(default=0, init=False)
+
+    def learn(self, records: Iterable[RolloutRecord]) -> None:
+        """Count the words of some feedback."""
+        said = [_feedback_words(record) for record in records if record.feedback is not None]
+        self._total += len(said)
+        for words in said:
+            self._counts.update(words)
+        most = max(_SELDOM, _STOP_WORD_SHARE * self._total)
+        # Other words have not become more frequent.
+        self.stop_words = frozenset(
+            word for word in self.stop_words.union(*said) if self._counts[word] > most
+        )
+
+
+@attrs.frozen
+class Effect:
+    """How two candidates differ on one example: the first failed, the second has more lines.
+
+    Attributes:
+        scores: their scores.
+        complaints: the words of their feedback that identify a complaint.
+    """
+
+    scores: tuple[float, float]
+    complaints: tuple[frozenset[str], frozenset[str]]
+
+    @classmethod
+    def of(
+        cls,
+        scorer: Scorer,
+        before: RolloutRecord,
+        after: RolloutRecord,
+        *,
+        stop_words: frozenset[str],
+    ) -> Effect | None:
+        """Return the effect of the lines; None without both scores.
+
+        Args:
+            scorer: scores rollouts.
+            before: the rollout without the lines.
+            after: the rollout with them, on the same example.
+            stop_words: words that are too frequent to identify a complaint.
+        """
+        scores = scorer.score(before), scorer.score(after)
+        if scores[0] is None or scores[1] is None:
+            return None
+        old, new = (complaint_of(one, stop_words) for one in (before, after))
+        return cls((scores[0], scores[1]), (old, new))
+
+    def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
+        """Return whether a line helped: the score is above ``enough``, or feedback moved on.
+
+        It has moved on if it no longer complains of what the line addresses, but of something
+        else, at the same score.
+        """
+        lowest, score = self.scores
+        old, new = self.complaints
+        addressed = old.intersection(words)
+        moved_on = bool(addressed) and bool(new) and addressed.isdisjoint(new)
+        return score > enough or (score == lowest and moved_on)
+
+
+def complaint_of(record: RolloutRecord, stop_words: frozenset[str]) -> frozenset[str]:
+    """Return the words of feedback that identify a complaint."""
+    return _feedback_words(record) - stop_words
+
+
+def _feedback_words(record: RolloutRecord) -> frozenset[str]:
+    return frozenset(folded_words(record.feedback.feedback) if record.feedback else ())
+
+
+def added_lines(
+    kit: Kit,
+    changes: Sequence[Change],
+    before: Records,
+    after: Records,
+    *,
+    perfect: float,
+    stop_words: frozenset[str],
+) -> Iterator[AddedLine]:
+    """Yield the added lines that concern a failure.
+
+    Args:
+        kit: what the search works with.
+        changes: the changes of one proposal.
+        before: the parent's rollouts on the minibatch.
+        after: the child's rollouts, in the same order.
+        perfect: the score at which there is nothing left to learn.
+        stop_words: words that are too frequent to identify a complaint.
+    """
+    pairs = list(zip(before, after, strict=True))
+    effects = [Effect.of(kit.scorer, *pair, stop_words=stop_words) for pair in pairs]
+    seen = [score for pair in pairs for one in pair if (score := kit.scorer.score(one)) is not None]
+    chance = _CHANCE * (max(seen) - min(seen)) if seen else 0.0
+    weights = _weights(before)
+    for change, rows, line in _added(kit, changes):
+        near = [math.fsum(words.get(word, 0.0) for word in {*line.words}) for words in weights]
+        failed = [
+            (place, effect)
+            for place, effect in enumerate(effects)
+            if near[place] and effect is not None and effect.scores[0] < perfect
+        ]
+        if failed:
+            place, most = max(failed, key=lambda one: near[one[0]])
+            yield AddedLine(
+                module=change.module,
+                text="\n".join(rows[number] for number in line.places),
+                key=line.key,
+                words=line.words,
+                place=place,
+                enough=most.scores[0] + chance,
+                helped=any(
+                    effect.is_help_of(line.words, enough=effect.scores[0] + chance)
+                    for _, effect in failed
+                ),
+            )
+
+
+def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Change, list[str], Line]]:
+    for change in changes:
+        before, module = change.before, change.module
+        if not module.is_example and not before.as_json:
+            old = {line.key for line in lines_of(before.text)}
+            text = kit.target.text(module, change.candidate)
+            rows = text.split("\n")
+            for line in lines_of(text, before.placeholders):
+                if line.key not in old:
+                    yield change, rows, line
+
+
+def _weights(records: Records) -> list[Mapping[str, float]]:
+    """Return the distinguishing words of each rollout with their inverse document frequencies."""
+    said = [
+        {*folded_words(f"{one.inputs_repr} {one.feedback.feedback if one.feedback else ''}")}
+        for one in records
+    ]
+    counts, most = Counter(word for words in said for word in words), _TOLD_APART * len(said)
+    return [
+        {
+            word: math.log((1 + len(said)) / counts[word])
+            for word in words
+            if counts[word] <= max(1, most)
+        }
+        for words in said
+    ]
+
+
+@attrs.frozen
+class Addressed:
+    """What the lines of a candidate are about.
+
+    Attributes:
+        words: the words of each line, without those that most lines have.
+    """
+
+    words: Mapping[Place, frozenset[str]]
+
+    @classmethod
+    def by(cls, lines: Mapping[Module, Sequence[Line]]) -> Addressed:
+        """Return it for the lines of all parts."""
+        every = {
+            (module, line.key): frozenset(line.words)
+            for module, those in lines.items()
+            for line in those
+        }
+        counts = Counter(word for words in every.values() for word in words)
+        most = max(1, _TOLD_APART * len(every))
+        common = frozenset(word for word, count in counts.items() if count > most)
+        return cls({place: words - common for place, words in every.items()})
+
+    def lines(self, complaint: frozenset[str], asked: Collection[str]) -> tuple[Place, ...]:
+        """Return the lines that address a complaint about an answer, in their order.
+
+        They have at least half of the words of the complaint, and complaint and input together
+        at least half of theirs: a line about much else is judged by much else.
+
+        Args:
+            complaint: the words that identify it; none for no complaint.
+            asked: the words of the input.
+        """
+        said = complaint.union(asked)
+        return tuple(
+            place
+            for place, words in self.words.items()
+            if complaint
+            and len(complaint & words) >= _SAME * len(complaint)
+            and len(said & words) >= _SAME * max(1, len(words))
+        )

@@ -1,0 +1,383 @@
+"""One question about all parts of a prompt, whose reply changes the parts that are at fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, NamedTuple, TypeVar
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
+from promptgraft.algorithms.gepa.prompts import WHOLE
+from promptgraft.algorithms.gepa.questions import Draft, Grafting, Part
+from promptgraft.algorithms.gepa.select import Draws, Turn
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.examples import one_line
+from promptgraft.search.acceptance import Change
+from promptgraft.search.asks import Asking, Question, Reply
+from promptgraft.search.reflection import (
+    NOT_REFUSED,
+    MetaPrompts,
+    Refusal,
+    example_of,
+    limits_of,
+    reflection_params,
+    with_answers,
+)
+from promptgraft.serde import Json, digest
+from promptgraft.strict.checks import SHARE
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.line_edits import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
+from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
+from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
+from promptgraft.text import clip, counted, fenced, listed
+
+T = TypeVar("T")
+
+_MOST_CHARS = 24_000
+"""Most characters of all texts that one question may change, unless the first alone has more."""
+_SUMMARY_CHARS = 1_000
+_PREVIOUS_CHARS = 60_000
+_SHOWN_CHARS = 80
+_REASON_CHARS = 400
+
+
+_SUCCESSES = 2
+
+
+@attrs.define
+class _Note:
+    may_ask: bool
+    was_asked: bool = False
+
+
+@attrs.define(slots=False)
+class WholePrompt(Addition):
+    """Asks one question about all instructions, which may change several of them.
+
+    Attributes:
+        share: share of the steps, 0 to 1, in which that is tried.
+    """
+
+    name: ClassVar[str] = "whole_prompt"
+
+    share: float = attrs.field(default=0.9, validator=SHARE)
+    _draws: Draws = attrs.field(init=False, repr=False, eq=False)
+    _failed: int = attrs.field(default=0, init=False, repr=False, eq=False)
+    _rests: int = attrs.field(default=0, init=False, repr=False, eq=False)
+
+    def start(self) -> None:
+        self._draws = Draws(self.tools.config.seed, "whole")
+
+    def expected_questions(self, modules: int, otherwise: float) -> float:
+        return self.share + (1 - self.share) * otherwise if modules > 1 else otherwise
+
+    def begin(self, attempt: Attempt) -> Proposer:
+        may_ask = self._draws.at(attempt.ahead) < self.share and not self._rests
+        attempt.notes[self.name] = _Note(may_ask)
+        return self._propose
+
+    def _propose(self, attempt: Attempt) -> Asking[Changes | None]:
+        """Ask about all instructions, if it is their turn and there are several."""
+        reflector, note = self.tools.reflector, attempt.notes[self.name]
+        failures, successes = reflector.parted(attempt)
+        if not note.may_ask or not failures:
+            return None
+        target, parent = self.tools.kit.target, attempt.candidate
+        worth = partial(reflector.is_worth, attempt)
+        modules = most_shown(
+            instructions(attempt.turn, worth), lambda module: target.text(module, parent)
+        )
+        if len(modules) < 2:
+            return None
+        note.was_asked, attempt.modules = True, modules
+        parts = tuple((module, target.describe(module, parent)) for module in modules)
+        records = (*failures, *successes[:_SUCCESSES])
+        draft = reflector.draft(attempt, parts, records, kind=WholeDraft)
+        yield from reflector.ask(attempt, [draft])
+        # The edits that were kept beside a bad one may have been tried without it.
+        changes = draft.changes
+        was_tried = changes and reflector.was_tried(attempt, changes[-1].candidate)
+        return () if was_tried else changes
+
+    def learn(self, attempt: Attempt) -> None:
+        if not attempt.had_failures:
+            return
+        self._draws.popleft()
+        if not attempt.notes[self.name].was_asked:
+            self._rests = max(0, self._rests - 1)
+            return
+        # Back off linearly: a model that cannot answer this question is asked others instead.
+        self._failed = 0 if attempt.changes else self._failed + 1
+        self._rests = self._failed
+
+
+def instructions(turn: Turn, worth: Callable[[Module], bool]) -> tuple[Module, ...]:
+    """Return the instructions that one question may be about, if it is their turn.
+
+    Modules of kinds with their own question, whose replies have another form, are left out.
+
+    Args:
+        turn: which modules have their turn.
+        worth: returns whether a module is worth a mutation.
+    """
+    return tuple(
+        module
+        for module in turn.first
+        if not module.is_example and module.question is None and worth(module)
+    )
+
+
+class WholeDraft(Draft):
+    """The question about several parts."""
+
+    def question(self, position: str, meta_prompts: MetaPrompts) -> Question:
+        return question_on_all(
+            position,
+            [description for _, description in self.parts],
+            self.records,
+            meta_prompts=meta_prompts,
+            earlier=self.earlier,
+            objectives=self.objectives,
+            refused=self.refused,
+        )
+
+    def take(self, reply: Reply, reflector: Grafting) -> None:
+        attempt = self.attempt
+
+        def graft(onto: Sequence[Change], part: Part, text: str) -> Change:
+            parent = onto[-1].candidate if onto else attempt.candidate
+            return reflector.graft(attempt, parent, part, text, may_be_old=True)
+
+        add_edits(self, reply, graft)
+        if not self.is_partial:
+            try:
+                reflector.check_new(attempt, self.changes[-1].candidate)
+            except InvalidProposalError:
+                self.changes = ()
+                raise
+
+    def needs_no_repair(self, error: InvalidProposalError) -> bool:
+        # A model that finds no part at fault would only repeat that in a repair.
+        return error.reason is RejectionReason.UNCHANGED
+
+
+def most_shown(modules: Sequence[Module], text: Callable[[Module], str]) -> tuple[Module, ...]:
+    """Return as many of the first modules as fit into one question, all of the same prompt."""
+    left = _MOST_CHARS
+    found: list[Module] = []
+    prompts = [module.name.rpartition("#")[0] for module in modules]
+    for module, prompt in zip(modules, prompts, strict=True):
+        if prompt != prompts[0]:
+            continue
+        left -= len(text(module))
+        if left < 0 and found:
+            break
+        found.append(module)
+    return tuple(found)
+
+
+def question_on_all(
+    position: str,
+    parts: Sequence[ModuleDescription],
+    records: Sequence[RolloutRecord],
+    *,
+    meta_prompts: MetaPrompts,
+    earlier: Mapping[str, Sequence[RolloutRecord]],
+    objectives: Mapping[str, str] = FrozenMap(),
+    refused: Refusal = NOT_REFUSED,
+) -> Question:
+    """Return the question that asks for new texts of the parts that are at fault.
+
+    The other parts of the prompt are shown for context; of long ones only the beginning.
+
+    Args:
+        position: position in the run.
+        parts: the parts that may be changed.
+        records: their rollouts; unscored ones are left out.
+        meta_prompts: the meta-prompts by key.
+        earlier: better answers to the same examples, by example id.
+        objectives: what the weighted scores are made of, by example id.
+        refused: the previous reply, and why it could not be used, if there is one.
+    """
+    marks = {part.name: mark for mark, part in _marked(parts)}
+    others = dict(parts[0].neighbours)
+    problem, previous = refused
+    whole = attrs.evolve(
+        parts[0],
+        neighbours=[(name, _summary(others[name])) for name in others if name not in marks],
+        siblings=(),
+        max_chars=_PREVIOUS_CHARS,
+    )
+    params = reflection_params(whole, (), problem=problem, previous=previous)
+    scored = [record for record in records if record.feedback is not None]
+    better = [earlier.get(record.example_id, ()) for record in scored]
+    examples = map(partial(example_of, parts=marks), scored, better)
+    params = attrs.evolve(
+        params,
+        part="one or several",
+        current="\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
+        limits="",
+        schema="",
+        examples="\n\n".join(examples),
+        edits=HOW_TO_EDIT
+        if any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
+        else "",
+    )
+    known = digest([WHOLE.key, params])  # without answers and objectives, as of one part
+    if objectives or whole.answers is not None:
+        told = [objectives.get(record.example_id, "") for record in scored]
+        shown = [
+            example_of(record, seen, marks, objectives=line)
+            for record, seen, line in zip(scored, better, told, strict=True)
+        ]
+        output = fenced_part(with_answers(whole).output)
+        params = attrs.evolve(params, output=output, examples="\n\n".join(shown))
+    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=known)
+
+
+class Edit(NamedTuple):
+    """A new text, and the model's reason for it in one line, which may be empty."""
+
+    text: str
+    reason: str = ""
+
+
+class ReadEdits(NamedTuple):
+    """The usable edits of a reply by the marks of their parts, and the faults of the others."""
+
+    edits: Mapping[str, Edit]
+    faults: Sequence[InvalidProposalError]
+
+
+def add_edits(
+    draft: Draft, reply: Reply, graft: Callable[[Sequence[Change], Part, str], Change]
+) -> None:
+    """Add the changes that a reply makes to those of ``draft``.
+
+    An edit that cannot be used is refused alone: the draft keeps the other changes, and its next
+    question asks for a repair of that edit. Edits that change nothing are ignored, because models
+    often repeat the parts that they find good.
+
+    Args:
+        draft: the question, with the changes of an earlier reply.
+        reply: the reply.
+        graft: returns the change of a part, made onto the changes before it.
+
+    Raises:
+        InvalidProposalError: no edit of the reply can be used.
+    """
+    draft.is_partial = False
+    by_mark = dict(_marked(draft.parts))
+    kept = {change.module for change in draft.changes}
+    changes = list(draft.changes)
+    unchanged: list[InvalidProposalError] = []
+    text = parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason)
+    read = read_edits(text, by_mark)
+    faults = [("", error) for error in read.faults]
+    for mark, edit in read.edits.items():
+        part, text = by_mark[mark], edit.text.lstrip("\n")
+        if part[0] in kept:
+            continue
+        try:
+            whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
+            changes.append(attrs.evolve(graft(changes, part, whole), reason=edit.reason))
+        except InvalidProposalError as error:
+            if error.reason is RejectionReason.UNCHANGED:
+                unchanged.append(error)
+            else:
+                faults.append((f"{mark}: ", error))
+    if len(changes) == len(kept):
+        raise ([error for _, error in faults] or unchanged or [_no_edit()])[0]
+    draft.changes = tuple(changes)
+    if faults:
+        draft.is_partial = True
+        modules = {change.module for change in changes}
+        used = listed(mark for mark, (module, _) in by_mark.items() if module in modules)
+        detail = "; ".join(f"{where}{error.detail}" for where, error in faults)
+        detail += f"; the edits of {used} are kept, so leave them out"
+        draft.refusals.append((InvalidProposalError(faults[0][1].reason, detail), reply.text))
+
+
+def _no_edit() -> InvalidProposalError:
+    return InvalidProposalError(RejectionReason.UNCHANGED, "the reply edits no part")
+
+
+def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
+    """Return the new texts in a reply by the marks of their parts; objects as JSON.
+
+    Args:
+        text: the reply's JSON.
+        marks: the marks of the parts that it may edit.
+
+    Raises:
+        InvalidProposalError: the reply cannot be read, or none of its edits can: they edit an
+            unknown part or one part twice, or contain unusable characters.
+    """
+    value = read_value(text)
+    edits = value.get("edits") if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(edits, list):
+        value = {**value, "edits": []}  # each is checked by itself
+    edits = edits or fields_in(value, ("edits",))["edits"]
+    if not isinstance(edits, list):
+        raise _unreadable("edits: expected a list of objects", edits)
+    if not edits:
+        raise _no_edit()
+    found: dict[str, Edit] = {}
+    faults: list[InvalidProposalError] = []
+    left = set(marks)
+    for number, given in enumerate(edits, start=1):
+        where = f"edit {number}: "
+        try:
+            mark, edit = _read_edit(given, where)
+        except InvalidProposalError as error:
+            faults.append(error)
+            continue
+        if mark in left:
+            left.remove(mark)
+            found[mark] = edit
+        else:
+            found.pop(mark, None)  # of two texts for a part neither is the one that is meant
+            expected = f"{where}part: expected one of {listed(marks)}, each once"
+            faults.append(_unreadable(expected, mark))
+    if not found:
+        raise faults[0]
+    return ReadEdits(found, faults)
+
+
+def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
+    fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
+    mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
+    said, reason = fields["text"], fields.get("reason")
+    text = one_line(said) if isinstance(said, dict) else text_in(said, f"{where}text")
+    told = " ".join(reason.split()) if isinstance(reason, str) else ""
+    return mark, Edit(text, clip(told, _REASON_CHARS, around=" "))
+
+
+def _unreadable(expected: str, value: Json) -> InvalidProposalError:
+    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return InvalidProposalError(RejectionReason.UNPARSABLE, f"{expected}, found {found}")
+
+
+def _marked(parts: Sequence[T]) -> Iterator[tuple[str, T]]:
+    return ((f"P{number}", part) for number, part in enumerate(parts, start=1))
+
+
+def _shown(mark: str, part: ModuleDescription) -> str:
+    title = "" if part.title in part.name else f" ({in_one_line(part.title)})"
+    text = fenced(part.text) if part.text else "It has no text yet."
+    types = f"**Types:**\n\n{fenced_part(part.schema)}" if part.schema else ""
+    said = (f"**{mark}:** {in_one_line(part.name)}{title}", text, limits_of(part), types)
+    return "\n\n".join(filter(None, said))
+
+
+def _summary(text: str) -> str:
+    """Return a text, or the head of a long one with its number of lines."""
+    if len(text) <= _SUMMARY_CHARS:
+        return text
+    lines = counted(len(text.splitlines()), "line")
+    return f"{text[:_SUMMARY_CHARS]}\n[… the head of {lines}, {len(text)} characters …]"

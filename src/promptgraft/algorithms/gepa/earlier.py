@@ -1,0 +1,82 @@
+"""Settings and fingerprints of earlier versions, whose strategy had what are additions today."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from promptgraft.serde import Json
+
+FORMER: Mapping[str, Json] = MappingProxyType(
+    {"module_choice": "blamed", "whole_prompt": 0.9, "shorten_margin": 0.01, "history_top_k": 0}
+)
+"""The former settings with their defaults in the preset ``lean``."""
+_FORMER_PAPER: Mapping[str, Json] = MappingProxyType(
+    {"module_choice": "turns", "whole_prompt": 0, "shorten_margin": "off", "history_top_k": 0}
+)
+
+
+def is_former(name: str, value: Json) -> bool:
+    """Return whether a setting of the strategy is one that is an addition today."""
+    return name in FORMER and (name != "module_choice" or value == "blamed")
+
+
+def additions_of(strategy: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    """Return the additions that a former strategy stands for, with their settings, by name.
+
+    Args:
+        strategy: the settings that are given, by name; the others are those of the preset.
+    """
+    defaults = _FORMER_PAPER if strategy.get("preset") == "paper" else FORMER
+    choice, share, margin, most = ({**defaults, **strategy}[name] for name in FORMER)
+    additions: dict[str, dict[str, Json]] = {}
+    if choice == "blamed":
+        if share:
+            additions |= {"lines": {}, "whole_prompt": {"share": share}}
+        additions["blame"] = {}
+    if most:
+        additions["history"] = {"most": most}
+    if margin != "off":
+        additions["shorten"] = {"margin": margin}
+    return additions
+
+
+def in_additions(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a fingerprint of such a version as this version writes it."""
+    if "strategy.whole_prompt" not in recorded:
+        return recorded
+    former = {name: recorded[f"strategy.{name}"] for name in FORMER}
+    additions = additions_of(former)
+    kept = {
+        name: value
+        for name, value in recorded.items()
+        if name.removeprefix("strategy.") not in FORMER
+    }
+    choice = "turns" if former["module_choice"] == "blamed" else former["module_choice"]
+    return {
+        **kept,
+        "strategy.module_choice": choice,
+        "additions": [[name, dict(settings)] for name, settings in additions.items()],
+    }
+
+
+def with_additions(written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
+    """Return the settings of a project file with additions instead of a former strategy."""
+    strategy = written.get("strategy")
+    if not isinstance(strategy, Mapping) or written.get("additions") is not None:
+        return written, ()
+    former = [name for name, value in strategy.items() if is_former(name, value)]
+    if not former:
+        return written, ()
+    additions = additions_of({name: value for name, value in strategy.items() if value is not None})
+    kept = {name: value for name, value in strategy.items() if name not in former}
+    listed: list[Json] = [
+        {name: dict(settings)} if settings else name for name, settings in additions.items()
+    ]
+    notes = [
+        f"strategy.{name}: additions do this today, and it is read as `additions: "
+        f"{json.dumps(listed)}`; write that instead"
+        for name in former
+    ]
+    return {**written, "strategy": kept, "additions": listed}, notes

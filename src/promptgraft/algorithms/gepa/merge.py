@@ -1,0 +1,245 @@
+"""System-aware merge (algorithm 4): which pairs are merged, how merges are tested, what is kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from operator import itemgetter
+
+import attrs
+
+from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, Rollouts
+from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
+from promptgraft.search.population import Pool, Seen
+from promptgraft.search.scores import Score, beats
+from promptgraft.search.validation import Validator
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.types import Candidate, RolloutRecord
+
+_SUBSAMPLE = 5
+"""Validation examples of the first test of a merge, as many as gepa takes."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Merger:
+    """Merges candidates of the frontier.
+
+    Attributes:
+        config: the settings.
+        kit: what the search works with.
+        seen: the candidates tried so far; merges are added to it.
+        validator: adds merges that are kept to the population.
+        largest: most rollouts that the next merge can use.
+    """
+
+    _config: GepaSettings
+    _kit: Kit
+    _seen: Seen
+    _validator: Validator
+    _seen_triples: set[Triple] = attrs.field(factory=set, init=False)
+    _attempts: int = attrs.field(default=0, init=False)
+    _random: random.Random = attrs.field(init=False)
+    largest: int = attrs.field(init=False)
+
+    @_random.default
+    def _own_stream(self) -> random.Random:
+        return random.Random(f"{self._config.seed}/merges")
+
+    @largest.default
+    def _first_largest(self) -> int:
+        may_merge = self._config.enable_merge and self._config.strategy.max_merge_invocations
+        return len(self._kit.validation) if may_merge else 0
+
+    def attempt(self, pool: Pool, step: int) -> Asking[None]:
+        """Merge one pair that has not been merged yet, if there is one.
+
+        The merge is evaluated on a few examples on which its parents differ, then on the rest of
+        the validation set. It joins the pool if neither parent beats it on either.
+        """
+        most = self._config.strategy.max_merge_invocations
+        chosen = self._next(pool) if self._attempts < most else None
+        if chosen is None:
+            return
+        self._kit.budget.require(
+            len(self._kit.validation) + self._validator.overhead, "two candidates are to be merged"
+        )
+        triple, merged = chosen
+        self._attempts += 1
+        # No later merge: what was reserved for one is free for further steps.
+        if self._attempts == most:
+            self.largest = 0
+        self._seen.add(merged.digest)
+        better, other = merged.parents
+        self._kit.emit(
+            MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
+        )
+        yield from self._try(pool, merged, step)
+
+    def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
+        untried = [
+            triple
+            for triple in triples(pool.candidates, pool.frontier())
+            if triple not in self._seen_triples
+        ]
+        for triple in self._random.sample(untried, len(untried)):
+            self._seen_triples.add(triple)
+            pair = pool.estimate(triple.first), pool.estimate(triple.second)
+            if not have_gained(pool.estimate(triple.ancestor), pair):
+                continue
+            better, other = self._ranked(pool, triple)
+            common = self._validator.common(pool.scores[better], pool.scores[other])
+            if len(common) < self._config.strategy.merge_overlap:
+                continue
+            base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
+            try:
+                merged = self._kit.target.merge(
+                    base, first, second, parents=(better, other), examples=self._kit.validation
+                )
+            except InvalidProposalError:
+                continue
+            if merged.digest not in self._seen:
+                return triple, merged
+        return None
+
+    def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
+        """Return the pair with the better one first; the elder wins a tie."""
+        first, second = pool.means[triple.first], pool.means[triple.second]
+        if first is None or (second is not None and second > first):
+            return triple.second, triple.first
+        return triple.first, triple.second
+
+    def _try(self, pool: Pool, merged: Candidate, step: int) -> Asking[None]:
+        better, other = merged.parents
+        known = (pool.scores[better], pool.scores[other])
+        common = self._validator.common(*known)
+        first = self._subsample(common, *known)
+        rest = [position for position in common if position not in first]
+        records: dict[int, RolloutRecord] = {}
+        for name, where, tried, shown in (
+            ("merge", first, first, "a first few"),
+            ("merge/rest", rest, common, "all"),
+        ):
+            examples = [self._kit.validation[place] for place in where]
+            made = yield from Rollouts(
+                position=f"step/{step}/{name}", candidate=merged, examples=examples
+            )
+            records.update(zip(where, made, strict=True))
+            if not self._keeps_up([records[place] for place in tried], known, tried):
+                self._kit.emit(
+                    MergeRejected(
+                        step=step,
+                        parents=(better, other),
+                        reason=RejectionReason.NOT_BETTER,
+                        detail=f"worse than the better parent on {shown} examples",
+                    )
+                )
+                return
+        entry = self._validator.begin(alone=True)
+        position = yield from self._validator.validate(
+            f"step/{step}/merge/race", merged, records, step=step, entry=entry
+        )
+        self._kit.emit(
+            MergeAccepted(
+                step=step,
+                candidate=position,
+                parents=(better, other),
+                pareto_mean=pool.estimate(position),
+                best_pareto_mean=pool.estimate(pool.best),
+            )
+        )
+
+    def _subsample(
+        self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
+    ) -> list[int]:
+        """Choose a few of the ``common`` examples, balanced between wins, losses and ties."""
+        wins, losses, ties = won_lost_tied(common, first, second)
+        chosen: list[int] = []
+        for group in (wins, losses, ties):
+            free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))
+            chosen += self._drawn(group, free)
+        others = [position for position in common if position not in chosen]
+        chosen += self._drawn(others, _SUBSAMPLE - len(chosen))
+        return sorted(chosen)
+
+    def _drawn(self, places: Sequence[int], size: int) -> list[int]:
+        """Draw up to ``size`` distinct positions, in ascending order."""
+        return sorted(self._random.sample(places, min(size, len(places))))
+
+    def _keeps_up(
+        self,
+        records: Sequence[RolloutRecord],
+        parents: tuple[Sequence[Score], Sequence[Score]],
+        where: Sequence[int],
+    ) -> bool:
+        """Return whether neither parent beats the merge where both have scores."""
+        own = self._kit.population.scores(records)
+        return any(score is not None for score in own) and not any(
+            beats([parent[index] for index in where], own) for parent in parents
+        )
+
+
+_MAX_PARTNERS = 20
+"""Members of the frontier that are paired; pairs, and the search for ancestors, grow with it."""
+
+
+@attrs.frozen
+class Triple:
+    """Two candidates and the ancestor that they share.
+
+    Attributes:
+        ancestor: position of the ancestor; neither of the two.
+        first: position of the elder.
+        second: position of the younger.
+    """
+
+    ancestor: int
+    first: int
+    second: int
+
+
+def ancestors_of(candidates: Sequence[Candidate], position: int) -> frozenset[int]:
+    """Return the positions of all ancestors, without the candidate itself."""
+    found: set[int] = set()
+    waiting = list(candidates[position].parents)
+    while waiting:
+        ancestor = waiting.pop()
+        if ancestor not in found:
+            found.add(ancestor)
+            waiting.extend(candidates[ancestor].parents)
+    return frozenset(found)
+
+
+def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Iterator[Triple]:
+    """Yield the pairs of the frontier that may be merged, with each of their common ancestors.
+
+    Neither of a pair descends from the other. Of a large frontier, the members with the
+    greatest weights take part, the elder first.
+    """
+    heaviest = sorted(frontier.items(), key=itemgetter(1), reverse=True)[:_MAX_PARTNERS]
+    lines = {position: ancestors_of(candidates, position) for position, _ in heaviest}
+    for first, second in combinations(sorted(lines), 2):
+        if first not in lines[second]:
+            for ancestor in sorted(lines[first] & lines[second], reverse=True):
+                yield Triple(ancestor, first, second)
+
+
+def have_gained(ancestor: Score, pair: Sequence[Score]) -> bool:
+    """Return whether neither of a pair has a lower mean than their ancestor."""
+    return ancestor is None or all(mean is not None and mean >= ancestor for mean in pair)
+
+
+def won_lost_tied(
+    places: Iterable[int], first: Sequence[Score], second: Sequence[Score]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the examples on which the first of two candidates is better, worse and as good.
+
+    Both have a score for each of ``places``.
+    """
+    found: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for place in places:
+        one, other = first[place] or 0.0, second[place] or 0.0
+        found[0 if one > other else 1 if one < other else 2].append(place)
+    return found

@@ -1,0 +1,486 @@
+"""The settings of GEPA, and the arithmetic of its budget."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.base import Addition
+from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, addition_named
+from promptgraft.algorithms.gepa.earlier import in_additions, with_additions
+from promptgraft.algorithms.gepa.questions import ATTEMPTS
+from promptgraft.algorithms.gepa.reflect import MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.sample import MinibatchChoice
+from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
+from promptgraft.errors import ConfigError
+from promptgraft.search.acceptance import Paired
+from promptgraft.search.config import RunConfig
+from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
+from promptgraft.search.population import Pool
+from promptgraft.search.settings import Affordable, Settings
+from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import (
+    COUNT,
+    FLAG,
+    SHARE,
+    Kind,
+    check,
+    instance,
+    integer,
+    one_of,
+    path_of,
+)
+
+_QUESTIONS_EACH = 1.2
+"""Expected questions per module of a proposal, with repairs and shared failures."""
+
+Preset = Literal["lean", "paper"]
+
+_PRESETS: Mapping[str, Mapping[str, object]] = {
+    "paper": {
+        "exploration": 1.0,
+        "minibatches": "epochs",
+        "reuse_rollouts": False,
+        "reflections_per_module": 1,
+        "published_question": True,
+    },
+    "lean": {
+        "exploration": 0.1,
+        "minibatches": "teaching",
+        "reuse_rollouts": True,
+        "reflections_per_module": 2,
+        "published_question": False,
+    },
+}
+ADDITIONS: Mapping[Preset, Sequence[str]] = {
+    "paper": (),
+    "lean": ("lines", "whole_prompt", "blame", "shorten"),
+}
+"""The additions of each preset, those first that take over a proposal before others."""
+CHOOSING = ("lines", "whole_prompt", "blame")
+"""Those of them that choose modules."""
+COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
+"""Default of ``guards.max_copied_words``; 0 for no guard."""
+VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
+PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
+_MOST_AT_ONCE = 1_000
+"""Most proposals under way at a time; all of them begin before the first one ends."""
+
+_VALIDATION = check(
+    "Full() or Racing()", lambda value: value if isinstance(value, Full | Racing) else None
+)
+
+
+def _by_preset(name: str) -> Any:
+    """Return a default that depends on the field ``preset``."""
+
+    def found(strategy: Strategy) -> object:
+        # An unknown preset is refused by its validator, after this runs.
+        return _PRESETS.get(strategy.preset, _PRESETS["lean"])[name]
+
+    return attrs.Factory(found, takes_self=True)
+
+
+@attrs.frozen(kw_only=True)
+class Strategy(Settings):
+    """How a search spends its rollouts.
+
+    Attributes:
+        preset: what the settings below and ``additions`` are where they are not given. ``lean``
+            reached the highest scores with the fewest rollouts in ``benchmarks/search``; ``paper``
+            is the published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
+        validation: on how much of the validation set candidates are evaluated: ``Full()``, or
+            ``Racing()``, which drops those that do not keep up with the best one. Where it is not
+            given, it is ``Full()`` if ``objectives`` need the means of all candidates.
+        frontier_pruning: ``dominated``: a candidate that leads somewhere is no parent when
+            another one dominates it; or ``redundant``: when others lead wherever it does, those
+            with the lowest means first. ``dominated`` with ``Racing()``.
+        exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
+            others it is the best candidate.
+        explored: what the parent comes from in those steps: ``frontier``: a candidate the more
+            often, the more cells it leads in; ``leaders``: the same among the five members of the
+            frontier with the highest means; or ``pool``: every candidate equally often.
+        minibatches: ``random``; ``epochs``: all of the training set in random order, again and
+            again in another one, so that every example is chosen before any is chosen again; or
+            ``teaching``: seven of ten places go to examples on which the parent has failed
+            before, those first that were chosen least often for that, the others are epochs.
+        reuse_rollouts: a parent's rollouts on the training set are not made again, except for
+            one example of each minibatch.
+        module_choice: which modules a reflection is about: ``turns``: one after the other; ``all``:
+            every part in each step, of what is no single prompt up to four; or ``random``: any one
+            of them. Given, it leaves out the additions of the preset that choose modules; not
+            given, it is ``turns`` for what these leave to it.
+        learn_from_perfect: reflect on minibatches too in which every answer is perfect; else such
+            a step changes nothing.
+        reflections_per_module: in every other proposal the failures of a minibatch are shared among
+            so many reflections on a module, each shown two or more, if its text is short; what
+            they change is put together line by line and evaluated as one.
+        published_question: a reflection on a section asks in the words of the paper, and shows the
+            section and the rollouts alone; else also the other parts and the expected answers.
+        proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
+            own; what is accepted of them is put together and evaluated as one. With more, an
+            executor's workers are busy and a run takes less time; but proposals of a step do not
+            know of each other.
+        steps_at_once: steps that are under way at the same time; the same trade. At most 1,000
+            proposals may be under way. The result depends on these two, and on neither time nor
+            workers.
+        max_merge_invocations: how often a merge may be attempted, with ``enable_merge``.
+        merge_overlap: on how many validation examples both parents of a merge have a score, at the
+            least.
+    """
+
+    settings_path: ClassVar[str] = "strategy."
+    former_settings: ClassVar[Mapping[str, str]] = {
+        "whole_prompt": "is an addition today: additions=[..., WholePrompt(share=...)]",
+        "shorten_margin": "is an addition today: additions=[..., Shorten(margin=...)]",
+        "history_top_k": "is an addition today: additions=[..., History(most=...)]",
+    }
+
+    preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
+    validation: Validation | None = attrs.field(default=None, validator=_VALIDATION.or_none)
+    frontier_pruning: FrontierPruning | None = attrs.field(
+        default=None, validator=one_of(*get_args(FrontierPruning)).or_none
+    )
+    exploration: float = attrs.field(default=_by_preset("exploration"), validator=SHARE)
+    explored: Explored = attrs.field(default="frontier", validator=one_of(*get_args(Explored)))
+    minibatches: MinibatchChoice = attrs.field(
+        default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
+    )
+    reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
+    module_choice: ModuleChoice | None = attrs.field(
+        default=None, validator=one_of(*get_args(ModuleChoice)).or_none
+    )
+    learn_from_perfect: bool = attrs.field(default=False, validator=FLAG)
+    reflections_per_module: int = attrs.field(
+        default=_by_preset("reflections_per_module"), validator=COUNT
+    )
+    published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
+    proposals_per_step: int = attrs.field(default=1, validator=COUNT)
+    steps_at_once: int = attrs.field(default=1, validator=COUNT)
+    max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
+    merge_overlap: int = attrs.field(default=0, validator=integer(0))
+
+    def __attrs_post_init__(self) -> None:
+        at_once = self.proposals_per_step * self.steps_at_once
+        if at_once > _MOST_AT_ONCE:
+            raise ConfigError(
+                f"strategy.steps_at_once: {self.steps_at_once} steps of {self.proposals_per_step} "
+                f"proposals are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; "
+                "lower one of them"
+            )
+
+
+def _additions(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Check a sequence of additions; names must be known, and none may be there twice."""
+    path = path_of(owner, field)
+    if value is None:
+        return
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"{path}: expected a list of additions, found {shown(value)}")
+    names = []
+    for one in value:
+        if isinstance(one, type) or not isinstance(one, str | Addition):
+            raise ConfigError(
+                f"{path}: expected the name of an addition or an object of its class, "
+                f"found {shown(one)}"
+            )
+        names.append((addition_named(one) if isinstance(one, str) else one).name)
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{path}: `{name}` is named twice")
+
+
+@attrs.frozen(kw_only=True)
+class GepaSettings(RunConfig):
+    """The settings of a GEPA run, besides those of :class:`promptgraft.search.config.RunConfig`.
+
+    Attributes:
+        minibatch_size: number of training examples that a child is first evaluated on, at least 1.
+        enable_merge: whether to merge candidates that are good at different examples.
+        example_mutation_rate: share of the steps that change an example rather than an
+            instruction, 0 to 1, if there are both.
+        strategy: how the search spends its rollouts.
+        additions: what the search does besides the published algorithm: names (``lines``,
+            ``whole_prompt``, ``blame``, ``history``, ``shorten``, or those that other packages
+            bring) or objects such as ``WholePrompt(share=0.5)``; by default those of the preset.
+
+    Raises:
+        ConfigError: naming the setting by its path, what was expected and what was found.
+    """
+
+    minibatch_size: int = attrs.field(default=6, validator=COUNT)
+    enable_merge: bool = attrs.field(default=False, validator=FLAG)
+    example_mutation_rate: float = attrs.field(default=0.3, validator=SHARE)
+    strategy: Strategy = attrs.field(factory=Strategy, validator=instance(Strategy))
+    additions: Sequence[str | Addition] | None = attrs.field(default=None, validator=_additions)
+
+    @property
+    def validation(self) -> Validation:
+        """How much of the validation set candidates are evaluated on."""
+        if self.strategy.validation is not None:
+            return self.strategy.validation
+        return Full() if self._needs_means else VALIDATION[self.strategy.preset]
+
+    @property
+    def frontier_pruning(self) -> FrontierPruning:
+        """Which leaders cannot be parents; pruning by means requires exact means of all."""
+        if self.strategy.frontier_pruning is not None:
+            return self.strategy.frontier_pruning
+        return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
+
+    @property
+    def module_choice(self) -> ModuleChoice:
+        """Which modules a reflection is about, where no addition chooses them."""
+        return self.strategy.module_choice or "turns"
+
+    @property
+    def used_additions(self) -> tuple[Addition, ...]:
+        """The additions of the search, each with its settings."""
+        given: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
+        if self.strategy.module_choice is not None:
+            given = [name for name in given if name not in CHOOSING]
+        given = given if self.additions is None else self.additions
+        return tuple(addition_named(one) if isinstance(one, str) else one for one in given)
+
+    @property
+    def copied_words(self) -> int:
+        """How many consecutive words of an answer an instruction may not contain; 0: no guard."""
+        given = self.guards.max_copied_words
+        return COPIED_WORDS[self.strategy.preset] if given is None else given
+
+    @property
+    def _needs_means(self) -> bool:
+        """Whether the objectives need the means of all candidates."""
+        objectives = self.objectives
+        return bool(objectives.pick) or objectives.frontier_type not in EXAMPLE_CELLS
+
+    @property
+    def smaller_steps(self) -> str:
+        several = " or strategy.proposals_per_step" if self.strategy.proposals_per_step > 1 else ""
+        return f" or minibatch_size{several}"
+
+    def check(self) -> None:
+        if isinstance(self.acceptance, Paired):
+            answers = self.batch_size * (1 + self.acceptance.max_repeats)
+            self.acceptance.check_power(answers, "raise minibatch_size or max_repeats")
+        self._check_validation()
+
+    def _check_validation(self) -> None:
+        """Refuse to combine races with settings that need the means of all candidates."""
+        if isinstance(self.validation, Full):
+            return
+        if self.objectives.pick:
+            raise ConfigError(
+                "objectives.pick: expected none with strategy.validation=Racing(), which evaluates "
+                "few candidates on everything; give the same weights as `objectives.weights` "
+                "instead, or leave strategy.validation out"
+            )
+        if self._needs_means:
+            raise ConfigError(
+                "objectives.frontier_type: expected 'instance' or 'cartesian' with "
+                f"strategy.validation=Racing(), found '{self.objectives.frontier_type}'; leave "
+                "strategy.validation out to use it"
+            )
+        if self.frontier_pruning != "dominated":
+            raise ConfigError(
+                "strategy.frontier_pruning: expected 'dominated' with strategy.validation="
+                "Racing(), which evaluates candidates on different examples, found "
+                f"'{self.frontier_pruning}'; give strategy.validation=Full() to use it"
+            )
+
+    @property
+    def decisive(self) -> Mapping[str, Json]:
+        """The settings that decide the path of a run, each by its path."""
+        of_strategy = attrs.asdict(self.strategy, recurse=False)
+        del of_strategy["preset"]  # only says what the others are
+        additions: list[Json] = [[one.name, dict(one.settings)] for one in self.used_additions]
+        return {
+            "minibatch_size": self.minibatch_size,
+            "enable_merge": self.enable_merge,
+            "example_mutation_rate": self.example_mutation_rate,
+            **{f"strategy.{name}": value for name, value in of_strategy.items()},
+            "strategy.module_choice": self.module_choice,
+            "strategy.validation": repr(self.validation),
+            "strategy.frontier_pruning": self.frontier_pruning,
+            "guards.max_copied_words": self.copied_words,
+            "additions": additions,
+        }
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, Kind[object]]:
+        return {"additions": ADDITIONS_KIND}
+
+    @classmethod
+    def modernized(cls, written: Mapping[str, Json]) -> tuple[Mapping[str, Json], Sequence[str]]:
+        return with_additions(written)
+
+    def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+        return in_additions(recorded)
+
+    def pool(self) -> Pool:
+        kind, ranks = self.objectives.frontier_type, self.validation.ranks
+        return Pool(kind, pruning=self.frontier_pruning, ranks=ranks)
+
+    def budget_of(self, proposals: int) -> int:
+        """Return the rollouts for so many proposals if each were evaluated on all of validation.
+
+        In practice fewer are accepted, and races stop early; what that saves pays for further
+        proposals. So the budget of an ``auto`` size does not depend on the strategy.
+        """
+        entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
+        return entries + proposals * self.trial_size + self.following_size
+
+    def rollouts_for(self, proposals: int) -> int:
+        """Return the fewest rollouts that cover so many accepted proposals, merges included.
+
+        There is nothing to merge before the second one; a merge after the last is not covered.
+        """
+        steps = -(-proposals // self.strategy.proposals_per_step)
+        entries = self.entry_size(steps, merges=self._merges(proposals))
+        ends = self._finals + self.following_size
+        needed = self.baseline_size + proposals * self.trial_size + entries + ends
+        # Solve for the budget: what additions reserve grows with it.
+        most = needed
+        while most - self._reserve_at(most) < needed:
+            most += needed
+        budgets = range(needed, most + 1)
+        return needed + bisect_left(
+            budgets, needed, key=lambda budget: budget - self._reserve_at(budget)
+        )
+
+    def pays_for(self, rollouts: int) -> Affordable:
+        """Return what ``rollouts`` cover, by the rules of the loop.
+
+        The baseline is evaluated first, and the end of the run is reserved. A step begins only if
+        the budget covers all of it: per proposal a minibatch for the parent and one for the
+        child, both again for every repeat, and part of the validation set. A refused child does
+        not use the last of these; a reply without a usable text uses only the first.
+        """
+        each = self.strategy.proposals_per_step
+        ends = self._finals + self.following_size + self._reserve_at(rollouts)
+        left = rollouts - self.baseline_size - ends
+        if left < self.step_size:
+            return Affordable(if_accepted=0, if_refused=0, steps=0)
+        accepted = bisect_right(
+            range(1, rollouts + 1), rollouts, key=lambda count: self.rollouts_for(each * count)
+        )
+        for_parent = 1 if self.strategy.reuse_rollouts else self.batch_size
+        # If little is accepted, additions need little and return the rest to the search.
+        most = left + self._reserve_at(rollouts) - self.step_size
+        return Affordable(
+            if_accepted=each * accepted,
+            if_refused=each * (most // (each * (for_parent + self.batch_size)) + 1),
+            steps=most // (each * for_parent) + 1,
+        )
+
+    def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
+        """Return the most reflections that rollouts can lead to; failures are shared in half."""
+        del modules, steps
+        proposals = self.strategy.proposals_per_step * self.pays_for(rollouts).steps
+        alone = proposals // 2
+        shared = (proposals - alone) * self.reflections_per_proposal
+        return shared + alone * self._reflections_if_not_shared
+
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        each = float(modules if self.module_choice == "all" else 1)
+        for addition in reversed(self.used_additions):
+            each = addition.expected_questions(modules, each)
+        return round(proposals * _QUESTIONS_EACH * each)
+
+    def _merges(self, proposals: int) -> int:
+        most = self.strategy.max_merge_invocations if self.enable_merge else 0
+        return min(most, max(0, proposals - 2))
+
+    @property
+    def batch_size(self) -> int:
+        """Number of training examples that a child is first evaluated on."""
+        return min(self.minibatch_size, len(self.training_examples) - self.pareto_set_size)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        if self.batch_size == self.minibatch_size:
+            return ()
+        said = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
+        return (f"minibatch_size: {said}, so every step takes all of them; lower it",)
+
+    @property
+    def trial_size(self) -> int:
+        """Rollouts of parent and child on a minibatch, all repeats included."""
+        return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
+
+    def entry_size(self, candidates: int, *, merges: int = 0) -> int:
+        """Return the rollouts on the validation set that candidates and merges can use."""
+        return self.validation.entries(
+            self.pareto_set_size,
+            self._critical_size,
+            candidates,
+            merges=merges,
+            each=self.strategy.proposals_per_step,
+        )
+
+    @property
+    def step_size(self) -> int:
+        return self.strategy.proposals_per_step * self.trial_size + self.entry_size(1)
+
+    @property
+    def baseline_size(self) -> int:
+        return self.validation.baseline(self.pareto_set_size, self._critical_size)
+
+    @property
+    def finals_size(self) -> int:
+        """Rollouts that are kept for additions, and for baseline and finalists."""
+        return self._finals + self._reserve_at(self.budget)
+
+    def _reserve_at(self, rollouts: int) -> int:
+        """Return what so many rollouts keep for additions."""
+        least, validation = self.least_budget, self.pareto_set_size
+        return sum(
+            one.reserve(rollouts, least=least, validation=validation) for one in self.used_additions
+        )
+
+    @property
+    def least_budget(self) -> int:
+        return self.baseline_size + self.step_size + self._finals + self.following_size
+
+    @property
+    def _finals(self) -> int:
+        return self.validation.finals(self.pareto_set_size, self._critical_size)
+
+    @property
+    def _critical_size(self) -> int:
+        return sum(example.critical for example in self.split[0])
+
+    @property
+    def questions_at_once(self) -> int:
+        proposals = self.strategy.proposals_per_step * self.strategy.steps_at_once
+        return proposals * (self.reflections_per_proposal // ATTEMPTS)
+
+    @property
+    def reflections_per_proposal(self) -> int:
+        """Reflections that a proposal can use, repairs of replies included."""
+        shared = parts_of(self.batch_size, self.strategy.reflections_per_module)
+        return shared * self._reflections_if_not_shared
+
+    @property
+    def _reflections_if_not_shared(self) -> int:
+        return ATTEMPTS * self.most_together
+
+    @property
+    def most_together(self) -> int:
+        """Parts that a proposal changes at most."""
+        asks_several = any(addition.asks_several for addition in self.used_additions)
+        if self.module_choice != "all" and not asks_several:
+            return 1
+        # A target that is no prompt says itself what may change.
+        if not self.names_targets:
+            return MOST_AT_ONCE
+        further = self.targets.summaries, self.targets.tools, self.targets.output_fields
+        named = [self.target_section_paths, *further]
+        if self.module_choice == "all":
+            examples = self.target_tool_examples, self.target_task_examples
+            return max(MOST_AT_ONCE, sum(map(len, (*named, *examples))))
+        return min(max(1, sum(map(len, named))), MOST_AT_ONCE)

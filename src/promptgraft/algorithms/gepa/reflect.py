@@ -1,0 +1,260 @@
+"""The published proposal: a reflection on one module and its rollouts, read strictly.
+
+A proposal reads only what was fixed when its attempt began and the answers to its own questions,
+and changes nothing that others see. So attempts may overlap in any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+import attrs
+
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes
+from promptgraft.algorithms.gepa.questions import ATTEMPTS, Draft, Part, better_answers
+from promptgraft.algorithms.gepa.select import ModuleChoice, Turns
+from promptgraft.search.acceptance import Change
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, Records, Reply, Together
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.population import Seen
+from promptgraft.search.reflection import MetaPrompts
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.merge3 import merge3
+from promptgraft.targets.types import Candidate, Module, RolloutRecord
+
+MOST_AT_ONCE = 4
+"""Most modules that one proposal changes."""
+
+_FAILURES_EACH = 3
+_FEW_LINES = 10
+_TRIED = "this text has been tried before; propose another"
+_NO_FAILURES: Mapping[str, Records] = MappingProxyType({})
+
+
+def parts_of(failures: int, reflections: int) -> int:
+    """Return how many of the reflections share the failures: at most one per three failures."""
+    return max(1, min(reflections, -(-failures // _FAILURES_EACH)))
+
+
+@attrs.frozen(kw_only=True)
+class Reflector:
+    """Asks the reflection model for new texts of modules.
+
+    Attributes:
+        kit: what the search works with.
+        meta_prompts: the questions by key.
+        turns: whose turn it is to be changed.
+        module_choice: how many of them have their turn at once.
+        most_together: most modules of one proposal.
+        perfect: the score at which there is nothing left to learn.
+        learns_from_perfect: whether to reflect on minibatches of perfect answers too.
+        reflections: how many reflections on a module may share the failures.
+        guard: refuses copied answers of training examples; None to refuse nothing.
+        seen: the candidates tried so far.
+    """
+
+    kit: Kit
+    meta_prompts: MetaPrompts
+    turns: Turns
+    module_choice: ModuleChoice
+    most_together: int
+    perfect: float
+    learns_from_perfect: bool
+    reflections: int
+    guard: AnswerGuard | None
+    seen: Seen
+
+    def begin(self, attempt: Attempt) -> None:
+        """Fix which modules have their turn."""
+        attempt.turn = self.turns.at(attempt.ahead)
+
+    def learn(self, attempt: Attempt) -> None:
+        """Record which modules had their turn. Call in step order."""
+        if attempt.had_failures:
+            self.turns.took(attempt.turn, attempt.modules)
+
+    def can_learn(self, attempt: Attempt) -> bool:
+        """Return whether there is anything to learn from the parent's rollouts."""
+        failures, perfect = self.parted(attempt)
+        return bool(failures or (perfect and self.learns_from_perfect))
+
+    def parted(self, attempt: Attempt) -> tuple[Records, Records]:
+        """Return the parent's rollouts with a score below perfect, and the other scored ones."""
+        failures, perfect = self.kit.scorer.parted(attempt.records, at=self.perfect)
+        return tuple(failures), tuple(perfect)
+
+    def propose(self, attempt: Attempt) -> Asking[Changes]:
+        """Reflect on the module whose turn it is, as published, or on those of another choice."""
+        worth = partial(self.is_worth, attempt)
+        match self.module_choice:
+            case "all":
+                modules = attempt.turn.all(worth)[: self.most_together]
+            case "random":
+                modules = attempt.turn.drawn(worth)
+            case _:
+                modules = attempt.turn.all(worth)[:1]
+        return (yield from self.reflect_on(attempt, modules))
+
+    def is_worth(self, attempt: Attempt, module: Module) -> bool:
+        """Return whether a module was shown to the model and has room for more."""
+        shown = module.owner is None or any(
+            module.owner not in record.hidden for record in attempt.records
+        )
+        return shown and self.kit.target.has_room(module, attempt.candidate)
+
+    def reflect_on(
+        self,
+        attempt: Attempt,
+        modules: Sequence[Module],
+        failures: Mapping[str, Records] = _NO_FAILURES,
+    ) -> Asking[Changes]:
+        """Return the usable changes of modules, each grafted onto the one before it.
+
+        Args:
+            attempt: the attempt.
+            modules: the modules; one question about each, all of them independent.
+            failures: the rollouts that a question shows, by module; all of them by default.
+        """
+        attempt.modules = tuple(modules)
+        drafts = [
+            self._drafts(attempt, place, module, failures) for place, module in enumerate(modules)
+        ]
+        yield from self.ask(attempt, [draft for shares in drafts for draft in shares])
+        changes: Changes = ()
+        for shares in drafts:
+            proposed = [change for draft in shares for change in draft.changes]
+            if not proposed:
+                continue
+            change = proposed[0] if len(proposed) == 1 else self._merged(attempt, proposed)
+            part, text = (change.module, change.before), change.text
+            try:
+                if changes:
+                    change = self.graft(attempt, changes[-1].candidate, part, text)
+            except InvalidProposalError as error:
+                attempt.rejections.add(
+                    change.module.name, change.before.text, error, text=text, final=False
+                )
+                continue
+            changes = (*changes, change)
+        return changes
+
+    def _drafts(
+        self, attempt: Attempt, place: int, module: Module, failures: Mapping[str, Records]
+    ) -> list[Draft]:
+        """Return the questions about a module.
+
+        In every other attempt the failures may be divided among several questions.
+        """
+        description = self.kit.target.describe(module, attempt.candidate)
+        is_short = len(description.text.splitlines()) <= _FEW_LINES
+        questions = self.reflections if attempt.number % 2 and is_short else 1
+        draft = partial(self.draft, attempt, ((module, description),))
+        if module.is_example or (questions == 1 and module.name not in failures):
+            return [draft(attempt.records, number=place)]
+        shown = failures.get(module.name, self.parted(attempt)[0]) or attempt.records
+        shares = parts_of(len(shown), questions)
+        apart = max(MOST_AT_ONCE, len(attempt.modules))
+        return [
+            draft(shown[share::shares], number=place + apart * share) for share in range(shares)
+        ]
+
+    def draft(
+        self,
+        attempt: Attempt,
+        parts: tuple[Part, ...],
+        records: Sequence[RolloutRecord],
+        *,
+        number: int = 0,
+        kind: type[Draft] = Draft,
+    ) -> Draft:
+        """Return a question about some parts that shows some rollouts."""
+        scorer = self.kit.scorer
+        return kind(
+            attempt=attempt,
+            parts=parts,
+            records=records,
+            earlier=better_answers(attempt.earlier, records, scorer),
+            objectives=scorer.told(records) if scorer.is_weighted else {},
+            number=number,
+        )
+
+    def ask(self, attempt: Attempt, drafts: Sequence[Draft]) -> Asking[None]:
+        """Ask questions, then the repairs of refused replies."""
+        ended = False
+        try:
+            for repair in range(ATTEMPTS):
+                waiting = [draft for draft in drafts if draft.is_waiting]
+                questions = [
+                    draft.question(
+                        f"{attempt.position}/reflect/{ATTEMPTS * draft.number + repair}",
+                        self.meta_prompts,
+                    )
+                    for draft in waiting
+                ]
+                replies: Sequence[Reply] = (yield from Together(questions)) if waiting else ()
+                for draft, reply in zip(waiting, replies, strict=True):
+                    draft.read(reply, self)
+            ended = not any(draft.changes for draft in drafts)
+        finally:
+            refused = [(draft, *refusal) for draft in drafts for refusal in draft.refusals]
+            for left, (draft, error, text) in zip(range(len(refused))[::-1], refused, strict=True):
+                final = ended and not left
+                attempt.rejections.add(draft.name, draft.before, error, text=text, final=final)
+
+    def graft(
+        self,
+        attempt: Attempt,
+        onto: Candidate,
+        part: Part,
+        text: str,
+        *,
+        may_be_old: bool = False,
+    ) -> Change:
+        """Return the change of a part; unless it may be old, the child must be a new candidate.
+
+        Raises:
+            InvalidProposalError: the text cannot be used.
+        """
+        module, description = part
+        child = self.kit.target.graft(
+            onto, module, text, parents=(attempt.parent,), examples=attempt.minibatch
+        )
+        # After the target's own checks, which bound the length of the text.
+        if self.guard is not None:
+            self.guard.check(module, description, text)
+        if not may_be_old:
+            self.check_new(attempt, child)
+        return Change(module, description, text, child)
+
+    def check_new(self, attempt: Attempt, child: Candidate) -> None:
+        """Check that a candidate had not been tried when the attempt began.
+
+        Raises:
+            InvalidProposalError: it had.
+        """
+        if self.was_tried(attempt, child):
+            raise InvalidProposalError(RejectionReason.DUPLICATE, _TRIED)
+
+    def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
+        """Return whether a candidate had been tried when the attempt began."""
+        return self.seen.get(child.digest, attempt.tried) < attempt.tried
+
+    def _merged(self, attempt: Attempt, proposed: Sequence[Change]) -> Change:
+        """Return one change that merges what several replies proposed for a module."""
+        chosen, *others = proposed
+        target = self.kit.target
+        for other in others:
+            # The texts as the target shows them, since replies may differ in form only.
+            sides = (target.text(chosen.module, one.candidate) for one in (chosen, other))
+            text = merge3(chosen.before.text, *sides)
+            if text is None:
+                continue
+            part = (chosen.module, chosen.before)
+            try:
+                chosen = self.graft(attempt, attempt.candidate, part, text)
+            except InvalidProposalError:
+                continue
+        return chosen

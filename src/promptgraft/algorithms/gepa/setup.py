@@ -1,0 +1,199 @@
+"""What a search works with, made from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.additions.base import Addition, Tools
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
+from promptgraft.algorithms.gepa.merge import Merger
+from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.algorithms.gepa.questions import questions_of
+from promptgraft.algorithms.gepa.reflect import Reflector
+from promptgraft.algorithms.gepa.sample import Known, Minibatches, validator_of
+from promptgraft.algorithms.gepa.select import Parents, Turns
+from promptgraft.search.acceptance import Comparer
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.pipeline import Pipeline, Stepping
+from promptgraft.search.population import Seen
+from promptgraft.search.stops import Patience
+from promptgraft.search.validation import Validator
+
+_SURELY_UNUSABLE = 20
+"""Answers of the baseline after which a run ends if none of them can be used."""
+
+
+@attrs.frozen(kw_only=True)
+class Parts:
+    """The parts of one search.
+
+    Attributes:
+        config: the settings.
+        kit: what every search works with.
+        seen: the candidates tried so far.
+        patience: ends the search after too many steps without anything to try.
+        parents: chooses parents.
+        minibatches: draws minibatches, and remembers the rollouts that may be reused.
+        reflector: asks the reflection model for new texts.
+        comparer: compares children with their parents.
+        validator: evaluates candidates on the validation set.
+        merger: merges candidates of the frontier.
+        additions: what the search does besides the algorithm, in the order of the settings.
+    """
+
+    config: GepaSettings
+    kit: Kit
+    seen: Seen
+    patience: Patience
+    parents: Parents
+    minibatches: Minibatches
+    reflector: Reflector
+    comparer: Comparer
+    validator: Validator
+    merger: Merger
+    additions: Sequence[Addition]
+
+    @classmethod
+    def of(cls, config: GepaSettings, kit: Kit) -> Parts:
+        """Return the parts of a search with these settings."""
+        strategy, seen = config.strategy, Seen()
+        reflector = _reflector(config, kit, seen)
+        validator = validator_of(config.validation, kit, config.seed)
+        tools = Tools(
+            config=config,
+            kit=kit,
+            reflector=reflector,
+            validator=validator,
+            seen=seen,
+            trial_size=config.trial_size,
+        )
+        return cls(
+            config=config,
+            kit=kit,
+            seen=seen,
+            patience=Patience(
+                max_idle_steps=config.limits.max_idle_steps,
+                max_failed_reflections=config.limits.max_failed_reflections,
+            ),
+            parents=Parents(
+                config.seed, exploration=strategy.exploration, explored=strategy.explored
+            ),
+            minibatches=Minibatches(
+                config.seed,
+                kit.training,
+                config.batch_size,
+                choice=strategy.minibatches,
+                reuses=strategy.reuse_rollouts,
+                known=Known(kit.scorer, config.objectives.perfect_score),
+            ),
+            reflector=reflector,
+            comparer=Comparer(
+                policy=config.acceptance,
+                scorer=kit.scorer,
+                max_rollout_cost=config.guards.max_rollout_cost,
+            ),
+            validator=validator,
+            merger=Merger(config=config, kit=kit, seen=seen, validator=validator),
+            additions=[addition.started(tools) for addition in config.used_additions],
+        )
+
+    def attempts(self, step: Step, *, ahead: int) -> Sequence[Attempt]:
+        """Begin the attempts of a step, while ``ahead`` earlier ones are under way."""
+        count, tried = self.config.strategy.proposals_per_step, len(self.seen)
+        attempts = [
+            step.begin(index, of=count, ahead=ahead + index, tried=tried, kit=self.kit)
+            for index in range(count)
+        ]
+        for attempt in attempts:
+            self._begin(attempt)
+        return attempts
+
+    def _begin(self, attempt: Attempt) -> None:
+        self.reflector.begin(attempt)
+        proposers = [addition.begin(attempt) for addition in self.additions]
+        attempt.proposers = [*filter(None, proposers), self.reflector.propose]
+        if attempt.minibatch:
+            attempt.known = self.minibatches.known(attempt.candidate, attempt.minibatch)
+        else:
+            attempt.minibatch, attempt.known = self.minibatches.draw(attempt.candidate)
+        attempt.largest = self.config.trial_size - len(attempt.known)
+
+    def pipeline(self, search: Stepping[Step, Attempt]) -> Pipeline[Step, Attempt]:
+        """Return what runs the steps of a search."""
+        return Pipeline(
+            search=search,
+            kit=self.kit,
+            validator=self.validator,
+            at_once=self.config.strategy.steps_at_once,
+            most_questions=self.config.reflections_per_proposal,
+        )
+
+    def propose(self, attempt: Attempt) -> Asking[Changes]:
+        """Return the changes of a child: those of a reflection, or of an addition instead."""
+        if attempt.is_reflection:
+            attempt.had_failures = self.reflector.can_learn(attempt)
+            if not attempt.had_failures:
+                return ()
+        changes: Changes | None = None
+        for propose in attempt.proposers:
+            if changes is None:
+                changes = yield from propose(attempt)
+        for addition in self.additions:
+            if changes:
+                changes = addition.revise(attempt, changes)
+        return changes or ()
+
+    def evaluate_more_of_baseline(self) -> Asking[None]:
+        """Evaluate the baseline on more examples, to see whether any answer can be used."""
+        return self.validator.evaluate_more_of_baseline(_SURELY_UNUSABLE)
+
+    def learn(self, attempt: Attempt) -> None:
+        """Learn from an attempt that has ended. Call in the order of the steps."""
+        known = attempt.known
+        self.minibatches.learn(attempt.candidate, attempt.records, known=known)
+        self.reflector.learn(attempt)
+        for addition in self.additions:
+            addition.learn(attempt)
+        attempt.step.note(attempt)
+
+    def learn_of_child(self, attempt: Attempt) -> None:
+        """Remember the rollouts of a child that was better than its parent."""
+        if attempt.compared is not None:
+            self.minibatches.learn(attempt.child, attempt.compared.batches[-1])
+
+    def validate(self, result: Result) -> Asking[int]:
+        """Evaluate the result of a step on the validation set; return its position in the pool."""
+        return self.validator.validate(
+            f"step/{result.step.number}/pareto",
+            result.candidate,
+            {},
+            step=result.step.number,
+            entry=result.step.entry,
+            proposals=len(result.attempts),
+            total_gain=result.total_gain,
+        )
+
+
+def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:
+    strategy, copied = config.strategy, config.copied_words
+    return Reflector(
+        kit=kit,
+        meta_prompts=questions_of(kit.questions, as_published=strategy.published_question),
+        turns=Turns(
+            config.seed,
+            kit.target.modules,
+            example_rate=config.example_mutation_rate,
+            are_drawn=config.module_choice == "random",
+        ),
+        module_choice=config.module_choice,
+        most_together=config.most_together,
+        perfect=config.objectives.perfect_score,
+        learns_from_perfect=strategy.learn_from_perfect,
+        reflections=strategy.reflections_per_module,
+        guard=AnswerGuard(kit.training, copied) if copied else None,
+        seen=seen,
+    )

@@ -1,0 +1,315 @@
+"""The pipeline of steps: begun in order, run as the budget allows, committed in order.
+
+Whatever a step depends on is fixed when it begins, and it begins at a fixed point: when an earlier
+step has led to a result, or when that result has been validated. Its work waits until the budget is
+certain to cover it. So the budget decides how many steps there are, never what they do, and a run
+with a larger budget continues a smaller one.
+
+An algorithm in steps is a :class:`Stepping` search: ``begin``, ``commit`` and ``close`` are called
+in the order of the steps, ``work`` runs beside other work, and ``conclude`` validates the result of
+a complete step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import (
+    AnyEnded,
+    Asking,
+    Branch,
+    Checkpoint,
+    Join,
+    Release,
+    Standing,
+    Start,
+)
+from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
+from promptgraft.search.validation import Entry, Validator
+
+T = TypeVar("T")
+
+Stop = RunStoppedError | BudgetExhaustedError
+"""Why no further step begins; steps under way are still completed."""
+
+
+class Attempt(Protocol):
+    """A part of a step that runs beside others."""
+
+    @property
+    def largest(self) -> int:
+        """Most rollouts that it can use."""
+        ...
+
+
+AttemptT = TypeVar("AttemptT", bound=Attempt)
+
+
+@attrs.define(kw_only=True, eq=False)
+class Step(Generic[AttemptT]):
+    """A step that has begun.
+
+    Attributes:
+        number: counts the steps from 1.
+        entry: how its result is to be validated.
+        attempts: its parts, in the order in which they are committed; at least one.
+    """
+
+    number: int
+    entry: Entry
+    attempts: Sequence[AttemptT] = ()
+
+
+StepT = TypeVar("StepT", bound=Step[Any])
+
+
+class Stepping(ABC, Generic[StepT, AttemptT]):
+    """A search in steps.
+
+    Attributes:
+        steps: steps made, for the reasons to stop.
+        proposals: proposals evaluated, for the reasons to stop.
+    """
+
+    steps: int
+    proposals: int = 0
+
+    @property
+    def pending(self) -> Entry | None:
+        """How a result that is not validated yet is to be validated; None if there is none."""
+        return None
+
+    @property
+    def most_after(self) -> int:
+        """Most rollouts that a step can use after the validation of its result."""
+        return 0
+
+    @abstractmethod
+    def begin(self, number: int, *, ahead: int) -> StepT:
+        """Begin a step, while ``ahead`` attempts of earlier steps are under way."""
+
+    @abstractmethod
+    def work(self, attempt: AttemptT) -> Asking[None]:
+        """Do a part of a step. It changes nothing that other parts see."""
+
+    @abstractmethod
+    def commit(self, attempt: AttemptT, ended: Asking[None]) -> Asking[None]:
+        """Learn from an attempt.
+
+        Args:
+            attempt: the attempt.
+            ended: takes over its counts and events; raises what has ended it.
+        """
+
+    @abstractmethod
+    def close(self, step: StepT) -> Asking[None]:
+        """Determine the result of a step whose attempts are committed."""
+
+    @abstractmethod
+    def conclude(self) -> Asking[None]:
+        """Validate the pending result, if there is one."""
+
+    def gives_back(self) -> bool:
+        """Release reserved rollouts that are not needed; return whether there were any."""
+        return False
+
+    def amended(self, attempt: AttemptT, event: object) -> object:
+        """Return an event of an attempt as it is to be published."""
+        del attempt
+        return event
+
+
+@attrs.define(eq=False)
+class _UnderWay(Generic[StepT, AttemptT]):
+    """A step, with its attempts that are not committed yet, each in a branch."""
+
+    step: StepT
+    waiting: deque[tuple[AttemptT, Branch[None]]] = attrs.field(factory=deque)
+    has_started: bool = False
+
+    @property
+    def largest(self) -> int:
+        """Most rollouts that its attempts can use, those that are committed included."""
+        return sum(attempt.largest for attempt in self.step.attempts)
+
+
+@attrs.define(kw_only=True)
+class Pipeline(Generic[StepT, AttemptT]):
+    """Runs the steps of a search.
+
+    Attributes:
+        search: the search.
+        kit: what it works with.
+        validator: knows how many rollouts validations can use.
+        at_once: how many steps may be under way, including the one in validation.
+        most_questions: how many questions an attempt can ask.
+    """
+
+    search: Stepping[StepT, AttemptT]
+    kit: Kit
+    validator: Validator
+    at_once: int = 1
+    most_questions: int
+    _steps: deque[_UnderWay[StepT, AttemptT]] = attrs.field(factory=deque, init=False)
+    _begun: int = attrs.field(default=0, init=False)
+    _is_broken: bool = attrs.field(default=False, init=False)
+
+    def run(self) -> Asking[None]:
+        """Make steps until there is a reason to stop, then raise it."""
+        search = self.search
+        stop = yield from self._reason_to_stop()
+        while True:
+            if stop is None:
+                yield from self._fill()
+            first = yield from self._first_ended()
+            if first is None:
+                if stop is None and search.gives_back():
+                    continue
+                raise stop or self._out_of_budget()
+            at_commit = yield from self._unless_stopped(self._commit(first))
+            stop = stop or at_commit
+            if not first.waiting:
+                if stop is None and self.at_once > 1:
+                    yield from self._fill_beside_validation()
+                at_end = yield from self._unless_stopped(search.conclude())
+                stop = stop or at_end or (yield from self._reason_to_stop())
+
+    def or_broken(self, part: Asking[T] | Join[T]) -> Asking[T]:
+        """Run a part of a step; if it fails, no further step is closed.
+
+        A larger budget would have completed it, and a resumed run must take the same path.
+        """
+        try:
+            return (yield from part)
+        except PromptgraftError:
+            self._is_broken = True
+            raise
+
+    def _fill(self) -> Asking[None]:
+        """Begin steps until as many are under way as may be; one more may be in validation."""
+        while len(self._steps) < max(1, self.at_once - 1):
+            self._begun += 1
+            ahead = sum(len(one.waiting) for one in self._steps)
+            under_way = _UnderWay[StepT, AttemptT](self.search.begin(self._begun, ahead=ahead))
+            self._steps.append(under_way)
+            for attempt in under_way.step.attempts:
+                work = self.search.work(attempt)
+                branch = yield from Start(work, most_questions=self.most_questions, held=True)
+                under_way.waiting.append((attempt, branch))
+
+    def _fill_beside_validation(self) -> Asking[None]:
+        """Begin the steps that may run beside the validation of a result."""
+        yield from self._fill()
+        yield from self._start()
+        self._reserve_whole()
+
+    def _first_ended(self) -> Asking[_UnderWay[StepT, AttemptT] | None]:
+        """Wait for the first attempt; None if the budget does not cover the next step."""
+        while True:
+            yield from self._start()
+            if not self._steps or not self._steps[0].has_started:
+                return None
+            first = self._steps[0]
+            _, branch = first.waiting[0]
+            if branch.has_ended:
+                return first
+            yield from AnyEnded()
+
+    def _commit(self, under_way: _UnderWay[StepT, AttemptT]) -> Asking[None]:
+        """Commit the first attempt of the first step, and close the step after its last one."""
+        attempt, branch = under_way.waiting.popleft()
+        if not under_way.waiting:
+            self._steps.popleft()
+        self._reserve_whole()
+        # If one attempt of a step failed, the result of the step is unknown.
+        ended = self.or_broken(Join(branch, partial(self.search.amended, attempt)))
+        yield from self.search.commit(attempt, ended)
+        if not under_way.waiting and not self._is_broken:
+            yield from self.search.close(under_way.step)
+
+    def _start(self) -> Asking[None]:
+        """Start the steps in order, as far as the budget covers each of them completely."""
+        validation, entries = self._entries()
+        kept = validation and validation + self.search.most_after
+        for under_way, entry in zip(tuple(self._steps), entries, strict=True):
+            if not under_way.has_started:
+                self.kit.budget.under_way = kept
+                if under_way.largest + entry > self.kit.budget.left:
+                    return
+                under_way.has_started = True
+                for _, branch in under_way.waiting:
+                    if self._has_fault():
+                        return  # an error that ends the run: further work would be wasted
+                    yield from Release(branch)
+            kept += entry + self.search.most_after
+            for attempt, branch in under_way.waiting:
+                kept += branch.rollouts if branch.has_ended else attempt.largest
+
+    def _has_fault(self) -> bool:
+        """Return whether an attempt under way has failed, so that the run will end."""
+        branches = (branch for under_way in self._steps for _, branch in under_way.waiting)
+        return any(branch.error is not None and not is_orderly(branch.error) for branch in branches)
+
+    def _entries(self) -> tuple[int, list[int]]:
+        """Return most rollouts of the pending validation, and of those of steps under way."""
+        entries = [under_way.step.entry for under_way in self._steps]
+        pending = self.search.pending
+        if pending is None:
+            return 0, self.validator.needs(entries)
+        first, *others = self.validator.needs([pending, *entries])
+        return first, others
+
+    def _reserve_whole(self) -> None:
+        """Reserve everything that the steps under way can use, whatever they have used so far.
+
+        Otherwise what the budget allows beside them would depend on timing.
+        """
+        _, entries = self._entries()
+        largest = sum(under_way.largest for under_way in self._steps) + sum(entries)
+        self.kit.budget.under_way = largest + len(self._steps) * self.search.most_after
+
+    def _out_of_budget(self) -> RunStoppedError:
+        """Return the stop for a next step that may need more than the budget has left."""
+        _, entries = self._entries()
+        needed = self._steps[0].largest + entries[0]
+        budget = self.kit.budget
+        whole, kept = budget.whole, budget.kept
+        for_later = f"; {kept} were kept for what follows the search" if kept else ""
+        return RunStoppedError(
+            StopReason.BUDGET,
+            f"one more step may take {needed} rollouts, and {whole - budget.used - kept} of "
+            f"{whole} are left for steps{for_later}",
+        )
+
+    def _unless_stopped(self, part: Asking[None]) -> Asking[Stop | None]:
+        """Run a part of the search, and return the stop if it ends the search in good order."""
+        try:
+            yield from part
+        except (RunStoppedError, BudgetExhaustedError) as error:
+            if not is_orderly(error):
+                raise
+            return error
+        return None
+
+    def _reason_to_stop(self) -> Asking[Stop | None]:
+        """Return why no further step begins; a stop that rests on estimates is verified first."""
+        search, pool = self.search, self.kit.population.pool
+        while True:
+            estimated = self.validator.estimates_best
+            standing = Standing(pool, search.steps, search.proposals, estimated=estimated)
+            outlook = yield from Checkpoint(standing)
+            if outlook.stop is not None or not outlook.is_close:
+                return outlook.stop
+            try:
+                if not (yield from self.or_broken(self.validator.deepen(search.steps))):
+                    return None
+            except RunStoppedError as stop:
+                return stop
