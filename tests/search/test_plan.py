@@ -27,7 +27,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt import TaskExample, TaskExamplesSection
 from promptgraft.search import RolePlan, RunPlan
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.plan import Use
+from promptgraft.search.plan import SeenAnswers, Use
 from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
 from promptgraft.targets.judging import examples_from, feedback_from
@@ -62,6 +62,7 @@ def plan_of(
     sections: Sequence[MarkdownSection] = (RULES,),
     metrics: Sequence[Metric] = (Exact(),),
     task: OpenAIAdapter | None = None,
+    seen: SeenAnswers | None = None,
 ) -> RunPlan:
     prompt = Prompt(
         PromptTemplate[object](ns="a", key="b", sections=tuple(sections), output_type=output_type)
@@ -75,7 +76,7 @@ def plan_of(
         training_examples=found,
         feedback_fn=feedback_from(metrics),
     )
-    return OptimizationJob(prompt, OptimizationContext(task or model()), config).plan()
+    return OptimizationJob(prompt, OptimizationContext(task or model()), config).plan(seen=seen)
 
 
 def answer_of(plan: RunPlan) -> int:
@@ -102,6 +103,21 @@ def test_answers_are_as_long_as_labels_fields_or_worked_examples() -> None:
 def test_a_model_that_thinks_is_expected_to() -> None:
     thinking = OpenAIAdapter("gpt-5-mini", api_key="none", effort="low")
     assert answer_of(plan_of(task=thinking)) == 1 + 200
+
+
+@pytest.mark.parametrize(
+    ("name", "thinking", "source"),
+    [("gpt-6-luna", 40, "as in run r"), ("own-model", 0, "")],
+)
+def test_an_earlier_run_corrects_what_a_model_is_expected_to_think(
+    name: str, thinking: int, source: str
+) -> None:
+    [before, *_] = plan_of(task=model(name)).roles
+    assert before.thinking == 500
+    seen = SeenAnswers(model=name, tokens=40, where="as in run r")
+    [after, *_] = plan_of(task=model(name), seen=seen).roles
+    assert after.expected.output_tokens == 40
+    assert (after.thinking, after.thinking_from) == (thinking, source)
 
 
 def test_every_judge_has_a_row_of_its_own() -> None:

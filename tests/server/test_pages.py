@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -73,7 +74,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_text("No jobs yet.")).to_be_visible()
     page.get_by_role("link", name="New job").click()
     page.get_by_label("Prompt").select_option("support/triage")
-    page.get_by_role("textbox", name="Rollouts").fill("120")
+    page.get_by_role("textbox", name="Test calls").fill("120")
     page.get_by_label("Note").fill(HOSTILE)
     page.get_by_role("button", name="Show the plan").click()
     expect(page.get_by_role("status")).to_contain_text("120 test calls")
@@ -81,7 +82,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.locator("#live .badge").first).to_have_text("queued")
     work_off(manager)
     # The script has heard of it by now.
-    expect(page.locator("#live .badge").first).to_have_text("completed")
+    expect(page.locator("#live .badge").first).to_have_text(re.compile("improved|better"))
     expect(page.get_by_text("Mean on the validation set against rollouts")).to_be_visible()
     expect(page.get_by_text(HOSTILE[:20])).to_be_visible()
     assert no_sideways_scrolling(page)
@@ -95,7 +96,7 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
 def test_a_mistake_is_one_line_on_the_page(watched: Watched) -> None:
     page = watched.page
     page.goto(f"{page.url}new")
-    page.get_by_role("textbox", name="Rollouts").fill("many")
+    page.get_by_role("textbox", name="Test calls").fill("many")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("alert")).to_have_text(
         "budget: expected an integer of at least 1, found 'many'"
@@ -117,17 +118,26 @@ def test_buttons_are_those_that_the_state_allows(watched: Watched, manager: JobM
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     assert manager.get(job.id).state is JobState.QUEUED
-    page.get_by_role("textbox", name="Rollouts").fill("130")
+    page.get_by_role("textbox", name="Test calls").fill("130")
     page.get_by_role("button", name="Change the limits").click()
     assert manager.get(job.id).changes.budget == 130
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#live .badge").first).to_have_text("cancelled")
 
 
-def test_promoting_changes_what_the_next_render_says(watched: Watched, manager: JobManager) -> None:
+def test_applying_and_promoting_change_what_the_next_render_says(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
     page = watched.page
-    manager.create("support", "triage", {"tag": "night"})
+    job = manager.create("support", "triage", {"tag": "night"})
     work_off(manager)
+    page.get_by_role("link", name="Tags").click()
+    expect(page.get_by_text("No tags yet.")).to_be_visible()
+    page.goto(f"{client.url}/jobs/{job.id}")
+    expect(page.get_by_role("region", name="Changed texts")).to_contain_text("Above all")
+    page.get_by_role("button", name="Apply to night").click()
+    expect(page.get_by_role("status")).to_contain_text("Applied to night by local")
+    expect(page.get_by_role("button", name="Apply to night")).to_have_count(0)
     page.get_by_role("link", name="Tags").click()
     page.get_by_label("Promote to tag").fill("prod")
     page.get_by_role("button", name="Promote").click()
@@ -153,12 +163,12 @@ def test_pages_work_without_a_script(browser: Browser, client: Client, manager: 
     page = new_page(browser, java_script_enabled=False)
     page.goto(f"{client.url}/login?code={client.access.new_code()}")
     page.get_by_role("link", name="New job").click()
-    page.get_by_role("textbox", name="Rollouts").fill("60")
+    page.get_by_role("textbox", name="Test calls").fill("60")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".badge").first).to_have_text("queued")
     work_off(manager)
     page.reload()
-    expect(page.locator(".badge").first).to_have_text("completed")
+    expect(page.locator(".badge").first).to_have_text(re.compile("improved|better"))
     page.get_by_role("link", name="Workers").click()
     expect(page.get_by_text("No worker is running a job.")).to_be_visible()
     page.context.close()

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
@@ -83,8 +83,8 @@ def serve_command(
         held.enter_context(_logged(log))
         held.enter_context(sending_webhooks(manager, webhooks))
         if demo:
-            for seed in range(3):
-                manager.create("demo", None, {"seed": seed, "note": f"demo, seed {seed}"})
+            for changes in _DEMO_JOBS:
+                manager.create("demo", None, changes)
         try:
             from promptgraft.server import Access, TokenStore, make_app
             from promptgraft.server.app import bound, serve
@@ -162,6 +162,14 @@ def host_names(host: str, port: int, *, secure: bool) -> list[str]:
     names = [f"{bare}:{port}", f"localhost:{port}"]
     # Browsers leave out the default port.
     return [*names, bare, "localhost"] if port == (443 if secure else 80) else names
+
+
+_DEMO_JOBS: Sequence[Mapping[str, object]] = (
+    {"note": "Improve the prompt with the limits of the project"},
+    {"seed": 1, "note": "The same search in another order: is the gain stable?"},
+    {"budget": 300, "note": "A fifth of the test calls: what does a short search give?"},
+)
+"""The jobs of the demo, which answer three questions of a visitor."""
 
 
 @contextmanager

@@ -149,6 +149,22 @@ class JobLines:
         )
         return [(row.number, row.line) for row in rows]
 
+    def submitters(self, connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+        """Return who submitted each of some jobs; empty if nobody was named."""
+        events = self._database.tables.events
+        # The first event of a job is the one that queued it.
+        query = select(events.c.job, events.c.line).where(
+            events.c.job.in_(sorted(numbers)), events.c.number == 1
+        )
+        found = {}
+        for row in connection.execute(query):
+            try:
+                event = json.loads(row.line)
+            except ValueError:  # a damaged event must not hide the jobs of a list
+                event = None
+            found[row.job] = str(event.get("by") or "") if isinstance(event, dict) else ""
+        return found
+
     def all_events(
         self, connection: Connection, number: int, *, after: int
     ) -> Iterator[tuple[int, Line]]:

@@ -118,6 +118,12 @@ class JobManager(Jobs):
         with self.database.reading() as connection:
             return self._rows.counts(connection, projects)
 
+    def submitters(self, jobs: Collection[Job]) -> dict[str, str]:
+        """Return who submitted each of some jobs, by their ids; empty if nobody was named."""
+        with self.database.reading() as connection:
+            found = self._rows.submitters(connection, [job.number for job in jobs])
+        return {job.id: found.get(job.number, "") for job in jobs}
+
     def attempts(self, job: str) -> Sequence[Attempt]:
         with self.database.reading() as connection:
             return self._rows.attempts(connection, self._rows.find(connection, job).number)

@@ -45,6 +45,9 @@ CHARS_PER_TOKEN = 4
 CALL, RESULT = 100, 300
 """Assumed characters of a tool call, and of its result."""
 
+ASSUMED = "assumed"
+"""The basis of an estimate of thinking for a model that is not known."""
+
 
 @attrs.frozen
 class Thoughts:
@@ -60,7 +63,7 @@ def thoughts_of(adapter: ProviderAdapter) -> Thoughts:
     if not tokens:
         return Thoughts()
     is_assumed = isinstance(adapter, ForeseenAdapter) and adapter.is_thinking_assumed
-    return Thoughts(tokens, "assumed" if is_assumed else "usual for the model")
+    return Thoughts(tokens, ASSUMED if is_assumed else "usual for the model")
 
 
 _NEVER = SeenNode(asked=0, input_tokens=0, output_tokens=0)

@@ -14,7 +14,6 @@ import attrs
 from promptgraft.adapters.base import (
     ForeseenAdapter,
     ProviderAdapter,
-    ThinkingAdapter,
     adapter_identity,
 )
 from promptgraft.agents.adapter import AgentAdapter
@@ -36,15 +35,18 @@ from promptgraft.search.first_calls import cases_of, judges_of, planned_call
 from promptgraft.search.fresh import LEVEL
 from promptgraft.search.plan import RolePlan, RunPlan, SeenAnswers, Use
 from promptgraft.search.planned_rows import (
+    ASSUMED,
     CALL,
     CHARS_PER_TOKEN,
     RESULT,
+    Thoughts,
     in_batches,
     longest_answer,
     nodes_of,
     prompt_row,
     row,
     teaching_rows,
+    thoughts_of,
     tokens_of,
 )
 from promptgraft.search.stopping import MaxProposals
@@ -137,15 +139,27 @@ def _as_seen(
     estimate: Estimate, task: ProviderAdapter | None, seen: SeenAnswers | None
 ) -> Estimate:
     """Return an estimate with answers as long as those of the same model in an earlier run."""
-    # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`.
-    if seen is None or task is None or seen.model not in adapter_identity(task).split():
+    thoughts = _seen_thoughts(task, seen)
+    if thoughts is None or seen is None:
         return estimate
     # The inverse of `prompt_row`, which spreads answer and calls of tools over all turns, and of
     # `row`, which adds thinking.
-    thinking = task.thinking if isinstance(task, ThinkingAdapter) else 0
-    chars = max(0, seen.tokens - thinking) * CHARS_PER_TOKEN * (1 + estimate.rounds)
+    chars = (seen.tokens - thoughts.tokens) * CHARS_PER_TOKEN * (1 + estimate.rounds)
     answer_chars = max(0, chars - estimate.rounds * CALL)
     return attrs.evolve(estimate, answer_chars=answer_chars, answer_from=seen.where)
+
+
+def _seen_thoughts(task: ProviderAdapter | None, seen: SeenAnswers | None) -> Thoughts | None:
+    """Return the part of the answers of an earlier run that was thinking; None without one."""
+    # The model is one of the words of an identity, such as `openai/1 MODEL effort='low'`.
+    if seen is None or task is None or seen.model not in adapter_identity(task).split():
+        return None
+    thoughts = thoughts_of(task)
+    # What was seen holds the thoughts of a model that was only assumed to have them.
+    if thoughts.source == ASSUMED:
+        return Thoughts()
+    tokens = min(thoughts.tokens, int(seen.tokens))
+    return Thoughts(tokens, seen.where) if tokens else Thoughts()
 
 
 @attrs.frozen(kw_only=True)
@@ -224,7 +238,14 @@ class _Outlook:
             yield RolePlan(role=Role.TASK, model=self.target.identity.model)
         else:
             grown = self.room, self.growth
-            found = prompt_row(Role.TASK, adapter, self.estimate, (most, expected), grown=grown)
+            found = prompt_row(
+                Role.TASK,
+                adapter,
+                self.estimate,
+                (most, expected),
+                grown=grown,
+                thoughts=_seen_thoughts(adapter, self.seen),
+            )
             yield in_batches(found, adapter, *self.in_batches)
 
     @property

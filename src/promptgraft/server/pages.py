@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
@@ -17,7 +18,7 @@ from promptgraft.jobs import Job, JobFilter, JobState
 from promptgraft.jobs.interface import LARGEST_PAGE
 from promptgraft.jobs.preparing import planned, read_changes, written_changes
 from promptgraft.jobs.promoting import held, tags_of
-from promptgraft.jobs.types import ALLOWED
+from promptgraft.jobs.types import ALLOWED, CANDIDATE_PREFIX
 from promptgraft.overrides import RevisionedStore
 from promptgraft.project.parts import ProjectPrompt
 from promptgraft.runs import read_run
@@ -30,8 +31,9 @@ from promptgraft.server import api, api_projects
 from promptgraft.server.access import Scope
 from promptgraft.server.calls import Call, Reply, Route, natural
 from promptgraft.server.problems import Problem, problem_of
+from promptgraft.server.views import Headline
 from promptgraft.targets.part import named_in
-from promptgraft.text import moment, score
+from promptgraft.text import dollars, duration, moment, score
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,6 +56,9 @@ def _environment() -> Environment:
     environment.filters["moment"] = lambda seconds: (
         "" if seconds is None else moment(datetime.fromtimestamp(seconds, UTC))
     )
+    environment.filters["verdict"] = Headline.of
+    environment.filters["duration"] = duration
+    environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
     environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
 
@@ -107,6 +112,7 @@ def show_jobs(call: Call) -> Reply:
     return _page(
         name,
         jobs=jobs,
+        by=call.manager.submitters(jobs),
         query=query,
         counts=call.manager.counts(projects=call.caller.projects),
         states=list(JobState),
@@ -133,14 +139,18 @@ def show_live(call: Call) -> Reply:
 
 def _job_values(call: Call) -> dict[str, object]:
     job, view = call.job, call.view
+    winner = view.candidates[view.data.winner] if view.candidates else None
     return {
         "job": job,
+        "by": call.manager.submitters([job])[job.id],
+        "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
+        "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
         "last": view.last,
         "changes": written_changes(job.changes),
         "allowed": ALLOWED[job.state],
         "attempts": call.manager.attempts(job.id),
         "candidates": view.candidates[::-1][:_MOST_CANDIDATES],
-        "winner": view.candidates[view.data.winner] if view.candidates else None,
+        "winner": winner,
         "charts": _charts(view.data),
         "acts": view.acts,
         "budget": view.data.rollout_budget,
@@ -191,12 +201,15 @@ def act(call: Call) -> Reply:
             manager.resume(job.id)
         case "cancel":
             manager.cancel(job.id)
+        case "apply":
+            call.caller.check(Scope.PROMOTE)
+            manager.apply(job.id)
         case "change":
             manager.change(job.id, _changes(form))
         case "fork":
             return _to(f"/jobs/{manager.fork(job.id, _changes(form)).id}")
         case _:
-            raise Problem(422, "what: expected pause, resume, cancel, change or fork")
+            raise Problem(422, "what: expected pause, resume, cancel, apply, change or fork")
     # A redirect: reloading the page must not repeat the action.
     return _to(f"/jobs/{job.id}")
 
@@ -262,6 +275,8 @@ def show_tags(call: Call) -> Reply:
         for project, prompts in _prompts(call).items()
         for prompt in prompts
         for tag in tags_of(*_stored(call, project, prompt))
+        # Candidates are on the pages of their jobs.
+        if not tag.startswith(CANDIDATE_PREFIX)
     ]
     return _page("tags.html", rows=rows, may={str(one) for one in call.caller.scopes})
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.jobs import Job, JobManager
+from promptgraft.jobs import Job, JobManager, JobState
 from promptgraft.jobs.reporting import run_events
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
+from promptgraft.search.fresh import RunVerdict
 from promptgraft.search.notices import Event, Unknown
 from promptgraft.serde import Json
 
@@ -49,11 +50,13 @@ class Act:
         time: the time of its event.
         what: what happened, in a few words.
         by: name of a token or a worker; empty if there is none.
+        asked: the action, or the name of the event.
     """
 
     time: str
     what: str
     by: str
+    asked: str
 
     @classmethod
     def of(cls, said: Mapping[str, Json]) -> Act:
@@ -65,7 +68,54 @@ class Act:
         place, reason = said.get("tag") or said.get("to"), said.get("reason")
         detail = f" {place}" if place else f": {reason}" if reason else ""
         time = str(said.get("time", ""))[:19].replace("T", " ")
-        return cls(time=time, what=f"{what}{detail}", by=by)
+        return cls(time=time, what=f"{what}{detail}", by=by, asked=asked)
+
+
+_VERDICTS: Mapping[str, tuple[str, str]] = {
+    RunVerdict.IMPROVED: ("good", "Better on cases that the search has not seen."),
+    RunVerdict.NOT_SHOWN: (
+        "mark",
+        "Better on the cases that chose it; on unseen cases the difference may be luck.",
+    ),
+    RunVerdict.WORSE: ("bad", "Better on the cases that chose it, but worse on unseen cases."),
+    RunVerdict.NOT_CHECKED: (
+        "mark",
+        "Better on the cases that chose it; it was not tested on unseen cases.",
+    ),
+    RunVerdict.NOT_IMPROVED: ("plain", "No new text was better: the prompt stays as it is."),
+}
+
+_STATES: Mapping[JobState, tuple[str, str]] = {
+    JobState.QUEUED: ("plain", "Waits for a worker."),
+    JobState.RUNNING: ("running", "The verdict comes at the end, from cases that are kept unseen."),
+    JobState.PAUSED: ("mark", "Paused; what it has paid for is kept."),
+    JobState.COMPLETED: ("plain", "Its run has ended."),
+    JobState.FAILED: ("bad", "It ended with an error."),
+    JobState.CANCELLED: ("plain", "It was ended before it had a result."),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Headline:
+    """What a job has to say first: the verdict, or its state while there is none.
+
+    Attributes:
+        kind: the style; `good` only for a gain that is proven on held-out cases.
+        word: the verdict or the state.
+        sentence: the same in a sentence.
+    """
+
+    kind: str
+    word: str
+    sentence: str
+
+    @classmethod
+    def of(cls, job: Job) -> Headline:
+        """Return the headline of a job."""
+        verdict = job.status.verdict
+        is_final = job.state is JobState.COMPLETED and verdict in _VERDICTS
+        kind, sentence = _VERDICTS[verdict] if is_final else _STATES[job.state]
+        return cls(kind=kind, word=verdict if is_final else str(job.state), sentence=sentence)
 
 
 @attrs.frozen(kw_only=True)
