@@ -180,3 +180,25 @@ def test_candidates_of_one_step_are_told_apart_by_their_proposal() -> None:
     assert len(found.candidates) == 3
     with pytest.raises(JournalError, match=r"`step/1/pareto/0`.*`trial` asks for two things ther"):
         run(lambda search: children(search, 0, 0))
+
+
+@attrs.frozen(kw_only=True)
+class Stubborn(Trial):
+    """Calls its latest candidate the best one, as a race that was stopped may do."""
+
+    def search(self, kit: Kit) -> BaseSearch:
+        class Latest(Search):
+            @property
+            def best(self) -> int:
+                return len(self.population.pool.candidates) - 1
+
+        found = Latest(kit, self.then)
+        found.population.pool.ranks = False
+        return found
+
+
+def test_a_leader_that_does_not_beat_the_baseline_is_no_winner() -> None:
+    found = run(lambda search: children(search, 1, 2), Stubborn)
+    assert len(found.candidates) == 3
+    assert (found.best_index, found.improved) == (0, False)
+    assert found.best_pareto_mean == found.baseline_pareto_mean

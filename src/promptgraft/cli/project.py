@@ -22,6 +22,7 @@ from promptgraft.serde import did_you_mean
 from promptgraft.text import counted
 
 if TYPE_CHECKING:
+    from promptgraft.project.checking import Checked
     from promptgraft.search.plan import RolePlan, RunPlan, Use
 
 _COMMON = (
@@ -128,16 +129,23 @@ def _write(path: Path, text: bytes) -> None:
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of the project file, for editors."
 )
+@click.option(
+    "--no-code",
+    is_flag=True,
+    help="Import and run no Python of the project; name what stays unchecked.",
+)
 @json_option
-def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
+def check_command(*, project: str | None, schema: bool, no_code: bool, as_json: bool) -> ExitCode:
     """Check a project without calling a model.
 
     Checks everything that the project file names: prompts, cases, metrics, models, settings.
     Prompts are rendered, metrics are tried on an empty answer and on an expected one, and a
     model is asked whether it takes the prompt. What cannot be tried is named as not checked.
     Each fault is one line with its place, and the exit code is then 2. A secret that is not set
-    is a warning. Python code that the project names is run.
+    is a warning. Python code that the project names is run, unless --no-code is given.
     """
+    if schema and no_code:
+        raise click.UsageError("--schema runs no code; leave --no-code out")
     if schema and project is not None:
         raise click.UsageError("--schema is the same for every project; leave --project out")
     if schema:
@@ -145,11 +153,17 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 
         print_json(project_schema())
         return ExitCode.OK
-    from promptgraft.project.checking import check_project
-    from promptgraft.strict.nodes import count_faults
+    from promptgraft.project.checking import check_project, check_without_code
 
     path = project_path(project)
-    checked = check_project(path)
+    checked = check_without_code(path) if no_code else check_project(path)
+    return _show_check(path, checked, as_json=as_json)
+
+
+def _show_check(path: Path, checked: Checked, *, as_json: bool) -> ExitCode:
+    """Show the result of a check as lines or as one document, and return the exit code."""
+    from promptgraft.strict.nodes import count_faults
+
     found = checked.project
     parts = {} if found is None else found.parts
     cases = {name: len(part) for name, part in parts.items()}
@@ -157,7 +171,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
         print_json(
             {
                 "project": str(path),
-                "ok": found is not None,
+                "ok": not checked.faults,
                 "faults": list(checked.faults),
                 "warnings": list(checked.warnings),
                 "unchecked": list(checked.unchecked),
@@ -177,13 +191,15 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
             screen.fields([("cases", sizes), ("metrics", metrics)])
             for name, plan in checked.plans.items():
                 screen.fields([(name, plan.line)])
+        elif not checked.faults:
+            screen.line(f"{path} has no faults in what was checked without code", bold=True)
         for line in checked.protected:
             screen.line(f"protected: {line}")
         for warning in checked.warnings:
             screen.line(f"warning: {warning}", color="yellow")
         for line in checked.unchecked:
             screen.line(f"not checked: {line}", color="yellow")
-    if found is None:
+    if checked.faults:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
         return ExitCode.WRONG_USE

@@ -14,7 +14,10 @@ from promptgraft.evals.attempt import params_of_cases
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.trial import Trial, tried_metrics
 from promptgraft.project.agents import TextsSource
-from promptgraft.project.project import Project, load_project
+from promptgraft.project.format_search import FORMATTERS
+from promptgraft.project.loading import faults_of
+from promptgraft.project.project import Project, load_project, open_project
+from promptgraft.project.python_source import NOT_RUN, without_code
 from promptgraft.search import RunPlan
 from promptgraft.text import counted
 
@@ -106,6 +109,44 @@ def check_project(path: str | Path) -> Checked:
         unchecked=unchecked,
         plans=plans,
     )
+
+
+def check_without_code(path: str | Path) -> Checked:
+    """Check a project without importing or running any Python of it.
+
+    ``unchecked`` names each reference to Python, and what needs the code behind it. A project
+    without Python is checked as :func:`check_project` does.
+    """
+    with without_code():
+        try:
+            project = open_project(path)
+        except DataFormatError as error:
+            return Checked(faults=error.faults)
+        lines = [*faults_of(project), *_formatter_lines(project)]
+        try:
+            warnings = project.stand_in()
+        except DataFormatError as error:
+            lines.extend(error.faults)
+            warnings = []
+        unrun = [line for line in (*lines, *warnings) if line.endswith(NOT_RUN)]
+        if not unrun:
+            return check_project(path)
+    unrun.append("what needs this Python: cases against prompts and metrics, targets, plans")
+    return Checked(
+        faults=tuple(line for line in dict.fromkeys(lines) if line not in unrun),
+        warnings=tuple(line for line in warnings if line not in unrun),
+        unchecked=tuple(dict.fromkeys(unrun)),
+    )
+
+
+def _formatter_lines(project: Project) -> Iterator[str]:
+    """Yield a line for each function in ``optimizer`` that cannot be loaded."""
+    for name in FORMATTERS:
+        if isinstance(spec := project.config.optimizer.settings.get(name), str):
+            try:
+                project.surroundings.function(("optimizer", name), spec)
+            except DataFormatError as error:
+                yield from error.faults
 
 
 def _protected(project: Project) -> Iterator[str]:

@@ -38,6 +38,7 @@ from promptgraft.project.format_models import (
     named_model,
 )
 from promptgraft.project.python_source import (
+    NotRunError,
     ObjectKind,
     PythonSource,
     as_maker,
@@ -50,6 +51,7 @@ from promptgraft.project.python_source import (
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.strict.kinds import without_name
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
@@ -103,7 +105,10 @@ def checked_model(
         ConfigError: an option is unusable, or the Python code cannot be loaded.
     """
     if config.provider == "python":
-        found = python.load(config.python, _ADAPTER, what)
+        try:
+            found = python.load(config.python, _ADAPTER, what)
+        except NotRunError as error:
+            return _Unmade(config.python), [(("python",), without_name(str(error), what))]
         try:
             made = _called(found, config.python, python)
         except CallerError as error:

@@ -9,6 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dis import get_instructions
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -37,6 +38,10 @@ REFERENCE = check(
 ).reaching(Reach.CODE)
 """Something in Python, as files name it."""
 
+NOT_RUN = "is Python, which was not run"
+"""How messages end that say what :func:`without_code` has left out."""
+
+_WITHOUT_CODE: ContextVar[bool] = ContextVar("without_code", default=False)
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -87,6 +92,35 @@ def place_of(spec: str, what: str, *, base: Path = HERE) -> Place:
     return Place(where, attribute, base)
 
 
+class NotRunError(ConfigError):
+    """Python code was named inside :func:`without_code`."""
+
+
+@contextlib.contextmanager
+def without_code() -> Iterator[None]:
+    """Import and run nothing that a user points at: loading it raises ``NotRunError`` instead."""
+    token = _WITHOUT_CODE.set(True)
+    try:
+        yield
+    finally:
+        _WITHOUT_CODE.reset(token)
+
+
+def _check_syntax(place: Place, what: str) -> None:
+    """Raise a ``ConfigError`` for a file that is missing or not Python, without running it."""
+    if place.file is None:
+        return
+    if not is_file(place.file):
+        raise ConfigError(
+            f"{what}: expected a Python file, found {str(place.file)!r}; name one that exists"
+        )
+    try:
+        compile(place.file.read_bytes(), str(place.file), "exec", dont_inherit=True)
+    # ValueError: a NUL character; the others: an expression that is nested too deeply.
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"{what}: {place.file} is not valid Python: {raised(error)}") from error
+
+
 class PythonSource:
     """Loads objects from Python code below a folder; each file is run only once."""
 
@@ -102,6 +136,9 @@ class PythonSource:
                 written yet; the message begins with ``what``, an option or a place in a file.
         """
         place = place_of(spec, what, base=self.folder)
+        if _WITHOUT_CODE.get():
+            _check_syntax(place, what)
+            raise NotRunError(f"{what}: `{spec}` {NOT_RUN}")
         found = _found_in(self._module_at(place, what), place, wanted, what)
         if (line := _unwritten_at(found)) is not None:
             raise ConfigError(
