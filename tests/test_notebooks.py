@@ -230,7 +230,7 @@ def test_a_result_says_first_whether_it_improved() -> None:
     assert RESULT.found_better
     assert str(RESULT).splitlines()[:2] == [
         "toy/words: better on validation, not checked",
-        "  validation  0.000 -> 0.333 (+0.333) on 6 examples",
+        "  validation  0.000 -> 0.333 (+0.333) on 6 cases",
     ]
     assert (
         "<RunResult toy/words: better on validation, not checked, 0.000 -> 0.333 (+0.333) on "

@@ -17,7 +17,7 @@ from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit_code_of
 from promptgraft.cli.output import Screen, relative
-from promptgraft.cli.progress import ESTIMATED, EventStream, Progress, stop_sentence
+from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
 from promptgraft.errors import WinnerNotStoredError
 from promptgraft.journal.base import Journal
@@ -30,7 +30,8 @@ from promptgraft.runs.folder import field_of, read_document
 from promptgraft.runtime import EventBus
 from promptgraft.search import OptimizationJob, RunResult, StopReason
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.stopping import is_early, may_be_resumed
+from promptgraft.search.result_card import rewrites_of
+from promptgraft.search.stopping import is_early, may_be_resumed, stop_sentence
 from promptgraft.serde import Json
 from promptgraft.strict.checks import STRING
 from promptgraft.targets.base import Target
@@ -205,7 +206,7 @@ def print_found(
             *more,
             *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
             ("cost", f"{dollars(result.total_cost)}, {calls}, {rewrites}{time}"),
-            ("rewrites", _rewrites(result)),
+            ("rewrites", rewrites_of(result)),
             ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
         ],
         width=FIELD,
@@ -232,13 +233,6 @@ def _print_changes(screen: Screen, parts: Sequence[PartDiff]) -> None:
         room = max(0, room - changed)
     if more:
         screen.line(f"and {counted(more, 'more changed line')}")
-
-
-def _rewrites(result: RunResult) -> str:
-    """Return in words what became of the rewrites."""
-    combined = [f"{result.accepted_merges} combined"] if result.accepted_merges else []
-    dropped = [f"{number} {reason}" for reason, number in result.rejected_by_reason.items()]
-    return ", ".join([f"{result.ended.accepted} kept", *combined, *dropped])
 
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:

@@ -20,7 +20,7 @@ from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import QUESTIONS, ROUNDS, Phase
-from promptgraft.search.stopping import StopReason, is_early
+from promptgraft.search.stopping import stop_sentence
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, dollars, score, visible_line
 
@@ -404,14 +404,3 @@ def _ended(event: events.RunEnded) -> str:
 
 def _stopped(event: events.RunEnded) -> str:
     return f"stopped: {stop_sentence(event.stop_reason, event.stop_detail)}"
-
-
-def stop_sentence(reason: str, detail: str) -> str:
-    """Say in one sentence why a run ended; ```show`` also tells the details."""
-    return _STOPPED.get(reason) or (f"{reason}: {detail}" if is_early(reason) else detail)
-
-
-_STOPPED: Mapping[str, str] = {
-    StopReason.BUDGET: "budget used up",
-    StopReason.PERFECT: "nothing left to improve, every validation case is right",
-}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.parts import in_order
+from promptgraft.search.stopping import stop_sentence
 from promptgraft.targets.part import named_in
 from promptgraft.text import change, counted, dollars, fewer_tokens, score
 
@@ -17,27 +18,26 @@ if TYPE_CHECKING:
 def line_of(result: RunResult) -> str:
     """Return the outcome of a run in one line."""
     return (
-        f"{result.name}: {result.ended.verdict}, {_change(result)} on the validation set, "
-        f"{counted(result.total_rollouts, 'rollout')}, stopped by {result.stop_reason}"
+        f"{result.name}: {result.ended.verdict}, {_change(result)} in validation, "
+        f"{counted(result.total_rollouts, 'test call')}; "
+        f"stopped: {stop_sentence(result.stop_reason, result.stop_detail)}"
     )
 
 
 def card_of(result: RunResult) -> Card:
     """Return the card of a result: verdict, figures, the pool, the ledger, the new texts."""
-    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
-    rejected = (f"{number} {reason}" for reason, number in result.rejected_by_reason.items())
     return Card(
         title=result.name,
         lead=result.ended.verdict,
         fields=(
             *_held_out(result),
-            ("validation", f"{_change(result)} on {counted(len(result.pareto_ids), 'example')}"),
-            *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
+            ("validation", f"{_change(result)} on {counted(len(result.pareto_ids), 'case')}"),
             ("changed", ", ".join(name for name, _ in _changed(result)) or "nothing"),
-            ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
-            ("rejected", ", ".join(rejected) or "none"),
-            ("used", _used(result)),
-            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
+            *([("trimmed", fewer_tokens(result.shortened))] if result.shortened else []),
+            ("cost", _cost(result)),
+            ("rewrites", rewrites_of(result)),
+            ("stopped", stop_sentence(result.stop_reason, result.stop_detail)),
+            ("stored", f"tag `{result.tag}`" if result.persisted else "no"),
             ("run", result.run_id),
             *(("remark", remark) for remark in result.remarks),
         ),
@@ -62,10 +62,17 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
             yield name, entry.show()
 
 
-def _used(result: RunResult) -> str:
-    rollouts = counted(result.total_rollouts, "rollout")
-    reflections = counted(result.total_reflections, "reflection")
-    return f"{rollouts}, {reflections}, {dollars(result.total_cost)}"
+def rewrites_of(result: RunResult) -> str:
+    """Return in words what became of the rewrites."""
+    combined = [f"{result.accepted_merges} combined"] if result.accepted_merges else []
+    dropped = [f"{number} {reason}" for reason, number in result.rejected_by_reason.items()]
+    return ", ".join([f"{result.ended.accepted} kept", *combined, *dropped])
+
+
+def _cost(result: RunResult) -> str:
+    calls = counted(result.total_rollouts, "test call")
+    rewrites = counted(result.total_reflections, "rewrite")
+    return f"{dollars(result.total_cost)}, {calls}, {rewrites}"
 
 
 def _change(result: RunResult) -> str:
@@ -81,9 +88,9 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     if found is None:
         return ()
     if found.why_not:
-        return (("held out", f"not measured: {found.why_not}"),)
+        return (("test", f"not measured: {found.why_not}"),)
     means = change(found.baseline_mean, found.winner_mean)
-    seen = ("held out", f"{means} on {counted(len(found.ids), 'example')} never seen")
+    seen = ("test", f"{means} on {counted(len(found.ids), 'case')} never seen before")
     rows = seen, ("cases", found.gain.details if found.gain else "")
     return (*rows, ("answers", found.answer_length)) if found.answer_length else rows
 

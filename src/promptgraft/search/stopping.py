@@ -100,6 +100,20 @@ def may_be_resumed(reason: str) -> bool:
     return reason != StopReason.UNREADABLE
 
 
+_SENTENCES = {
+    StopReason.BUDGET: "budget used up",
+    StopReason.PERFECT: "nothing left to improve, every validation case is right",
+}
+
+
+def stop_sentence(reason: str, detail: str) -> str:
+    """Say in one sentence why a run ended, without the arithmetic of budgets in ``detail``."""
+    for known, sentence in _SENTENCES.items():
+        if reason == known:
+            return sentence
+    return f"{reason}: {detail}" if is_early(reason) else detail
+
+
 _REACHED = {
     "max_cost": StopReason.COST,
     "max_tokens": StopReason.TOKENS,
