@@ -233,7 +233,7 @@ def test_a_result_says_first_whether_it_improved() -> None:
         "  validation  0.000 -> 0.333 (+0.333) on 6 cases",
     ]
     assert (
-        "<RunResult toy/words: better on validation, not checked, 0.000 -> 0.333 (+0.333) on "
+        "<RunResult toy/words: better on validation, not checked, 0.000 -> 0.333 (+0.333) in "
         in repr(RESULT)
     )
     cells = [cell.text for cell in parsed(RESULT._repr_html_()).iter("td")]
