@@ -23,7 +23,8 @@ class Restart(Addition):
 
     def start(self) -> None:
         """Count from the first step."""
-        self.best, self.last = 0, 0
+        self.best: int = 0
+        self.last: int = 0
 
     def begin(self, attempt: Attempt) -> Proposer | None:
         """Decide when the step begins, so that overlapping steps take the same path."""

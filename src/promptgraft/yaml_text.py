@@ -20,6 +20,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import Json, MismatchError, shown
+from promptgraft.text import clip
 from promptgraft.work import WorkBudget
 
 _DEEPEST = 100
@@ -109,7 +110,7 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         # libyaml may have a nesting limit of its own, reached before the first event.
         is_deep = "nesting depth" in str(error.problem)
-        note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}")
+        note(line, _TOO_DEEP if is_deep else f"not YAML: {error.problem}{_mend(text, line)}")
     except yaml.YAMLError:
         note(0, "not YAML: it holds control characters")
     except (MismatchError, DataFormatError) as error:
@@ -117,6 +118,19 @@ def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
     else:
         return builder.document()
     return None
+
+
+def _mend(text: str, line: int) -> str:
+    """Return what is usually wrong in a line that libyaml cannot read; empty if that is unclear."""
+    written = text.split("\n")[line - 1] if 0 < line <= text.count("\n") + 1 else ""
+    if "\t" in written[: len(written) - len(written.lstrip())]:
+        return "; indent with spaces instead of tabs"
+    before = next((one for one in reversed(text.split("\n")[: line - 1]) if one.strip()), "")
+    for candidate in (before, written):
+        word = candidate.strip().lstrip("- ")
+        if word and ":" not in word and not word.startswith(("#", "[", "{", "'", '"', "|", ">")):
+            return f"; is the colon missing in `{clip(word, 60)}`? Write `key: value`"
+    return ""
 
 
 @attrs.define

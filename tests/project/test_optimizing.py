@@ -233,6 +233,8 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"model": "ofline"}, "found 'ofline' (did you mean `offline`?)"),
     ({"model": "offline/3"}, "model: expected `offline`, `PROVIDER/MODEL` or an adapter"),
     ({"model": "openai"}, "or an adapter, found 'openai'"),
+    ({"model": "gpt-next-mini"}, "found 'gpt-next-mini' (write `openai/gpt-next-mini`)"),
+    ({"model": "claude-next"}, "found 'claude-next' (write `anthropic/claude-next`)"),
     ({"model": "openai/gpt-5-mini"}, "OpenAIAdapter: there is no API key; set OPENAI_API_KEY"),
     ({"model": None}, "model: expected an adapter, found None"),
     ({"reflection_model": "gpt"}, "reflection_model: expected `offline`"),

@@ -343,9 +343,10 @@ def apply_unattended(folder: RunFolder) -> ExitCode:
 def restore_command(*, overwrite: bool, keep: bool, project: str | None) -> ExitCode:
     """Restore the texts that an interrupted run has replaced in files and callbacks.
 
-    After a run with `delivery: live`, or the write of a winner, was killed, the next command
-    undoes or completes the write automatically. This command does so explicitly. Texts that were
-    edited since are left alone, with exit code 2, unless you choose `--overwrite` or `--keep`.
+    After a run with `delivery: live`, or the write of a winner, was killed, the next command that
+    writes texts (`optimize`, `resume`, `eval`, `apply`) undoes or completes the write. This
+    command does so explicitly. Texts that were edited since are left alone, with exit code 2,
+    unless you choose `--overwrite` or `--keep`.
     """
     if overwrite and keep:
         raise click.UsageError("--overwrite and --keep exclude each other; leave one out")

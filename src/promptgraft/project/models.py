@@ -74,6 +74,15 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
     return _built(config, lambda secret: secret.reveal())
 
 
+_MAKERS = {"gpt": "openai", "claude": "anthropic", "gemini": "gemini"}
+
+
+def _with_provider(model: str) -> str:
+    """Return the hint for a model that is named without its provider; empty for other texts."""
+    maker = _MAKERS.get(model.partition("-")[0].lower())
+    return f" (write `{maker}/{model}`)" if maker and "/" not in model else ""
+
+
 def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     """Return an adapter unchanged, or make that of ``offline``, ``openai/NAME``, ...
 
@@ -86,7 +95,9 @@ def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
     config = named_model(model)
     if config is None:
         provider = model.partition("/")[0]
-        near = did_you_mean(provider, [one for one in PROVIDERS if one != provider])
+        near = _with_provider(model) or did_you_mean(
+            provider, [one for one in PROVIDERS if one != provider]
+        )
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
             f"{near}; providers are {', '.join(PROVIDERS[1:])}"
