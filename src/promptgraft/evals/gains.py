@@ -116,10 +116,9 @@ class Gain(Shown):
     @property
     def meaning(self) -> str:
         """Whether the gain is significant, and by what, in words."""
-        sure = f"at {self.level * 100:g} %"
         if self.verdict is not Outcome.NOT_SHOWN:
-            is_worse = self.verdict is Outcome.WORSE
-            return f"significant{'ly worse' if is_worse else ''} {sure}: {self._proof}"
+            return f"{self._significant}: {self._proof}"
+        sure = f"at {self.level * 100:g} %"
         if self.cases < (least := least_cases(self.level)):
             few = counted(self.cases, "case")
             return f"not significant: {few} cannot prove a gain, use {least} or more, better 50"
@@ -129,6 +128,11 @@ class Gain(Shown):
             return f"not significant {sure}"
         would = f"about {self.cases_to_show:,} cases would show a gain of this size"
         return f"not significant {sure}; {would}"
+
+    @property
+    def _significant(self) -> str:
+        is_worse = self.verdict is Outcome.WORSE
+        return f"significant{'ly worse' if is_worse else ''} at {self.level * 100:g} %"
 
     @property
     def _proof(self) -> str:
@@ -154,7 +158,11 @@ class Gain(Shown):
     @property
     def details(self) -> str:
         """Counts, interval and their meaning, in words; empty without cases."""
-        return f"{self.counts}; {self.interval}; {self.meaning}" if self.cases else ""
+        if not self.cases:
+            return ""
+        # Where the interval shows it, counts and interval have said everything.
+        says_it = Statement.MEAN in self.shown_by and self.verdict is not Outcome.NOT_SHOWN
+        return f"{self.counts}; {self.interval}; {self._significant if says_it else self.meaning}"
 
     def to_json(self) -> dict[str, Json]:
         """Return the gain as plain data, with numbers of cases instead of ids."""
